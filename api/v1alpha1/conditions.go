@@ -1,0 +1,100 @@
+package v1alpha1
+
+// Condition types of a PlacementPolicy. Every reason that Berth sets is one of the constants below.
+const (
+	// ConditionReady sums up: the policy's newest text is compiled, its data is replicated and the API server asks
+	// Berth about what it matches.
+	ConditionReady = "Ready"
+	// ConditionCompiled is True if the newest text compiles.
+	ConditionCompiled = "Compiled"
+	// ConditionReplicated is True if everything the policy reads is replicated.
+	ConditionReplicated = "Replicated"
+	// ConditionEnforced is True if the API server asks Berth about what the policy matches, and the answer counts.
+	ConditionEnforced = "Enforced"
+	// ConditionCompliant is True if no existing object differs from its decision.
+	ConditionCompliant = "Compliant"
+	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
+	ConditionConflicted = "Conflicted"
+	// ConditionStalled is present, and True, only while nothing will change until the policy's author acts.
+	ConditionStalled = "Stalled"
+)
+
+// Reasons of Ready.
+const (
+	// ReasonInForce: the policy decides; nothing is missing.
+	ReasonInForce = "InForce"
+	// ReasonNotInForce stands for a part whose own condition is not known yet.
+	ReasonNotInForce = "NotInForce"
+)
+
+// Reasons of Compiled.
+const (
+	// ReasonCompiled: the newest text compiles.
+	ReasonCompiled = "Compiled"
+	// ReasonCompileFailed: the newest text does not compile and no earlier one is known; what the policy matches is denied.
+	ReasonCompileFailed = "CompileFailed"
+	// ReasonLastGoodInForce: the newest text does not compile; the last one that did stays in force.
+	ReasonLastGoodInForce = "LastGoodInForce"
+)
+
+// Reasons of Replicated.
+const (
+	// ReasonReplicated: every resource type that the policy reads is replicated.
+	ReasonReplicated = "Replicated"
+	// ReasonNoDataRead: the policy reads no cluster data.
+	ReasonNoDataRead = "NoDataRead"
+	// ReasonReplicating: the first copy is on its way.
+	ReasonReplicating = "Replicating"
+	// ReasonForbidden: Berth may not read a resource type; the message has the rule to grant.
+	ReasonForbidden = "Forbidden"
+	// ReasonNotServed: the API server does not serve a resource type, such as when its CRD is not installed.
+	ReasonNotServed = "NotServed"
+	// ReasonWatchFailed: reading a resource type fails for another cause, which the message gives.
+	ReasonWatchFailed = "WatchFailed"
+)
+
+// Reasons of Enforced.
+const (
+	// ReasonEnforced: the webhook configuration has the policy's rules.
+	ReasonEnforced = "Enforced"
+	// ReasonWarnMode: the policy is asked, and warns only.
+	ReasonWarnMode = "WarnMode"
+	// ReasonDryRunMode: the policy is asked, and counts only.
+	ReasonDryRunMode = "DryRunMode"
+	// ReasonWebhookPending: the webhook configuration does not have the policy's rules yet.
+	ReasonWebhookPending = "WebhookPending"
+	// ReasonWebhookRejected: the API server refused the policy's webhook rules.
+	ReasonWebhookRejected = "WebhookRejected"
+)
+
+// Reasons of Compliant.
+const (
+	// ReasonCompliant: no existing object differs from its decision.
+	ReasonCompliant = "Compliant"
+	// ReasonViolations: some existing objects differ from their decision.
+	ReasonViolations = "Violations"
+	// ReasonEvaluating: existing objects are still being decided for the first time.
+	ReasonEvaluating = "Evaluating"
+	// ReasonRemediationOff: existing objects are not looked at.
+	ReasonRemediationOff = "RemediationOff"
+	// ReasonEvaluationFailed: some existing objects can't be decided.
+	ReasonEvaluationFailed = "EvaluationFailed"
+	// ReasonForbiddenTargets: Berth may not read or patch what the policy matches; the message has the rule to grant.
+	ReasonForbiddenTargets = "ForbiddenTargets"
+	// ReasonNotSettling: a decision kept changing after its own patch; patching of that object has stopped.
+	ReasonNotSettling = "NotSettling"
+)
+
+// Reasons of Conflicted.
+const (
+	// ReasonNoConflict: no other policy sets a key of the same object to a different value.
+	ReasonNoConflict = "NoConflict"
+	// ReasonConflict: another policy, which the message names, sets a key of the same object to a different value.
+	ReasonConflict = "Conflict"
+)
+
+// Reasons of Stalled.
+const (
+	// ReasonInvalidPolicy: the policy has to be corrected; the Compiled condition says how.
+	ReasonInvalidPolicy = "InvalidPolicy"
+)
