@@ -1,0 +1,192 @@
+package match
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+const wildcard = "*"
+
+// Object is what a Matcher judges: one object in the version of its resource, and the request that carries it.
+type Object struct {
+	// Resource is the object's type, in the version of Content.
+	Resource schema.GroupVersionResource
+	// Namespace is empty for cluster-scoped objects.
+	Namespace string
+	// NamespaceLabels are the labels of that namespace.
+	NamespaceLabels map[string]string
+	// Content is the object.
+	Content *unstructured.Unstructured
+	// Old is the object as it was before an update; nil on creation.
+	Old *unstructured.Unstructured
+	// Request is what match conditions see as `request`.
+	Request *admissionv1.AdmissionRequest
+}
+
+// Matcher is a policy's match, compiled. It is immutable and safe for concurrent use.
+type Matcher struct {
+	match      placementv1.Match
+	namespaces labels.Selector
+	objects    labels.Selector
+	conditions plugincel.ConditionEvaluator
+}
+
+// conditionCompiler compiles CEL as the API server of the libraries' version does. Building it takes milliseconds.
+var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
+	return plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+})
+
+// New compiles a match. The errors carry the field's path below path. The Matcher is never nil: whatever does not
+// compile is left out of it, so that it selects more, never fewer objects than were meant.
+func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
+	errs := validateRules(m.ResourceRules, path.Child("resourceRules"))
+	out := &Matcher{}
+	m.DeepCopyInto(&out.match)
+
+	selector := func(s *metav1.LabelSelector, path *field.Path) (labels.Selector, *metav1.LabelSelector) {
+		if s == nil {
+			return labels.Everything(), nil
+		}
+		parsed, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			errs = append(errs, field.Invalid(path, s, err.Error()))
+			return labels.Everything(), nil
+		}
+		return parsed, s
+	}
+	out.namespaces, out.match.NamespaceSelector = selector(out.match.NamespaceSelector, path.Child("namespaceSelector"))
+	out.objects, out.match.ObjectSelector = selector(out.match.ObjectSelector, path.Child("objectSelector"))
+
+	if len(m.MatchConditions) > 0 {
+		conditions, conditionErrs := compileConditions(m.MatchConditions, path.Child("matchConditions"))
+		errs = append(errs, conditionErrs...)
+		if len(conditionErrs) > 0 {
+			out.match.MatchConditions = nil
+		} else {
+			out.conditions = conditions
+		}
+	}
+	return out, errs
+}
+
+func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, rule := range rules {
+		for _, group := range rule.APIGroups {
+			if slices.Contains(neverGroups, group) {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("apiGroups"), fmt.Sprintf("objects of %q are never hooked", group)))
+				continue
+			}
+			for _, resource := range rule.Resources {
+				if Never(schema.GroupResource{Group: group, Resource: resource}) {
+					errs = append(errs, field.Forbidden(path.Index(i).Child("resources"), fmt.Sprintf("%q are never hooked", resource)))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+// compileConditions compiles all conditions, or none.
+func compileConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (plugincel.ConditionEvaluator, field.ErrorList) {
+	var errs field.ErrorList
+	accessors := make([]plugincel.ExpressionAccessor, len(conditions))
+	for i, c := range conditions {
+		accessor := &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression}
+		accessors[i] = accessor
+		one := conditionCompiler().CompileCondition([]plugincel.ExpressionAccessor{accessor}, plugincel.OptionalVariableDeclarations{}, environment.NewExpressions)
+		for _, err := range one.CompilationErrors() {
+			errs = append(errs, field.Invalid(path.Index(i).Child("expression"), c.Expression, err.Error()))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return conditionCompiler().CompileCondition(accessors, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), nil
+}
+
+// SelectsResource says whether the resource rules name the resource.
+func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
+	if Never(resource.GroupResource()) {
+		return false
+	}
+	return slices.ContainsFunc(m.match.ResourceRules, func(rule placementv1.ResourceRule) bool {
+		return contains(rule.APIGroups, resource.Group) && contains(rule.APIVersions, resource.Version) && contains(rule.Resources, resource.Resource)
+	})
+}
+
+func contains(list []string, value string) bool {
+	return slices.Contains(list, value) || slices.Contains(list, wildcard)
+}
+
+// Matches says whether the policy is about the object. An error means that a condition could not be evaluated; it
+// counts as a match that can't be decided, as it does in the API server.
+func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
+	if !m.SelectsResource(o.Resource) || o.Namespace == NamespaceSystem {
+		return false, nil
+	}
+	if o.Namespace != "" && !m.namespaces.Matches(labels.Set(o.NamespaceLabels)) {
+		return false, nil
+	}
+	if !m.objects.Matches(labels.Set(o.Content.GetLabels())) &&
+		(o.Old == nil || !m.objects.Matches(labels.Set(o.Old.GetLabels()))) {
+		return false, nil
+	}
+	if m.conditions == nil {
+		return true, nil
+	}
+	return m.evaluateConditions(ctx, o)
+}
+
+func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error) {
+	var old runtime.Object
+	if o.Old != nil {
+		old = o.Old
+	}
+	kind := o.Content.GroupVersionKind()
+	attributes := &admission.VersionedAttributes{
+		Attributes: admission.NewAttributesRecord(o.Content, old, kind, o.Namespace, o.Content.GetName(), o.Resource, "",
+			admission.Operation(o.Request.Operation), nil, false, nil),
+		VersionedObject:    o.Content,
+		VersionedOldObject: old,
+		VersionedKind:      kind,
+	}
+	results, _, err := m.conditions.ForInput(ctx, attributes, o.Request, plugincel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudgetMatchConditions)
+	if err != nil {
+		return true, fmt.Errorf("evaluating match conditions: %w", err)
+	}
+	var errs []error
+	for _, result := range results {
+		switch {
+		case result.Error != nil:
+			condition, _ := result.ExpressionAccessor.(*matchconditions.MatchCondition)
+			errs = append(errs, fmt.Errorf("match condition %q: %w", condition.Name, result.Error))
+		case result.EvalResult == nil:
+			errs = append(errs, errors.New("match condition without a result"))
+		case result.EvalResult.Value() == false:
+			// One false condition excludes the object whatever the others say.
+			return false, nil
+		}
+	}
+	return true, utilerrors.NewAggregate(errs)
+}

@@ -1,0 +1,55 @@
+package match
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// NamespaceSystem is never matched: a cluster must come up, and stay up, without Berth.
+const NamespaceSystem = "kube-system"
+
+// neverGroups are API groups of which nothing is ever matched: Berth's own kinds, so that a policy can always be
+// corrected, and what the API server itself asks for to authenticate, to authorize and to call webhooks.
+var neverGroups = []string{
+	placementv1.GroupVersion.Group,
+	"admissionregistration.k8s.io",
+	"apiregistration.k8s.io",
+	"authentication.k8s.io",
+	"authorization.k8s.io",
+	"certificates.k8s.io",
+}
+
+// neverResources are single resource types that are never matched: without them no node registers or keeps its lease.
+var neverResources = []schema.GroupResource{
+	{Group: "", Resource: "nodes"},
+	{Group: "coordination.k8s.io", Resource: "leases"},
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+}
+
+// Never says whether objects of the resource are never matched, whatever a policy's rules say.
+func Never(resource schema.GroupResource) bool {
+	return slices.Contains(neverGroups, resource.Group) || slices.Contains(neverResources, resource)
+}
+
+// neverCondition is Never as a condition of a webhook configuration, for rules with wildcards.
+func neverCondition() admissionregistrationv1.MatchCondition {
+	groups := make([]string, len(neverGroups))
+	for i, g := range neverGroups {
+		groups[i] = fmt.Sprintf("%q", g)
+	}
+	resources := make([]string, len(neverResources))
+	for i, r := range neverResources {
+		resources[i] = fmt.Sprintf("%q", r.Group+"/"+r.Resource)
+	}
+	return admissionregistrationv1.MatchCondition{
+		Name: "never-hooked.placement.berth.dev",
+		Expression: fmt.Sprintf(`!(request.resource.group in [%s]) && !((request.resource.group + "/" + request.resource.resource) in [%s])`,
+			strings.Join(groups, ", "), strings.Join(resources, ", ")),
+	}
+}

@@ -1,0 +1,175 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+)
+
+var namespaces = corev1.Resource("namespaces")
+
+// Evaluator evaluates one policy. Implementations are safe for concurrent use, honour the context's deadline and do
+// not keep or change the input.
+type Evaluator interface {
+	// Evaluate returns the policy's decision on the input, an object as JSON values of Go.
+	Evaluate(ctx context.Context, input map[string]any) (Decision, error)
+	// Revision identifies the state of the data that the policy reads: equal revisions and equal inputs have equal
+	// decisions. 0 means that data is missing, so that nothing may be concluded from it.
+	Revision() uint64
+}
+
+// Policy is one PlacementPolicy in force, ready to decide. It is immutable.
+type Policy struct {
+	Name          string
+	Generation    int64
+	Priority      int32
+	Mode          placementv1.Mode
+	FailurePolicy placementv1.FailurePolicy
+	Remediation   placementv1.RemediationMode
+	Matcher       *match.Matcher
+	Evaluator     Evaluator
+}
+
+// Policies is the set of policies in force. Implementations are safe for concurrent use.
+type Policies interface {
+	// InForce returns the policies, in any order. The slice is not to be changed.
+	InForce() []*Policy
+}
+
+// Namespaces knows the labels of namespaces.
+type Namespaces interface {
+	// Labels returns the labels of a namespace; an error if they are not to be had.
+	Labels(ctx context.Context, name string) (map[string]string, error)
+}
+
+// Decider decides objects. It is safe for concurrent use.
+type Decider struct {
+	Policies   Policies
+	Namespaces Namespaces
+	Keyring    *Keyring
+	// OwnNamespace is Berth's own; nothing in it is ever matched.
+	OwnNamespace string
+}
+
+// Request asks for the decision on one object.
+type Request struct {
+	Resource schema.GroupVersionResource
+	// Namespace is the object's, also where the object does not carry it yet.
+	Namespace string
+	Object    *unstructured.Unstructured
+	// Old is the object before an update; nil on creation. An existing object is its own Old.
+	Old *unstructured.Unstructured
+	// Admission is the request that carries the object, as match conditions see it.
+	Admission *admissionv1.AdmissionRequest
+	// AutomaticOnly leaves the part of policies whose remediation is not automatic as it stands.
+	AutomaticOnly bool
+	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here.
+	Evaluate func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
+}
+
+// Outcome is what all matching policies together say of an object.
+type Outcome struct {
+	// Object is the object as it should be, with its record. It is nil if no policy matches.
+	Object *unstructured.Unstructured
+	// Verdicts are those of the matching policies, in order of precedence.
+	Verdicts []*Verdict
+}
+
+// Decide asks every policy that matches the object, each with the object as its developer wants it, and merges what
+// they say. It does not depend on the order of the policies. Errors of single policies are in their verdicts; an
+// error returned means that nothing could be decided.
+func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
+	if r.Resource.GroupResource() == namespaces {
+		// The API server puts a namespace's own name here; to everybody else it is cluster-scoped.
+		r.Namespace = ""
+	}
+	verdicts, err := d.matching(ctx, r)
+	if err != nil || len(verdicts) == 0 {
+		return &Outcome{}, err
+	}
+	id := identityOf(r.Object, r.Namespace)
+	current := readIntent(d.Keyring, r.Object, r.Old, id)
+	input := current.input()
+	evaluate := r.Evaluate
+	if evaluate == nil {
+		evaluate = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error) {
+			return p.Evaluator.Evaluate(ctx, input)
+		}
+	}
+	for _, v := range verdicts {
+		if v.Err == nil {
+			v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		}
+	}
+	m := &merger{
+		current: r.Object, intent: current, verdicts: verdicts,
+		held: func(p *Policy) bool { return r.AutomaticOnly && p.Remediation != placementv1.RemediationAutomatic },
+	}
+	object, next := m.merge()
+	text, err := d.Keyring.encode(next, id)
+	if err != nil {
+		return nil, fmt.Errorf("recording the developer's intent: %w", err)
+	}
+	if text != "" {
+		annotations := metadataOf(object, fieldAnnotations)
+		annotations[placementv1.RequestedAnnotation] = text
+		object.SetAnnotations(annotations)
+	}
+	return &Outcome{Object: object, Verdicts: verdicts}, nil
+}
+
+// matching returns a verdict, still without a decision, for each policy that matches.
+func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
+	namespace := r.Namespace
+	if r.Resource.GroupResource() == namespaces {
+		namespace = r.Object.GetName()
+	}
+	candidates := slices.DeleteFunc(slices.Clone(d.Policies.InForce()), func(p *Policy) bool {
+		return !p.Matcher.SelectsResource(r.Resource)
+	})
+	if len(candidates) == 0 || (namespace != "" && namespace == d.OwnNamespace) {
+		return nil, nil
+	}
+	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: r.Object, Old: r.Old, Request: r.Admission}
+	switch {
+	case r.Resource.GroupResource() == namespaces:
+		// As in the API server, a namespace is judged by its own labels.
+		object.NamespaceLabels = r.Object.GetLabels()
+	case namespace != "":
+		labels, err := d.Namespaces.Labels(ctx, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("reading labels of namespace %s: %w", namespace, err)
+		}
+		object.NamespaceLabels = labels
+	}
+	slices.SortFunc(candidates, precedence)
+	var verdicts []*Verdict
+	for _, p := range candidates {
+		matches, err := p.Matcher.Matches(ctx, object)
+		if matches {
+			verdicts = append(verdicts, &Verdict{Policy: p, Err: err})
+		}
+	}
+	return verdicts, nil
+}
+
+// input is what policies see: the object as its developer wants it, without managed fields, which say who wrote what
+// and not what is wanted.
+func (i intent) input() map[string]any {
+	input := maps.Clone(i.object.Object)
+	if metadata, ok := input["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		input["metadata"] = metadata
+	}
+	return input
+}

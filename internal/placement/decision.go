@@ -1,0 +1,142 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Decision is what one policy says of one object.
+type Decision struct {
+	// Annotations and Labels are to be merged into the object's metadata.
+	Annotations map[string]string
+	Labels      map[string]string
+	// Errors deny the object; sorted.
+	Errors []string
+	// Warnings are for the client; sorted.
+	Warnings []string
+}
+
+// ContractError says that a policy's result is not of the decision contract's types.
+type ContractError struct {
+	Rule    string
+	Message string
+}
+
+func (e *ContractError) Error() string {
+	return fmt.Sprintf("rule %s: %s", e.Rule, e.Message)
+}
+
+// ParseDecision reads the values of the contract's rules, as JSON values of Go. A rule that is absent has no opinion.
+// The error is a *ContractError.
+func ParseDecision(rules map[string]any) (Decision, error) {
+	var d Decision
+	var err error
+	if d.Annotations, err = parseMap("annotations", rules["annotations"], annotationText); err != nil {
+		return Decision{}, err
+	}
+	if d.Labels, err = parseMap("labels", rules["labels"], labelText); err != nil {
+		return Decision{}, err
+	}
+	if d.Errors, err = parseMessages("errors", rules["errors"]); err != nil {
+		return Decision{}, err
+	}
+	if d.Warnings, err = parseMessages("warnings", rules["warnings"]); err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+func parseMap(rule string, value any, text func(any) (string, error)) (map[string]string, error) {
+	if value == nil {
+		return nil, nil
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, &ContractError{rule, fmt.Sprintf("must be an object, is %s", typeName(value))}
+	}
+	out := make(map[string]string, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
+			return nil, &ContractError{rule, fmt.Sprintf("key %q: %s", key, strings.Join(problems, "; "))}
+		}
+		if strings.HasPrefix(key, placementv1.GroupVersion.Group+"/") {
+			return nil, &ContractError{rule, fmt.Sprintf("key %q: the prefix %s/ is Berth's own", key, placementv1.GroupVersion.Group)}
+		}
+		s, err := text(object[key])
+		if err != nil {
+			return nil, &ContractError{rule, fmt.Sprintf("key %q: %v", key, err)}
+		}
+		out[key] = s
+	}
+	return out, nil
+}
+
+// annotationText is a string as it is, and anything else as its JSON, with sorted keys.
+func annotationText(value any) (string, error) {
+	if s, ok := value.(string); ok {
+		return s, nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "", fmt.Errorf("encoding as JSON: %w", err)
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+func labelText(value any) (string, error) {
+	s, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("must be a string, is %s", typeName(value))
+	}
+	if problems := validation.IsValidLabelValue(s); len(problems) > 0 {
+		return "", fmt.Errorf("%q: %s", s, strings.Join(problems, "; "))
+	}
+	return s, nil
+}
+
+func parseMessages(rule string, value any) ([]string, error) {
+	if value == nil {
+		return nil, nil
+	}
+	items, ok := value.([]any)
+	if !ok {
+		return nil, &ContractError{rule, fmt.Sprintf("must be a set or an array of strings, is %s", typeName(value))}
+	}
+	out := make([]string, 0, len(items))
+	for _, item := range items {
+		s, ok := item.(string)
+		if !ok {
+			return nil, &ContractError{rule, fmt.Sprintf("must hold strings, holds %s", typeName(item))}
+		}
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	case map[string]any:
+		return "an object"
+	default:
+		return "a number"
+	}
+}

@@ -1,0 +1,227 @@
+package placement
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// The parts of an object's metadata that decisions are merged into.
+const (
+	fieldAnnotations = "annotations"
+	fieldLabels      = "labels"
+)
+
+// fields lists them in the order in which changes are reported.
+var fields = []string{fieldAnnotations, fieldLabels}
+
+// record is kept with an object: for each key that a policy overwrote, what the developer asked for.
+type record struct {
+	Annotations map[string]overwritten `json:"annotations,omitempty"`
+	Labels      map[string]overwritten `json:"labels,omitempty"`
+	// Signature is over the rest and the object's identity, so that a record is worth nothing on another object and
+	// can't be written by anyone who does not have the key.
+	Signature string `json:"signature,omitempty"`
+}
+
+// overwritten is one key's entry.
+type overwritten struct {
+	// Requested is the developer's value; nil where the developer did not set the key.
+	Requested *string `json:"requested,omitempty"`
+	// By is the policy that overwrote it.
+	By string `json:"by"`
+	// Set is a digest of the policy's value: where the object has another one by now, somebody changed it since, and
+	// that is a new intent.
+	Set string `json:"set"`
+}
+
+func (r *record) of(field string) map[string]overwritten {
+	if r == nil {
+		return nil
+	}
+	if field == fieldLabels {
+		return r.Labels
+	}
+	return r.Annotations
+}
+
+func (r *record) put(field, key string, entry overwritten) {
+	target := &r.Annotations
+	if field == fieldLabels {
+		target = &r.Labels
+	}
+	if *target == nil {
+		*target = map[string]overwritten{}
+	}
+	(*target)[key] = entry
+}
+
+func (r *record) empty() bool {
+	return len(r.Annotations) == 0 && len(r.Labels) == 0
+}
+
+// Keyring signs and verifies records. The zero value has no key and trusts no record.
+type Keyring struct {
+	key []byte
+}
+
+// KeySize is the length of a signing key in bytes.
+const KeySize = 32
+
+// NewKeyring returns a keyring over a secret key of KeySize bytes, which every replica must share and which must
+// outlive them: records that were signed with another key are worth nothing.
+func NewKeyring(key []byte) (*Keyring, error) {
+	if len(key) != KeySize {
+		return nil, fmt.Errorf("signing key of %d bytes, want %d", len(key), KeySize)
+	}
+	return &Keyring{key: key}, nil
+}
+
+// identity is what a record belongs to. It is the same before and after the API server has made a name from
+// generateName, and for every version of the kind.
+type identity struct {
+	Group, Kind, Namespace, Name, GenerateName string
+}
+
+func identityOf(obj *unstructured.Unstructured, namespace string) identity {
+	gvk := obj.GroupVersionKind()
+	id := identity{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, GenerateName: obj.GetGenerateName()}
+	if id.GenerateName == "" {
+		id.Name = obj.GetName()
+	}
+	return id
+}
+
+func (k *Keyring) sign(r record, id identity) (string, error) {
+	if len(k.key) == 0 {
+		return "", errors.New("no signing key")
+	}
+	r.Signature = ""
+	text, err := json.Marshal(struct {
+		ID     identity
+		Record record
+	}{id, r})
+	if err != nil {
+		return "", fmt.Errorf("encoding record: %w", err)
+	}
+	mac := hmac.New(sha256.New, k.key)
+	mac.Write(text)
+	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// read returns the object's record, or nil if it has none that this keyring signed for it.
+func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
+	if obj == nil {
+		return nil
+	}
+	text, ok := obj.GetAnnotations()[placementv1.RequestedAnnotation]
+	if !ok {
+		return nil
+	}
+	var r record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil
+	}
+	want, err := k.sign(r, id)
+	if err != nil || !hmac.Equal([]byte(want), []byte(r.Signature)) {
+		return nil
+	}
+	return &r
+}
+
+// encode returns the annotation's value; empty for an empty record.
+func (k *Keyring) encode(r record, id identity) (string, error) {
+	if r.empty() {
+		return "", nil
+	}
+	var err error
+	if r.Signature, err = k.sign(r, id); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encoding record: %w", err)
+	}
+	return string(text), nil
+}
+
+func digest(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:8])
+}
+
+// intent is an object as its developer wants it, and what is known of the keys that policies overwrote.
+type intent struct {
+	// object is the developer's, without the record.
+	object *unstructured.Unstructured
+	// standing are the entries whose key still has the policy's value in the object as it stands.
+	standing record
+}
+
+// readIntent finds out what the developer wants of an object that a policy may have overwritten.
+//
+// For every key with an entry: if the key has the very value that the policy set, the developer has not touched it
+// since and wants what the entry says. Any other value, or none, is the developer's: a new wish, or the old manifest
+// applied once more. The object's own record counts first, and the old object's where a client replaced the object
+// by a manifest that has none.
+func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) intent {
+	out := intent{object: obj.DeepCopy()}
+	records := []*record{k.read(obj, id), k.read(old, id)}
+	for _, field := range fields {
+		values := metadataOf(out.object, field)
+		for _, r := range records {
+			for key, entry := range r.of(field) {
+				if _, seen := out.standing.of(field)[key]; seen {
+					continue
+				}
+				value, present := metadataOf(obj, field)[key]
+				if !present || digest(value) != entry.Set {
+					continue
+				}
+				out.standing.put(field, key, entry)
+				if entry.Requested == nil {
+					delete(values, key)
+				} else {
+					values[key] = *entry.Requested
+				}
+			}
+		}
+		if field == fieldAnnotations {
+			delete(values, placementv1.RequestedAnnotation)
+		}
+		setMetadata(out.object, field, values)
+	}
+	return out
+}
+
+// metadataOf returns a copy of the object's labels or annotations, never nil.
+func metadataOf(obj *unstructured.Unstructured, field string) map[string]string {
+	values := obj.GetAnnotations
+	if field == fieldLabels {
+		values = obj.GetLabels
+	}
+	if m := values(); m != nil {
+		return m
+	}
+	return map[string]string{}
+}
+
+func setMetadata(obj *unstructured.Unstructured, field string, values map[string]string) {
+	if len(values) == 0 {
+		unstructured.RemoveNestedField(obj.Object, "metadata", field)
+		return
+	}
+	if field == fieldLabels {
+		obj.SetLabels(values)
+	} else {
+		obj.SetAnnotations(values)
+	}
+}

@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// Resource is a resource type that the API server serves and that can be listed and watched.
+type Resource struct {
+	schema.GroupVersionResource
+	Namespaced bool
+}
+
+// Served tells what the API server serves.
+type Served interface {
+	// ByPlural returns the watchable resources of that plural name, one per group, in the group's preferred version.
+	ByPlural(plural string) []Resource
+	// Exact returns the watchable resource of that group, version and plural name.
+	Exact(schema.GroupVersionResource) (Resource, bool)
+}
+
+// Binding says where in `data` a policy sees which resource type.
+type Binding struct {
+	// Paths are below `data`, sorted; a resource may be at several.
+	Paths []BoundPath
+	// Clusters says that the policy reads data.clusters, which is made from the inventories among Resources.
+	Clusters bool
+	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
+	Resources []Resource
+	// Missing are reads that the API server does not serve.
+	Missing []Read
+}
+
+// BoundPath is one place in `data` and what is there.
+type BoundPath struct {
+	Path     []string
+	Resource schema.GroupVersionResource
+}
+
+// Bind resolves a module's reads, and what spec.replicate lists, to what is served. The error is a *CompileError and
+// means that a bare plural name stands for several groups.
+func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served Served) (*Binding, error) {
+	b := &Binding{}
+	for _, read := range m.Reads {
+		if err := b.bindRead(name, read, served); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range listed {
+		b.bindListed(l, served)
+	}
+	slices.SortFunc(b.Paths, func(x, y BoundPath) int { return slices.Compare(x.Path, y.Path) })
+	slices.SortFunc(b.Resources, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
+	b.Resources = slices.Compact(b.Resources)
+	return b, nil
+}
+
+func (b *Binding) bindRead(name string, read Read, served Served) error {
+	switch {
+	case read.Clusters:
+		b.Clusters = true
+		found := false
+		for _, inventory := range replication.Inventories {
+			if r, ok := served.Exact(inventory); ok {
+				b.Resources = append(b.Resources, r)
+				found = true
+			}
+		}
+		if !found {
+			b.Missing = append(b.Missing, read)
+		}
+	case read.GroupVersion != "":
+		// The analysis has parsed it before.
+		gv, _ := schema.ParseGroupVersion(read.GroupVersion)
+		r, ok := served.Exact(gv.WithResource(read.Plural))
+		if !ok {
+			b.Missing = append(b.Missing, read)
+			return nil
+		}
+		b.add(r, rootResources, read.GroupVersion, read.Plural)
+	default:
+		candidates := served.ByPlural(read.Plural)
+		switch len(candidates) {
+		case 0:
+			b.Missing = append(b.Missing, read)
+		case 1:
+			b.add(candidates[0], rootKubernetes, read.Plural)
+		default:
+			return ambiguous(name, read, candidates)
+		}
+	}
+	return nil
+}
+
+// bindListed binds a type of spec.replicate at both of its places.
+func (b *Binding) bindListed(l placementv1.ReplicatedResource, served Served) {
+	candidates := served.ByPlural(l.Resource)
+	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
+	if i < 0 {
+		b.Missing = append(b.Missing, Read{Plural: l.Resource, GroupVersion: l.APIGroup})
+		return
+	}
+	r := candidates[i]
+	b.add(r, rootKubernetes, r.Resource)
+	b.add(r, rootResources, r.GroupVersion().String(), r.Resource)
+}
+
+func (b *Binding) add(r Resource, path ...string) {
+	b.Resources = append(b.Resources, r)
+	if !slices.ContainsFunc(b.Paths, func(p BoundPath) bool { return slices.Equal(p.Path, path) }) {
+		b.Paths = append(b.Paths, BoundPath{Path: path, Resource: r.GroupVersionResource})
+	}
+}
+
+func ambiguous(name string, read Read, candidates []Resource) *CompileError {
+	forms := make([]string, len(candidates))
+	for i, c := range candidates {
+		forms[i] = Read{Plural: c.Resource, GroupVersion: c.GroupVersion().String()}.String()
+	}
+	slices.Sort(forms)
+	err := oneError(name+".rego", nil, codeAmbiguous, fmt.Sprintf("%s is served by several API groups: write %s", read, strings.Join(forms, " or ")))
+	err.Diagnostics[0].Row, err.Diagnostics[0].Col = read.Row, read.Col
+	return err
+}

@@ -1,0 +1,226 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// ContractRules are the rules of a policy's own package that Berth evaluates.
+var ContractRules = []string{"annotations", "labels", "errors", "warnings"}
+
+// unsupportedRules are rules of the decision contract that this version does not apply. They are refused, since a
+// policy that relies on one would silently do nothing.
+var unsupportedRules = []string{"scheduling"}
+
+// Roots are the names below `data` that Berth fills; a policy's own data can't use them.
+var Roots = []string{rootKubernetes, rootResources, rootClusters, rootBerth}
+
+const (
+	rootKubernetes = "kubernetes"
+	rootResources  = "resources"
+	rootClusters   = "clusters"
+	rootBerth      = "berth"
+)
+
+// Module is a policy's text, compiled and analysed. It is immutable and safe for concurrent use.
+type Module struct {
+	// Compiler holds the compiled text and nothing else.
+	Compiler *ast.Compiler
+	// Package is the text's own package, such as data.kubernetes.placement.
+	Package ast.Ref
+	// Rules are the contract's rules that the text defines, in the contract's order.
+	Rules []string
+	// Reads are the resource types that the text reads, sorted.
+	Reads []Read
+	// Static are the policy's own documents; nil if it has none.
+	Static ast.Object
+	// Warnings say what is probably not meant.
+	Warnings []string
+}
+
+// Diagnostic is one mistake in a policy's text.
+type Diagnostic struct {
+	File     string
+	Row, Col int
+	Code     string
+	Message  string
+}
+
+// String is "file:row:col: code: message", with as much of the place as is known.
+func (d Diagnostic) String() string {
+	place := d.File
+	if d.Row > 0 {
+		place += fmt.Sprintf(":%d:%d", d.Row, d.Col)
+	}
+	return place + ": " + d.Code + ": " + d.Message
+}
+
+// CompileError lists the mistakes of a policy.
+type CompileError struct {
+	Diagnostics []Diagnostic
+}
+
+// Error joins the diagnostics, a line each.
+func (e *CompileError) Error() string {
+	lines := make([]string, len(e.Diagnostics))
+	for i, d := range e.Diagnostics {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Codes of diagnostics that are Berth's own; the others are OPA's.
+const (
+	codeContract  = "berth_contract_error"
+	codeData      = "berth_data_error"
+	codeRead      = "berth_unresolved_read"
+	codeAmbiguous = "berth_ambiguous_resource"
+)
+
+// Compile parses, compiles and analyses a policy's text and data. name stands for the file in messages. The error is
+// a *CompileError.
+func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
+	file := name + ".rego"
+	version, capabilities := language(spec.RegoVersion)
+	parsed, err := ast.ParseModuleWithOpts(file, spec.Rego, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	if err != nil {
+		return nil, compileError(file, err)
+	}
+	if parsed == nil {
+		return nil, oneError(file, nil, ast.ParseErr, "the text has no package")
+	}
+	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
+	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
+		return nil, compileError(file, compiler.Errors)
+	}
+	m := &Module{Compiler: compiler, Package: parsed.Package.Path}
+	if err := m.findRules(file, compiler.Modules[file]); err != nil {
+		return nil, err
+	}
+	if m.Static, err = staticData(file, spec, m.Package); err != nil {
+		return nil, err
+	}
+	if err := m.analyse(file, compiler.Modules[file], len(spec.Replicate) > 0); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// findRules finds the contract's rules among the module's.
+func (m *Module) findRules(file string, module *ast.Module) error {
+	defined := ruleNames(module)
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if slices.Contains(unsupportedRules, name) {
+			return oneError(file, rule.Location, codeContract, fmt.Sprintf("the rule %s is not applied by this version of Berth", name))
+		}
+		if slices.Contains(ContractRules, name) && len(rule.Head.Args) > 0 {
+			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function; the decision contract wants a rule without arguments", name))
+		}
+	}
+	for _, name := range ContractRules {
+		if defined[name] {
+			m.Rules = append(m.Rules, name)
+		}
+	}
+	if len(m.Rules) == 0 {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("the package %s defines none of the rules %s: the policy decides nothing",
+			m.Package, strings.Join(ContractRules, ", ")))
+	}
+	return nil
+}
+
+func ruleNames(module *ast.Module) map[string]bool {
+	names := map[string]bool{}
+	for _, rule := range module.Rules {
+		names[ruleName(rule)] = true
+	}
+	return names
+}
+
+// ruleName is the first part of the rule's name below its package.
+func ruleName(rule *ast.Rule) string {
+	switch head := rule.Head.Ref()[0].Value.(type) {
+	case ast.Var:
+		return string(head)
+	case ast.String:
+		return string(head)
+	}
+	return ""
+}
+
+// staticData converts spec.data and refuses what would hide the module or Berth's own documents.
+func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) (ast.Object, error) {
+	if spec.Data == nil || len(spec.Data.Raw) == 0 {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(spec.Data.Raw))
+	decoder.UseNumber()
+	var document map[string]any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, oneError(file, nil, codeData, "spec.data: must be an object: "+err.Error())
+	}
+	for _, root := range Roots {
+		if _, taken := document[root]; taken {
+			return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data.%s: the name is taken: Berth keeps cluster data there", root))
+		}
+	}
+	if shadowed(document, pkg) {
+		return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data: has a document at %s, where the policy's own rules are", pkg))
+	}
+	value, err := ast.InterfaceToValue(document)
+	if err != nil {
+		return nil, oneError(file, nil, codeData, "spec.data: "+err.Error())
+	}
+	object, _ := value.(ast.Object)
+	return object, nil
+}
+
+// shadowed says whether the document has anything at the package's path, or a non-object on the way there.
+func shadowed(document map[string]any, pkg ast.Ref) bool {
+	var at any = document
+	for _, term := range pkg[1:] {
+		object, ok := at.(map[string]any)
+		if !ok {
+			return true
+		}
+		name, _ := term.Value.(ast.String)
+		if at, ok = object[string(name)]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func oneError(file string, at *ast.Location, code, message string) *CompileError {
+	d := Diagnostic{File: file, Code: code, Message: message}
+	if at != nil {
+		d.Row, d.Col = at.Row, at.Col
+	}
+	return &CompileError{Diagnostics: []Diagnostic{d}}
+}
+
+// compileError keeps what OPA says and adds why a known function is undefined.
+func compileError(file string, err error) *CompileError {
+	var list ast.Errors
+	if !errors.As(err, &list) {
+		return oneError(file, nil, ast.ParseErr, err.Error())
+	}
+	out := &CompileError{}
+	for _, e := range list {
+		d := oneError(file, e.Location, e.Code, e.Message).Diagnostics[0]
+		if name, known := forbidden(e.Message); known {
+			d.Message += fmt.Sprintf(" (%s is not allowed in a placement policy: decisions are pure functions of the object and the replicated data)", name)
+		}
+		out.Diagnostics = append(out.Diagnostics, d)
+	}
+	return out
+}

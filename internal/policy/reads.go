@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Read is a resource type as a policy's text names it.
+type Read struct {
+	// Plural is the resource's plural name; empty for Clusters.
+	Plural string
+	// GroupVersion is set where the text says data.resources["<group>/<version>"].<plural>.
+	GroupVersion string
+	// Clusters stands for data.clusters, the normal form of every inventory.
+	Clusters bool
+	// Row and Col are the place of the first mention.
+	Row, Col int
+}
+
+// String is the read as the text writes it.
+func (r Read) String() string {
+	switch {
+	case r.Clusters:
+		return "data." + rootClusters
+	case r.GroupVersion != "":
+		return fmt.Sprintf("data.%s[%q].%s", rootResources, r.GroupVersion, r.Plural)
+	default:
+		return fmt.Sprintf("data.%s.%s", rootKubernetes, r.Plural)
+	}
+}
+
+// analyser collects what a compiled module can read of the cluster's data.
+//
+// It is sound because a compiled module reaches base documents through references that start with `data` and through
+// nothing else: the compiler has resolved imports and aliases of packages, and a variable that holds a part of `data`
+// got it from such a reference. A reference is followed to its first part that only evaluation knows; one that stops
+// before it has named a resource type reads an unknown set of them and is refused.
+type analyser struct {
+	file    string
+	pkg     ast.Ref
+	rules   map[string]bool
+	dynamic bool
+	reads   map[Read]Read
+	static  map[string]bool
+	errs    []Diagnostic
+}
+
+func (m *Module) analyse(file string, module *ast.Module, listed bool) error {
+	a := &analyser{
+		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
+		reads: map[Read]Read{}, static: map[string]bool{},
+	}
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		a.visit(ref)
+		return false
+	})
+	if len(a.errs) > 0 {
+		return &CompileError{Diagnostics: a.errs}
+	}
+	for _, read := range a.reads {
+		m.Reads = append(m.Reads, read)
+	}
+	slices.SortFunc(m.Reads, func(x, y Read) int { return cmp.Compare(x.String(), y.String()) })
+	m.warnOfMissingData(a.static)
+	return nil
+}
+
+// warnOfMissingData names top-level documents that the text reads and that spec.data does not have.
+func (m *Module) warnOfMissingData(read map[string]bool) {
+	var missing []string
+	for name := range read {
+		if m.Static == nil || m.Static.Get(ast.StringTerm(name)) == nil {
+			missing = append(missing, "data."+name)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		m.Warnings = append(m.Warnings, fmt.Sprintf("the policy reads %s, which spec.data does not have", strings.Join(missing, ", ")))
+	}
+}
+
+func (a *analyser) visit(ref ast.Ref) {
+	if !ref.HasPrefix(ast.DefaultRootRef) {
+		return
+	}
+	if a.ownRule(ref) || a.ownPackage(ref) {
+		return
+	}
+	root, ok := part(ref, 1)
+	if !ok {
+		a.unresolved(ref, "data")
+		return
+	}
+	switch root {
+	case rootKubernetes:
+		a.readResource(ref, root, "", 2)
+	case rootResources:
+		groupVersion, ok := part(ref, 2)
+		if !ok {
+			a.unresolved(ref, "data."+root)
+			return
+		}
+		if _, err := schema.ParseGroupVersion(groupVersion); err != nil {
+			a.fail(ref, codeRead, fmt.Sprintf("%s: %v", ref, err))
+			return
+		}
+		a.readResource(ref, root, groupVersion, 3)
+	case rootClusters:
+		a.add(ref, Read{Clusters: true})
+	case rootBerth:
+		a.fail(ref, codeRead, fmt.Sprintf("%s: this version of Berth keeps nothing at data.%s", ref, rootBerth))
+	default:
+		a.static[root] = true
+	}
+}
+
+// ownRule says whether the reference is to a rule or function of the module.
+func (a *analyser) ownRule(ref ast.Ref) bool {
+	if !ref.HasPrefix(a.pkg) {
+		return false
+	}
+	name, ok := part(ref, len(a.pkg))
+	return ok && a.rules[name]
+}
+
+// ownPackage says whether the reference is to the module's package as a whole, or to a name in it that only
+// evaluation knows. A package that is one of Berth's roots would overlap with cluster data and does not count.
+func (a *analyser) ownPackage(ref ast.Ref) bool {
+	if len(a.pkg) == 2 {
+		if name, _ := part(a.pkg, 1); slices.Contains(Roots, name) {
+			return false
+		}
+	}
+	return ref.HasPrefix(a.pkg)
+}
+
+func (a *analyser) readResource(ref ast.Ref, root, groupVersion string, at int) {
+	plural, ok := part(ref, at)
+	if !ok {
+		a.unresolved(ref, ref[:at].String())
+		return
+	}
+	a.add(ref, Read{Plural: plural, GroupVersion: groupVersion})
+}
+
+func (a *analyser) add(ref ast.Ref, read Read) {
+	if _, seen := a.reads[read]; seen {
+		return
+	}
+	located := read
+	if loc := ref[0].Location; loc != nil {
+		located.Row, located.Col = loc.Row, loc.Col
+	}
+	a.reads[read] = located
+}
+
+// unresolved handles a reference that reads all of prefix.
+func (a *analyser) unresolved(ref ast.Ref, prefix string) {
+	if a.dynamic {
+		return
+	}
+	a.fail(ref, codeRead, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list the types under spec.replicate", ref, prefix))
+}
+
+func (a *analyser) fail(ref ast.Ref, code, message string) {
+	a.errs = append(a.errs, oneError(a.file, ref[0].Location, code, message).Diagnostics...)
+}
+
+// part is the reference's i-th part, if it is there and constant.
+func part(ref ast.Ref, i int) (string, bool) {
+	if i >= len(ref) {
+		return "", false
+	}
+	name, ok := ref[i].Value.(ast.String)
+	return string(name), ok
+}
