@@ -1,0 +1,174 @@
+package embedded
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+var _ storage.Store = (*view)(nil)
+
+// view is `data` as one policy sees it: its own documents and the resource types that it reads. It is read-only; a
+// transaction is a snapshot, so that one evaluation sees one state of the world.
+type view struct {
+	storage.PolicyNotSupported
+	storage.WritesNotSupported
+	storage.TriggersNotSupported
+
+	data *Data
+	root *node
+}
+
+// node is one name on the way from `data` to documents.
+type node struct {
+	children map[string]*node
+	// static is a document of the policy's own; resource and clusters are the cluster's.
+	static   ast.Value
+	resource *schema.GroupVersionResource
+	clusters bool
+}
+
+func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
+	root := &node{children: map[string]*node{}}
+	if m.Static != nil {
+		m.Static.Foreach(func(name, document *ast.Term) {
+			if s, ok := name.Value.(ast.String); ok {
+				root.children[string(s)] = &node{static: document.Value}
+			}
+		})
+	}
+	for _, bound := range b.Paths {
+		at := root
+		for _, name := range bound.Path {
+			next, ok := at.children[name]
+			if !ok {
+				next = &node{children: map[string]*node{}}
+				at.children[name] = next
+			}
+			at = next
+		}
+		at.resource = &bound.Resource
+	}
+	if b.Clusters {
+		root.children["clusters"] = &node{clusters: true}
+	}
+	return &view{data: data, root: root}
+}
+
+// transaction is one evaluation's snapshot.
+type transaction struct {
+	id       uint64
+	snapshot *snapshot
+}
+
+// ID implements storage.Transaction.
+func (t *transaction) ID() uint64 { return t.id }
+
+var transactions atomic.Uint64
+
+// NewTransaction implements storage.Store.
+func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
+	return &transaction{transactions.Add(1), v.data.current.Load()}, nil
+}
+
+// Commit implements storage.Store; there is nothing to commit.
+func (*view) Commit(context.Context, storage.Transaction) error { return nil }
+
+// Abort implements storage.Store; there is nothing to undo.
+func (*view) Abort(context.Context, storage.Transaction) {}
+
+// Truncate implements storage.Store.
+func (*view) Truncate(context.Context, storage.Transaction, storage.TransactionParams, storage.Iterator) error {
+	return &storage.Error{Code: storage.WritesNotSupportedErr}
+}
+
+// Read implements storage.Store. It returns values of the policy language, which the evaluation takes as they are.
+func (v *view) Read(_ context.Context, txn storage.Transaction, path storage.Path) (any, error) {
+	// The evaluation got its transaction from NewTransaction.
+	snap := txn.(*transaction).snapshot
+	at := v.root
+	for i, name := range path {
+		if at.children == nil {
+			return found(path, snap.lookup(at, path[i:]))
+		}
+		next, ok := at.children[name]
+		if !ok {
+			return found(path, nil)
+		}
+		at = next
+	}
+	return found(path, snap.lookup(at, nil))
+}
+
+func found(path storage.Path, value ast.Value) (any, error) {
+	if value == nil {
+		return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
+	}
+	return value, nil
+}
+
+// lookup returns the document at a path below a node; nil if there is none.
+func (s *snapshot) lookup(n *node, rest []string) ast.Value {
+	switch {
+	case n.resource != nil:
+		return s.lookupResource(*n.resource, rest)
+	case n.clusters:
+		return descend(s.clusters(), rest)
+	case n.static != nil:
+		return descend(n.static, rest)
+	}
+	// All that is below a name that only leads to documents.
+	out := ast.NewObject()
+	for name, child := range n.children {
+		if value := s.lookup(child, nil); value != nil {
+			out.Insert(ast.StringTerm(name), ast.NewTerm(value))
+		}
+	}
+	return out
+}
+
+func (s *snapshot) lookupResource(resource schema.GroupVersionResource, rest []string) ast.Value {
+	t, ok := s.tables[resource]
+	if !ok {
+		return nil
+	}
+	if len(rest) == 0 {
+		return t.whole()
+	}
+	// A lookup by name does not need the whole collection.
+	if o, ok := t.objects.Get(key("", rest[0])); ok {
+		return descend(o.value, rest[1:])
+	}
+	if len(rest) == 1 {
+		return t.within(rest[0])
+	}
+	if o, ok := t.objects.Get(key(rest[0], rest[1])); ok {
+		return descend(o.value, rest[2:])
+	}
+	return nil
+}
+
+func descend(value ast.Value, rest []string) ast.Value {
+	for _, name := range rest {
+		switch at := value.(type) {
+		case ast.Object:
+			term := at.Get(ast.StringTerm(name))
+			if term == nil {
+				return nil
+			}
+			value = term.Value
+		default:
+			found, err := value.Find(ast.Ref{ast.StringTerm(name)})
+			if err != nil {
+				return nil
+			}
+			value = found
+		}
+	}
+	return value
+}

@@ -1,0 +1,52 @@
+// Package engine is the contract between Berth and what evaluates policies: policies and data go in, evaluators come
+// out. Which engine stands behind it is decided where the parts are wired.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// Engine makes compiled policies decidable. Implementations are safe for concurrent use.
+type Engine interface {
+	// Name is what a policy's status shows.
+	Name() string
+	// Prepare returns an evaluator for one policy. It holds no resources of the engine: who no longer wants it drops it.
+	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
+}
+
+// Data receives the replicated world. Methods are safe for concurrent use; changes of one resource type must come
+// from one goroutine at a time, in their order. Objects are not changed, nor kept, after the call. Each method says
+// whether the content changed.
+type Data interface {
+	// Replace makes the objects the complete content of a resource type, which is complete from then on.
+	Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool
+	// Put adds or replaces one object of a resource type that is complete.
+	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
+	// Delete removes one object.
+	Delete(resource schema.GroupVersionResource, namespace, name string) bool
+	// Drop forgets a resource type; who reads it gets a NotReplicatedError from then on.
+	Drop(resource schema.GroupVersionResource) bool
+	// Objects returns the number of objects of a resource type; ok is false while it is not complete.
+	Objects(resource schema.GroupVersionResource) (count int, ok bool)
+}
+
+// ErrDeadline says that an evaluation was cut off at its deadline.
+var ErrDeadline = errors.New("evaluation ran into its deadline")
+
+// NotReplicatedError says that a policy was asked before data that it reads was complete.
+type NotReplicatedError struct {
+	// Data names what is missing, as the policy's text or the API server does.
+	Data string
+}
+
+func (e *NotReplicatedError) Error() string {
+	return fmt.Sprintf("%s is not replicated yet", e.Data)
+}
