@@ -1,0 +1,348 @@
+// Package policy loads PlacementPolicies into this replica: it compiles each by itself, finds out what it reads, and
+// puts it in force. It runs on every replica and writes nothing to the API server; what it finds is reported by the
+// leader's status controller.
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// Catalog tells what the API server serves, and asks it again.
+type Catalog interface {
+	policy.Served
+	Refresh(ctx context.Context) error
+}
+
+// While a policy reads a type that is not served, it is asked for anew at this pace; an extension API server can come
+// up without any object of ours changing.
+const missingPace = 2 * time.Second
+
+// Discovery follows a new CustomResourceDefinition with a delay: it is asked for at once and once more after this.
+const discoveryLag = 3 * time.Second
+
+// Controller loads policies. Create it with New.
+type Controller struct {
+	reader   client.Reader
+	engine   engine.Engine
+	registry *placement.Registry
+	catalog  Catalog
+	metrics  *metrics.Metrics
+
+	// compiled holds the last text of each policy that compiled. Reconciles of one policy never overlap.
+	mu       sync.Mutex
+	compiled map[string]compiled
+
+	// pending are the policies that existed at the start and are not loaded yet; nil before they are known.
+	pendingMu sync.Mutex
+	pending   sets.Set[string]
+}
+
+// compiled is a policy's text that compiled, and the spec that it came with.
+type compiled struct {
+	generation int64
+	uid        types.UID
+	spec       placementv1.PlacementPolicySpec
+	module     *policy.Module
+}
+
+// New returns a controller that reads policies from reader and puts them into registry.
+func New(reader client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics) *Controller {
+	return &Controller{reader: reader, engine: e, registry: registry, catalog: catalog, metrics: m, compiled: map[string]compiled{}}
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	definitions := &metav1.PartialObjectMetadata{}
+	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return builder.ControllerManagedBy(mgr).
+		Named("policy").
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(definitions, c.allPolicies(), builder.OnlyMetadata).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 2}).
+		Complete(c)
+}
+
+// allPolicies enqueues every policy when a CustomResourceDefinition changes: a type that a policy reads may have come,
+// gone, or got a namesake in another group.
+func (c *Controller) allPolicies() handler.EventHandler {
+	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		// A failure is logged by the reconciles, which refresh too where they miss something.
+		_ = c.catalog.Refresh(ctx)
+		for name := range c.registry.All() {
+			req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+			q.Add(req)
+			q.AddAfter(req, discoveryLag)
+		}
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList {
+				enqueue(ctx, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, q queue) { enqueue(ctx, q) },
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { enqueue(ctx, q) },
+	}
+}
+
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+// Reconcile loads one policy. It takes a request and not the object because a policy that is gone has to leave this
+// replica's memory.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := c.expectPending(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	obj := &placementv1.PlacementPolicy{}
+	err := c.reader.Get(ctx, req.NamespacedName, obj)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	if err != nil {
+		c.forget(req.Name)
+		c.loaded(req.Name)
+		return reconcile.Result{}, nil
+	}
+	standing, err := c.load(ctx, obj)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if differs(c.registry.Get(req.Name), standing) {
+		c.registry.Set(req.Name, standing)
+		c.count()
+	}
+	c.loaded(req.Name)
+	if standing.Binding != nil && len(standing.Binding.Missing) > 0 {
+		return reconcile.Result{RequeueAfter: missingPace}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// load compiles and binds a policy, and falls back to what compiled before. An error means to try again.
+func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
+	last, known := c.lastCompiled(obj)
+	next := compiled{generation: obj.Generation, uid: obj.UID, spec: obj.Spec.WithDefaults()}
+	var compileErr error
+	if known && last.generation == obj.Generation {
+		next = last
+	} else if next.module, compileErr = policy.Compile(obj.Name, next.spec); compileErr == nil {
+		_, errs := match.New(next.spec.Match, field.NewPath("spec", "match"))
+		if len(errs) > 0 {
+			compileErr = errs.ToAggregate()
+		}
+	}
+	if compileErr == nil {
+		standing, err := c.putInForce(ctx, obj, next)
+		if err == nil || !isCompileError(err) {
+			return standing, err
+		}
+		compileErr = err
+	}
+	if known && last.generation != obj.Generation {
+		standing, err := c.putInForce(ctx, obj, last)
+		if err == nil {
+			standing.Generation, standing.Err = obj.Generation, compileErr
+			return standing, nil
+		}
+	}
+	if standing := c.registry.Get(obj.Name); standing != nil && !standing.Broken && known {
+		// The text in force compiles, and what it reads has become ambiguous: it goes on with what it was bound to.
+		kept := *standing
+		kept.Generation, kept.Err = obj.Generation, compileErr
+		return &kept, nil
+	}
+	return broken(obj, compileErr), nil
+}
+
+// putInForce binds a compiled text and makes it decidable.
+func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*placement.Standing, error) {
+	binding, err := c.bind(ctx, obj.Name, text)
+	if err != nil {
+		return nil, err
+	}
+	c.remember(obj.Name, text)
+	if old := c.registry.Get(obj.Name); old != nil && !old.Broken && old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
+		same := *old
+		same.Generation, same.Err = obj.Generation, nil
+		return &same, nil
+	}
+	evaluator, err := c.engine.Prepare(ctx, obj.Name, text.module, binding)
+	if err != nil {
+		return nil, err
+	}
+	return &placement.Standing{
+		Policy:     inForce(obj.Name, text.generation, text.spec, evaluator),
+		Generation: obj.Generation,
+		Binding:    binding,
+		Warnings:   text.module.Warnings,
+	}, nil
+}
+
+func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {
+	binding, err := policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
+	if err != nil || len(binding.Missing) == 0 {
+		return binding, err
+	}
+	if err := c.catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
+}
+
+func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, e placement.Evaluator) *placement.Policy {
+	// What does not compile of the match was reported before; without it the policy matches more, and denies it.
+	matcher, _ := match.New(spec.Match, field.NewPath("spec", "match"))
+	return &placement.Policy{
+		Name:          name,
+		Generation:    generation,
+		Priority:      spec.Priority,
+		Mode:          spec.Mode,
+		FailurePolicy: spec.FailurePolicy,
+		Remediation:   spec.Remediation.Mode,
+		Matcher:       matcher,
+		Evaluator:     e,
+	}
+}
+
+// broken is the standing of a policy of which no text ever compiled.
+func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
+	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
+	return &placement.Standing{
+		Policy:     inForce(obj.Name, obj.Generation, obj.Spec.WithDefaults(), failing),
+		Generation: obj.Generation,
+		Err:        err,
+		Broken:     true,
+	}
+}
+
+// failing is the evaluator of a policy that can't decide.
+type failing struct{ err error }
+
+// Evaluate implements placement.Evaluator.
+func (f failing) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{}, f.err
+}
+
+// Revision implements placement.Evaluator.
+func (failing) Revision() uint64 { return 0 }
+
+// differs says whether a standing has to be told to anyone. Equal generations of a policy in force share the Policy.
+func differs(old, next *placement.Standing) bool {
+	if old == nil {
+		return true
+	}
+	if old.Broken && next.Broken {
+		return old.Generation != next.Generation || old.Err.Error() != next.Err.Error()
+	}
+	return old.Policy != next.Policy || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil)
+}
+
+func (c *Controller) lastCompiled(obj *placementv1.PlacementPolicy) (compiled, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, ok := c.compiled[obj.Name]
+	// A policy that was deleted and created anew has no past.
+	return last, ok && last.uid == obj.UID
+}
+
+func (c *Controller) remember(name string, text compiled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.compiled[name] = text
+}
+
+func (c *Controller) forget(name string) {
+	c.mu.Lock()
+	delete(c.compiled, name)
+	c.mu.Unlock()
+	if c.registry.Get(name) != nil {
+		c.registry.Remove(name)
+	}
+	c.metrics.ForgetPolicy(name)
+	c.count()
+}
+
+func (c *Controller) count() {
+	byState := map[string]int{}
+	for _, standing := range c.registry.All() {
+		switch {
+		case standing.Broken:
+			byState[metrics.StateBroken]++
+		case standing.Err != nil:
+			byState[metrics.StateLastGood]++
+		default:
+			byState[metrics.StateInForce]++
+		}
+	}
+	c.metrics.Policies(byState)
+}
+
+// expectPending notes, once, which policies have to be loaded before this replica may decide.
+func (c *Controller) expectPending(ctx context.Context) error {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	if c.pending != nil {
+		return nil
+	}
+	list := &placementv1.PlacementPolicyList{}
+	if err := c.reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing policies: %w", err)
+	}
+	pending := map[string]sets.Empty{}
+	for _, p := range list.Items {
+		pending[p.Name] = sets.Empty{}
+	}
+	c.pending = maps.Clone(pending)
+	return nil
+}
+
+func (c *Controller) loaded(name string) {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	c.pending.Delete(name)
+}
+
+// Loaded says whether every policy that existed when this replica started has been looked at.
+func (c *Controller) Loaded(ctx context.Context) bool {
+	if err := c.expectPending(ctx); err != nil {
+		return false
+	}
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	return len(c.pending) == 0
+}
+
+func isCompileError(err error) bool {
+	var compileError *policy.CompileError
+	return errors.As(err, &compileError)
+}

@@ -1,0 +1,144 @@
+// Package policystatus writes the status of PlacementPolicies. It is the only writer, and the leader runs it.
+package policystatus
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Deps is where a Controller takes its facts from.
+type Deps struct {
+	Client      client.Client
+	Engine      string
+	Registry    *placement.Registry
+	Replication func(schema.GroupVersionResource) (watches.State, int)
+	Hook        func(policy string) status.HookState
+	Targets     func(*placement.Policy) watches.State
+	Ledger      *remediation.Ledger
+	Metrics     *metrics.Metrics
+}
+
+// Controller writes status. Create it with New.
+type Controller struct {
+	Deps
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// before is each policy's remediated count when this process first saw it.
+	before map[types.UID]int64
+}
+
+// New returns a controller.
+func New(d Deps) *Controller {
+	c := &Controller{Deps: d, before: map[types.UID]int64{}}
+	d.Registry.Subscribe(func(name string, _, _ *placement.Policy) { c.Changed(name) })
+	return c
+}
+
+// settle is how long facts are gathered before a status is written, so that a wave of changes is one write.
+const settle = 200 * time.Millisecond
+
+// Changed says that facts of a policy changed.
+func (c *Controller) Changed(policy string) {
+	c.mu.Lock()
+	queue := c.queue
+	c.mu.Unlock()
+	if queue != nil {
+		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
+	}
+}
+
+// DataChanged says that facts of a replicated type changed.
+func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
+	for name, standing := range c.Registry.All() {
+		if standing.Binding == nil {
+			continue
+		}
+		for _, r := range standing.Binding.Resources {
+			if r.GroupVersionResource == resource {
+				c.Changed(name)
+				break
+			}
+		}
+	}
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("policystatus").
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.queue = queue
+			return nil
+		})).
+		Complete(c)
+}
+
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies/status,verbs=get;patch;update
+
+// Reconcile writes one policy's status, if it differs.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := &placementv1.PlacementPolicy{}
+	if err := c.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	facts := c.facts(obj)
+	next := status.Compute(obj.Status, facts)
+	if facts.Standing != nil {
+		c.Metrics.Violations(obj.Name, facts.Report.Violations)
+	}
+	if equality.Semantic.DeepEqual(obj.Status, next) {
+		return reconcile.Result{}, nil
+	}
+	base := obj.DeepCopy()
+	obj.Status = next
+	// The lock keeps a status that was computed from an older object from replacing a newer one's lists.
+	return reconcile.Result{}, client.IgnoreNotFound(c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+}
+
+func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
+	f := status.Facts{
+		Spec:        obj.Spec,
+		Generation:  obj.Generation,
+		Engine:      c.Engine,
+		Standing:    c.Registry.Get(obj.Name),
+		Replication: c.Replication,
+		Hook:        c.Hook(obj.Name),
+		Report:      c.Ledger.Report(obj.Name),
+	}
+	if f.Standing != nil {
+		f.Targets = c.Targets(f.Standing.Policy)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.before[obj.UID]; !known {
+		c.before[obj.UID] = 0
+		if obj.Status.Remediated != nil {
+			c.before[obj.UID] = *obj.Status.Remediated
+		}
+	}
+	f.RemediatedBefore = c.before[obj.UID]
+	return f
+}

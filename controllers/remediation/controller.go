@@ -1,0 +1,438 @@
+// Package remediation decides existing objects anew when a policy, its data or the object changes, and has what
+// differs put right. The leader runs it.
+package remediation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// FieldManager is the field manager of every patch of an existing object.
+const FieldManager = "berth-remediation"
+
+// Catalog tells which types the API server serves.
+type Catalog interface {
+	Select(func(schema.GroupVersionResource) bool) []policy.Resource
+	Kind(schema.GroupVersionResource) string
+}
+
+// Deps is what a Controller works with.
+type Deps struct {
+	Client   dynamic.Interface
+	Registry *placement.Registry
+	Decider  *placement.Decider
+	Catalog  Catalog
+	Ledger   *remediation.Ledger
+	Events   *events.Recorder
+	Metrics  *metrics.Metrics
+	Clock    clock.PassiveClock
+	// Identity is Berth's own user: existing objects are matched as if it updated them.
+	Identity authenticationv1.UserInfo
+	// Ready says whether everything is loaded that decisions need.
+	Ready func(context.Context) bool
+	// Changed is told of each policy whose account in the ledger changed.
+	Changed func(policy string)
+}
+
+// Controller remediates. Create it with New.
+type Controller struct {
+	Deps
+	targets *targets
+	watches *watches.Manager
+	brake   *remediation.Brake
+	wake    chan struct{}
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[remediation.Key]
+
+	remembered sync.Map // of remediation.Key to *memory
+}
+
+// memory is what the policies decided of one object. One reconcile of a key runs at a time.
+type memory struct {
+	object    *unstructured.Unstructured
+	decisions map[string]remembered
+}
+
+// remembered is one policy's decision, and what it was made from besides the object.
+type remembered struct {
+	policy   *placement.Policy
+	revision uint64
+	decision placement.Decision
+}
+
+// New returns a controller.
+func New(d Deps) *Controller {
+	c := &Controller{Deps: d, brake: remediation.NewBrake(), wake: make(chan struct{}, 1)}
+	c.targets = newTargets(func(key remediation.Key) { c.enqueue(key) })
+	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
+	d.Registry.Subscribe(c.policyChanged)
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	ctl, err := controller.NewTyped("remediation", mgr, controller.TypedOptions[remediation.Key]{
+		Reconciler:              c,
+		MaxConcurrentReconciles: 4,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute),
+	})
+	if err != nil {
+		return err
+	}
+	return ctl.Watch(source.TypedFunc[remediation.Key](c.start))
+}
+
+// start is the controller's source: it keeps the watches on what policies match.
+func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
+	c.mu.Lock()
+	c.queue = queue
+	c.mu.Unlock()
+	go func() {
+		for {
+			c.watches.Set(ctx, c.wanted())
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.wake:
+			}
+		}
+	}()
+	return nil
+}
+
+// wanted are the types that policies with remediation match.
+func (c *Controller) wanted() map[schema.GroupVersionResource]bool {
+	out := map[schema.GroupVersionResource]bool{}
+	for _, p := range c.Registry.InForce() {
+		for _, r := range c.matched(p) {
+			out[r] = true
+		}
+	}
+	return out
+}
+
+// matched are the types that a policy's remediation looks at.
+func (c *Controller) matched(p *placement.Policy) []schema.GroupVersionResource {
+	if p.Remediation == placementv1.RemediationOff {
+		return nil
+	}
+	var out []schema.GroupVersionResource
+	for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
+		out = append(out, r.GroupVersionResource)
+	}
+	return out
+}
+
+// TargetState returns how the watches on what a policy matches fare: the first error, and whether all are complete.
+func (c *Controller) TargetState(p *placement.Policy) watches.State {
+	out := watches.State{Synced: true}
+	for _, r := range c.matched(p) {
+		state, _ := c.watches.State(r)
+		out.Synced = out.Synced && state.Synced
+		if state.Err != nil && out.Err == nil {
+			out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)
+		}
+	}
+	return out
+}
+
+func (c *Controller) enqueue(keys ...remediation.Key) {
+	c.mu.Lock()
+	queue := c.queue
+	c.mu.Unlock()
+	if queue == nil {
+		// Not started: this replica is not the leader. The watches will bring every object.
+		return
+	}
+	for _, key := range keys {
+		queue.Add(key)
+	}
+}
+
+func everywhere(string) bool { return true }
+
+// Rewatch has the watched types computed anew; what the API server serves has changed.
+func (c *Controller) Rewatch() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// policyChanged has every object decided that the policy matched or matches.
+func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
+	if after == nil {
+		c.Ledger.ForgetPolicy(name)
+	}
+	c.Rewatch()
+	c.enqueue(c.targets.keys(func(r schema.GroupVersionResource) bool {
+		return (before != nil && before.Matcher.SelectsResource(r)) || (after != nil && after.Matcher.SelectsResource(r))
+	}, everywhere)...)
+}
+
+// DataChanged has the objects decided whose policies read the type.
+func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
+	var readers []*placement.Policy
+	for _, standing := range c.Registry.All() {
+		if standing.Binding != nil && slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
+			readers = append(readers, standing.Policy)
+		}
+	}
+	c.enqueue(c.targets.keys(func(r schema.GroupVersionResource) bool {
+		return slices.ContainsFunc(readers, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
+	}, everywhere)...)
+}
+
+// NamespaceChanged has the objects of a namespace decided: selectors may match it now, or no longer.
+func (c *Controller) NamespaceChanged(namespace string) {
+	c.enqueue(c.targets.keys(func(schema.GroupVersionResource) bool { return true }, func(n string) bool { return n == namespace })...)
+}
+
+// watchChanged reports the policies that match a type whose watch fares differently now.
+func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
+	for _, p := range c.Registry.InForce() {
+		if p.Matcher.SelectsResource(resource) {
+			c.Changed(p.Name)
+		}
+	}
+}
+
+// notReadyPace is how often a leader that is not ready yet looks again.
+const notReadyPace = 200 * time.Millisecond
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile decides one object and has it put right if the policies say so.
+func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
+	obj := c.targets.get(key)
+	if obj == nil || obj.GetDeletionTimestamp() != nil {
+		c.remembered.Delete(key)
+		c.brake.Forget(key)
+		c.report(c.Ledger.Forget(key))
+		return reconcile.Result{}, nil
+	}
+	if !c.Ready(ctx) {
+		return reconcile.Result{RequeueAfter: notReadyPace}, nil
+	}
+	outcome, err := c.Decider.Decide(ctx, c.request(key, obj))
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
+	}
+	due := dueChanges(outcome.Verdicts)
+	stopped := len(due) > 0 && c.feedsBack(due, key) && !c.brake.Allows(key, c.Clock.Now())
+	c.report(c.Ledger.Record(key, outcome.Verdicts, stopped))
+	if len(due) == 0 || stopped {
+		return reconcile.Result{}, nil
+	}
+	return c.remediate(ctx, key, obj, outcome.Object, due)
+}
+
+// request asks what policies say of an existing object, as if Berth updated it without a change.
+func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured) placement.Request {
+	gvk := obj.GroupVersionKind()
+	return placement.Request{
+		Resource:  key.Resource,
+		Namespace: key.Namespace,
+		Object:    obj,
+		Old:       obj,
+		Admission: &admissionv1.AdmissionRequest{
+			Kind:            metav1.GroupVersionKind(gvk),
+			Resource:        metav1.GroupVersionResource(key.Resource),
+			RequestKind:     (*metav1.GroupVersionKind)(&gvk),
+			RequestResource: (*metav1.GroupVersionResource)(&key.Resource),
+			Name:            key.Name,
+			Namespace:       key.Namespace,
+			Operation:       admissionv1.Update,
+			UserInfo:        c.Identity,
+			DryRun:          new(false),
+		},
+		AutomaticOnly: true,
+		Evaluate:      c.evaluator(key, obj),
+	}
+}
+
+// evaluator evaluates a policy unless its decision on this very object and the same data is remembered.
+func (c *Controller) evaluator(key remediation.Key, obj *unstructured.Unstructured) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
+	value, _ := c.remembered.LoadOrStore(key, &memory{})
+	known := value.(*memory)
+	if known.object != obj {
+		known.object, known.decisions = obj, map[string]remembered{}
+	}
+	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+		// Read before the evaluation: data that changes during it makes the entry stale, never wrong.
+		revision := p.Evaluator.Revision()
+		if r, ok := known.decisions[p.Name]; ok && r.policy == p && r.revision == revision {
+			return r.decision, nil
+		}
+		start := c.Clock.Now()
+		decision, err := p.Evaluator.Evaluate(ctx, input)
+		outcome := metrics.OutcomeUnchanged
+		switch {
+		case err != nil:
+			outcome = metrics.OutcomeError
+		case len(decision.Errors) > 0:
+			outcome = metrics.OutcomeDenied
+		case len(decision.Annotations)+len(decision.Labels) > 0:
+			outcome = metrics.OutcomeChanged
+		}
+		c.Metrics.Decision(p.Name, metrics.SourceRemediation, outcome, c.Clock.Since(start))
+		if err == nil && revision != 0 {
+			known.decisions[p.Name] = remembered{policy: p, revision: revision, decision: decision}
+		}
+		return decision, err
+	}
+}
+
+// dueChanges are the verdicts by which the object is to be patched.
+func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
+	var out []*placement.Verdict
+	for _, v := range verdicts {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil || len(v.Decision.Errors) > 0:
+			// The API server would ask again, and the answer would be a denial: no patch can put this right.
+			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
+				return nil
+			}
+		case v.Policy.Remediation == placementv1.RemediationAutomatic && len(v.Changes) > 0:
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// feedsBack says whether a policy reads the very type that it changes, so that its own output may change its next decision.
+func (c *Controller) feedsBack(due []*placement.Verdict, key remediation.Key) bool {
+	return slices.ContainsFunc(due, func(v *placement.Verdict) bool {
+		standing := c.Registry.Get(v.Policy.Name)
+		return standing != nil && standing.Binding != nil && slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool {
+			return r.GroupResource() == key.Resource.GroupResource()
+		})
+	})
+}
+
+// remediate has one object put right.
+//
+// The patch names nothing but the record of the developer's intent and the version that was judged. The API server
+// then asks Berth's own webhook, which decides the object as it decides every other update. So there is one way by
+// which placements get into objects, the keys keep the owners that they have, and a developer who applies the same
+// manifest again gets no conflict with Berth.
+func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj, want *unstructured.Unstructured, due []*placement.Verdict) (reconcile.Result, error) {
+	log := ctrllog.FromContext(ctx)
+	log.V(2).Info("Patching")
+	body, err := patchBody(obj, want)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case apierrors.IsConflict(err):
+		// Somebody wrote meanwhile. The newer object is on its way here; look again in case it was lost.
+		c.count(due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case err != nil:
+		c.count(due, metrics.RemediationFailed)
+		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", names(due), err))
+		return reconcile.Result{}, fmt.Errorf("patching %s: %w", key, err)
+	case got.GetResourceVersion() == obj.GetResourceVersion() || len(placement.Patch(got, want)) > 0:
+		c.count(due, metrics.RemediationFailed)
+		return reconcile.Result{}, fmt.Errorf("patching %s: the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet", key)
+	}
+	c.count(due, metrics.RemediationPatched)
+	c.brake.Patched(key, c.Clock.Now())
+	for _, v := range due {
+		c.Ledger.Remediated(v.Policy.Name)
+		c.Changed(v.Policy.Name)
+	}
+	c.Events.Remediated(got, fmt.Sprintf("%s: %s", names(due), describe(due)))
+	if c.feedsBack(due, key) && !c.brake.Allows(key, c.Clock.Now()) {
+		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", names(due)))
+	}
+	return reconcile.Result{}, nil
+}
+
+func patchBody(obj, want *unstructured.Unstructured) ([]byte, error) {
+	var requested *string
+	if text, ok := want.GetAnnotations()[placementv1.RequestedAnnotation]; ok {
+		requested = &text
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(),
+		"uid":             obj.GetUID(),
+		"annotations":     map[string]any{placementv1.RequestedAnnotation: requested},
+	}})
+}
+
+func (c *Controller) count(due []*placement.Verdict, outcome string) {
+	for _, v := range due {
+		c.Metrics.Remediation(v.Policy.Name, outcome)
+	}
+}
+
+func names(due []*placement.Verdict) string {
+	out := make([]string, len(due))
+	for i, v := range due {
+		out[i] = fmt.Sprintf("PlacementPolicy %q", v.Policy.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func describe(due []*placement.Verdict) string {
+	var out []string
+	for _, v := range due {
+		for _, change := range v.Changes {
+			out = append(out, remediation.Describe(change))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func (c *Controller) report(policies []string) {
+	for _, name := range policies {
+		c.Changed(name)
+	}
+}
+
+// IsRemediation says whether a request is a patch by this controller, on whichever replica it runs.
+func IsRemediation(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) bool {
+	return func(req *admissionv1.AdmissionRequest) bool {
+		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {
+			return false
+		}
+		var options metav1.PatchOptions
+		return json.Unmarshal(req.Options.Raw, &options) == nil && options.FieldManager == FieldManager
+	}
+}

@@ -1,0 +1,319 @@
+// Package webhookconfiguration owns the webhook configurations at run time: the one for workloads, whose rules come
+// from the policies that exist and which does not exist without a policy, and the one for the policies themselves.
+package webhookconfiguration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/status"
+)
+
+// Names of the configurations.
+const (
+	WorkloadsName = "berth-placement"
+	PoliciesName  = "berth-policies"
+)
+
+// Paths at which the webhooks are served. The workload paths say what the API server does when it gets no answer, so
+// that an answer that can't be found is treated alike.
+const (
+	PathFail     = "/placement/fail"
+	PathIgnore   = "/placement/ignore"
+	PathPolicies = "/policies"
+)
+
+// Seconds that the API server waits for an answer.
+const (
+	workloadTimeout = 5
+	policyTimeout   = 10
+)
+
+// Options say how the API server reaches the webhooks.
+type Options struct {
+	// URL is the base URL; empty to go through the Service.
+	URL string
+	// ServiceName is the Service in Namespace, on port 443.
+	ServiceName string
+	// Namespace is Berth's own; it is never hooked.
+	Namespace string
+}
+
+// Certificate is the authority that signed the webhook's certificate.
+type Certificate interface {
+	CABundle() []byte
+	Changes() <-chan event.GenericEvent
+}
+
+// Controller writes the configurations. Create it with New.
+type Controller struct {
+	client      client.Client
+	registry    *placement.Registry
+	loaded      func(context.Context) bool
+	certificate Certificate
+	options     Options
+	wake        chan event.GenericEvent
+
+	mu          sync.Mutex
+	states      map[string]status.HookState
+	subscribers []func(policy string)
+}
+
+// New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
+// it stands: it may hold rules of policies that this replica has not read yet.
+func New(c client.Client, registry *placement.Registry, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
+	out := &Controller{
+		client: c, registry: registry, loaded: loaded, certificate: certificate, options: o,
+		wake: make(chan event.GenericEvent, 1), states: map[string]status.HookState{},
+	}
+	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
+		select {
+		case out.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+		default:
+		}
+	})
+	return out
+}
+
+// Subscribe has f called when the state of a policy's rules changed. f must be quick. Subscribe before the start.
+func (c *Controller) Subscribe(f func(policy string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers = append(c.subscribers, f)
+}
+
+// State returns how a policy's rules fare.
+func (c *Controller) State(policy string) status.HookState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.states[policy]
+}
+
+var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
+
+// SetupWithManager adds the controller to a manager; the leader runs it.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{request}
+	})
+	return builder.ControllerManagedBy(mgr).
+		Named("webhookconfiguration").
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, all).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all).
+		// A deleted last policy changes nothing else that is watched here.
+		Watches(&placementv1.PlacementPolicy{}, all).
+		WatchesRawSource(source.Channel(c.wake, all)).
+		WatchesRawSource(source.Channel(c.certificate.Changes(), all)).
+		Complete(c)
+}
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
+
+// Reconcile makes both configurations what they should be.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	bundle := c.certificate.CABundle()
+	if bundle == nil {
+		// The certificate's arrival wakes us.
+		return reconcile.Result{}, nil
+	}
+	if err := c.applyPolicies(ctx, bundle); err != nil {
+		return reconcile.Result{}, err
+	}
+	if !c.loaded(ctx) {
+		// The registry's last change wakes us.
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, c.applyWorkloads(ctx, bundle)
+}
+
+func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
+	out := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+	if c.options.URL != "" {
+		out.URL = new(strings.TrimSuffix(c.options.URL, "/") + path)
+		return out
+	}
+	out.Service = &admissionregistrationv1.ServiceReference{
+		Namespace: c.options.Namespace, Name: c.options.ServiceName, Path: &path, Port: new(int32(443)),
+	}
+	return out
+}
+
+// applyPolicies writes the configuration that has PlacementPolicies judged before they are stored. It fails open on
+// purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
+func (c *Controller) applyPolicies(ctx context.Context, bundle []byte) error {
+	want := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: PoliciesName, Labels: labels()},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:                    "policies." + placementv1.GroupVersion.Group,
+			ClientConfig:            c.clientConfig(PathPolicies, bundle),
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			MatchPolicy:             new(admissionregistrationv1.Equivalent),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(policyTimeout)),
+			AdmissionReviewVersions: []string{"v1"},
+			NamespaceSelector:       &metav1.LabelSelector{},
+			ObjectSelector:          &metav1.LabelSelector{},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups:   []string{placementv1.GroupVersion.Group},
+					APIVersions: []string{placementv1.GroupVersion.Version},
+					Resources:   []string{"placementpolicies"},
+					Scope:       new(admissionregistrationv1.ClusterScope),
+				},
+			}},
+		}},
+	}
+	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c.client.Create(ctx, want)
+	case err != nil:
+		return err
+	case equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks):
+		return nil
+	}
+	want.ResourceVersion = have.ResourceVersion
+	return c.client.Update(ctx, want)
+}
+
+func labels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
+}
+
+// applyWorkloads writes the configuration that has workloads decided. Rules that the API server refuses are left out,
+// so that one policy's mistake is not another's.
+func (c *Controller) applyWorkloads(ctx context.Context, bundle []byte) error {
+	policies := c.registry.InForce()
+	groups := match.Webhooks(hooks(policies), c.options.Namespace)
+	rejected := map[string]string{}
+	for {
+		err := c.write(ctx, groups, bundle)
+		i, reason := rejectedWebhook(err)
+		if i < 0 || i >= len(groups) {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		for _, policy := range groups[i].Policies {
+			rejected[policy] = reason
+		}
+		groups = slices.Delete(groups, i, i+1)
+	}
+	next := map[string]status.HookState{}
+	for _, p := range policies {
+		if reason, no := rejected[p.Name]; no {
+			next[p.Name] = status.HookState{Rejected: reason}
+		} else {
+			next[p.Name] = status.HookState{Generation: p.Generation}
+		}
+	}
+	c.setStates(next)
+	return nil
+}
+
+func hooks(policies []*placement.Policy) []match.Hook {
+	out := make([]match.Hook, len(policies))
+	for i, p := range policies {
+		out[i] = match.Hook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher}
+	}
+	return out
+}
+
+func (c *Controller) write(ctx context.Context, groups []match.Group, bundle []byte) error {
+	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	exists := err == nil
+	if len(groups) == 0 {
+		if !exists {
+			return nil
+		}
+		ctrllog.FromContext(ctx).Info("Deleting webhook configuration for workloads: no policy is left")
+		return client.IgnoreNotFound(c.client.Delete(ctx, have))
+	}
+	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels()}}
+	for _, g := range groups {
+		webhook := g.Webhook
+		path := PathFail
+		if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
+			path = PathIgnore
+		}
+		webhook.ClientConfig = c.clientConfig(path, bundle)
+		webhook.TimeoutSeconds = new(int32(workloadTimeout))
+		want.Webhooks = append(want.Webhooks, webhook)
+	}
+	if !exists {
+		ctrllog.FromContext(ctx).Info("Creating webhook configuration for workloads", "webhooks", len(want.Webhooks))
+		return c.client.Create(ctx, want)
+	}
+	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
+		return nil
+	}
+	ctrllog.FromContext(ctx).Info("Updating webhook configuration for workloads", "webhooks", len(want.Webhooks))
+	want.ResourceVersion = have.ResourceVersion
+	return c.client.Update(ctx, want)
+}
+
+// rejectedWebhook finds out which webhook the API server calls invalid; -1 if the error says no such thing.
+func rejectedWebhook(err error) (int, string) {
+	if !apierrors.IsInvalid(err) {
+		return -1, ""
+	}
+	var invalid apierrors.APIStatus
+	if !errors.As(err, &invalid) || invalid.Status().Details == nil || len(invalid.Status().Details.Causes) == 0 {
+		return -1, ""
+	}
+	cause := invalid.Status().Details.Causes[0]
+	rest, found := strings.CutPrefix(cause.Field, "webhooks[")
+	number, _, closed := strings.Cut(rest, "]")
+	i, convErr := strconv.Atoi(number)
+	if !found || !closed || convErr != nil {
+		return -1, ""
+	}
+	return i, fmt.Sprintf("%s: %s", cause.Field, cause.Message)
+}
+
+func (c *Controller) setStates(next map[string]status.HookState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.states
+	c.states = next
+	for _, policy := range slices.Sorted(maps.Keys(next)) {
+		if before[policy] == next[policy] {
+			continue
+		}
+		for _, f := range c.subscribers {
+			f(policy)
+		}
+	}
+}

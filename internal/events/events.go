@@ -1,0 +1,78 @@
+// Package events tells users what became of their objects. Every event that Berth emits is made here.
+package events
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+)
+
+// Reasons and actions of events.
+const (
+	ReasonDenied             = "PlacementDenied"
+	ReasonEvaluationFailed   = "PlacementEvaluationFailed"
+	ReasonRemediated         = "PlacementRemediated"
+	ReasonRemediationFailed  = "PlacementRemediationFailed"
+	ReasonRemediationStopped = "PlacementRemediationStopped"
+
+	actionAdmit     = "Admit"
+	actionRemediate = "Remediate"
+)
+
+// maxNote is what the events API admits.
+const maxNote = 1024
+
+// Recorder emits events. It is safe for concurrent use.
+type Recorder struct {
+	recorder events.EventRecorder
+}
+
+// New returns a recorder on top of one that is bound to a controller name.
+func New(r events.EventRecorder) *Recorder {
+	return &Recorder{recorder: r}
+}
+
+// Denied says that a policy denied an object.
+func (r *Recorder) Denied(obj *unstructured.Unstructured, namespace, message string) {
+	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonDenied, actionAdmit, message)
+}
+
+// EvaluationFailed says that an object could not be decided.
+func (r *Recorder) EvaluationFailed(obj *unstructured.Unstructured, namespace, message string) {
+	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit, message)
+}
+
+// Remediated says that an existing object was brought into line.
+func (r *Recorder) Remediated(obj *unstructured.Unstructured, message string) {
+	r.emit(obj, obj.GetNamespace(), corev1.EventTypeNormal, ReasonRemediated, actionRemediate, message)
+}
+
+// RemediationFailed says that an existing object could not be brought into line.
+func (r *Recorder) RemediationFailed(obj *unstructured.Unstructured, message string) {
+	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate, message)
+}
+
+// RemediationStopped says that an object's decision does not settle and that it is left as it is.
+func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message string) {
+	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate, message)
+}
+
+func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {
+	if len(message) > maxNote {
+		message = strings.ToValidUTF8(message[:maxNote-3], "") + "..."
+	}
+	// An object that is being created may have no name yet, and an event needs one to be about.
+	name := obj.GetName()
+	if name == "" {
+		name = strings.TrimSuffix(obj.GetGenerateName(), "-")
+	}
+	apiVersion, kind := obj.GroupVersionKind().ToAPIVersionAndKind()
+	about := &corev1.ObjectReference{
+		APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name,
+		UID: types.UID(obj.GetUID()), ResourceVersion: obj.GetResourceVersion(),
+	}
+	r.recorder.Eventf(about, nil, eventType, reason, action, "%s", message)
+}

@@ -1,0 +1,138 @@
+// Package metrics holds Berth's Prometheus metrics. Labels come from closed sets or name a policy or a resource type;
+// the series of a policy go with it.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Sources of a decision.
+const (
+	SourceAdmission   = "admission"
+	SourceRemediation = "remediation"
+)
+
+// Outcomes of a decision.
+const (
+	OutcomeUnchanged = "unchanged"
+	OutcomeChanged   = "changed"
+	OutcomeDenied    = "denied"
+	OutcomeError     = "error"
+)
+
+// Outcomes of a remediation.
+const (
+	RemediationPatched  = "patched"
+	RemediationConflict = "conflict"
+	RemediationFailed   = "failed"
+)
+
+// States of a policy.
+const (
+	StateInForce  = "in_force"
+	StateLastGood = "last_good"
+	StateBroken   = "broken"
+)
+
+// Metrics are the metrics of one replica. It is safe for concurrent use.
+type Metrics struct {
+	decisions    *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	errors       *prometheus.CounterVec
+	requests     *prometheus.HistogramVec
+	policies     *prometheus.GaugeVec
+	objects      *prometheus.GaugeVec
+	violations   *prometheus.GaugeVec
+	remediations *prometheus.CounterVec
+}
+
+// New returns the metrics, registered with r.
+func New(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_decisions_total", Help: "Decisions of a policy on an object, by source and outcome.",
+		}, []string{"policy", "source", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_decision_duration_seconds", Help: "Time to evaluate one policy on one object.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 10),
+		}, []string{"source"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_decision_errors_total", Help: "Evaluations of a policy that failed, by source.",
+		}, []string{"policy", "source"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_admission_duration_seconds", Help: "Time to answer one admission request, by answer.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+		}, []string{"answer"}),
+		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_policies", Help: "Policies that this replica has loaded, by state.",
+		}, []string{"state"}),
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_replicated_objects", Help: "Objects that this replica holds as policy data, by resource type.",
+		}, []string{"resource"}),
+		violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_violations", Help: "Existing objects that differ from what a policy decides; from the leader.",
+		}, []string{"policy"}),
+		remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_remediations_total", Help: "Patches of existing objects, by policy and outcome; from the leader.",
+		}, []string{"policy", "outcome"}),
+	}
+	for _, c := range []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Decision counts one evaluation of a policy.
+func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
+	m.decisions.WithLabelValues(policy, source, outcome).Inc()
+	m.duration.WithLabelValues(source).Observe(took.Seconds())
+	if outcome == OutcomeError {
+		m.errors.WithLabelValues(policy, source).Inc()
+	}
+}
+
+// Admission counts one answered admission request.
+func (m *Metrics) Admission(answer string, took time.Duration) {
+	m.requests.WithLabelValues(answer).Observe(took.Seconds())
+}
+
+// Policies sets how many policies are in which state.
+func (m *Metrics) Policies(byState map[string]int) {
+	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
+		m.policies.WithLabelValues(state).Set(float64(byState[state]))
+	}
+}
+
+// Replicated sets how many objects of a resource type are held.
+func (m *Metrics) Replicated(resource schema.GroupResource, objects int) {
+	m.objects.WithLabelValues(resource.String()).Set(float64(objects))
+}
+
+// ForgetResource removes a resource type's series.
+func (m *Metrics) ForgetResource(resource schema.GroupResource) {
+	m.objects.DeleteLabelValues(resource.String())
+}
+
+// Violations sets how many objects violate a policy.
+func (m *Metrics) Violations(policy string, objects int) {
+	m.violations.WithLabelValues(policy).Set(float64(objects))
+}
+
+// Remediation counts one patch of an existing object.
+func (m *Metrics) Remediation(policy, outcome string) {
+	m.remediations.WithLabelValues(policy, outcome).Inc()
+}
+
+// ForgetPolicy removes a policy's series.
+func (m *Metrics) ForgetPolicy(policy string) {
+	labels := prometheus.Labels{"policy": policy}
+	m.decisions.DeletePartialMatch(labels)
+	m.errors.DeletePartialMatch(labels)
+	m.violations.DeletePartialMatch(labels)
+	m.remediations.DeletePartialMatch(labels)
+}

@@ -1,0 +1,67 @@
+package setup
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"runtime"
+	"time"
+)
+
+// Options configure a manager.
+type Options struct {
+	// Namespace is Berth's own. Its Secrets and its lease are there, and nothing in it is ever hooked.
+	Namespace string
+	// WebhookURL is the base URL under which the API server reaches the webhooks; empty to go through WebhookService.
+	WebhookURL string
+	// WebhookService is the Service in Namespace that leads to the webhooks.
+	WebhookService string
+	// WebhookHost and WebhookPort are where the webhooks listen.
+	WebhookHost string
+	WebhookPort int
+	// MetricsAddress is where metrics are served; "0" for nowhere. MetricsSecure serves them over HTTPS to clients
+	// that the API server authenticates and authorizes.
+	MetricsAddress string
+	MetricsSecure  bool
+	// ProbeAddress is where /healthz and /readyz are served.
+	ProbeAddress string
+	// LeaderElection lets several replicas run; without it this one must be alone.
+	LeaderElection bool
+	// EvaluationTimeout bounds the evaluation of one policy on one object.
+	EvaluationTimeout time.Duration
+	// EvaluationConcurrency bounds the evaluations that run at once.
+	EvaluationConcurrency int
+}
+
+// Bind binds the options to the flags of a command.
+func (o *Options) Bind(f *flag.FlagSet) {
+	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace: it holds Berth's Secrets and lease and is never hooked.")
+	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, where they are not behind a Service.")
+	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
+	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
+	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
+	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
+	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
+	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
+	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
+	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
+	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
+}
+
+// dnsNames are the names by which the API server calls the webhooks.
+func (o *Options) dnsNames() ([]string, error) {
+	if o.WebhookURL == "" {
+		service := o.WebhookService + "." + o.Namespace
+		return []string{service + ".svc", service + ".svc.cluster.local"}, nil
+	}
+	u, err := url.Parse(o.WebhookURL)
+	if err != nil {
+		return nil, fmt.Errorf("parsing --webhook-url: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() == "" {
+		return nil, fmt.Errorf("--webhook-url %q: must be https://<host name>:<port>", o.WebhookURL)
+	}
+	return []string{u.Hostname()}, nil
+}

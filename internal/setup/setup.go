@@ -1,0 +1,310 @@
+package setup
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policy"
+	"github.com/berth-dev/berth/controllers/policystatus"
+	"github.com/berth-dev/berth/controllers/remediation"
+	"github.com/berth-dev/berth/controllers/replication"
+	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	domain "github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/watches"
+	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
+	"github.com/berth-dev/berth/webhooks/placementpolicy"
+)
+
+// NewScheme returns a scheme with the kinds that Berth reads and writes typed.
+func NewScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(placementv1.AddToScheme(scheme))
+	return scheme
+}
+
+// parts are what a manager is made of; what one part tells another goes through the fields.
+type parts struct {
+	options  Options
+	mgr      manager.Manager
+	live     client.Client
+	dynamic  dynamic.Interface
+	identity authenticationv1.UserInfo
+
+	certificate *certs.Source
+	catalog     *watches.Catalog
+	data        *embedded.Data
+	engine      *embedded.Engine
+	registry    *placement.Registry
+	ledger      *domain.Ledger
+	decider     *placement.Decider
+	metrics     *metrics.Metrics
+	events      *events.Recorder
+
+	policies    *policy.Controller
+	replication *replication.Controller
+	hooks       *webhookconfiguration.Controller
+	remediation *remediation.Controller
+	status      *policystatus.Controller
+	ready       *readiness
+}
+
+// New returns a manager with everything in it, ready to be started. Making it already asks the API server: who Berth
+// is, what is served, and for the Secrets that Berth keeps.
+func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, error) {
+	// Berth lists and watches many types and must not be its own bottleneck; the API server's priority and fairness
+	// is what limits clients.
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
+	p := &parts{options: o}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context, *rest.Config) error
+	}{
+		{"creating clients", p.addClients},
+		{"creating manager", p.addManager},
+		{"preparing the webhook's certificate", p.addCertificate},
+		{"preparing the engine", p.addEngine},
+		{"adding controllers", p.addControllers},
+		{"adding webhooks", p.addWebhooks},
+		{"adding probes", p.addProbes},
+	} {
+		if err := step.do(ctx, cfg); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return p.mgr, nil
+}
+
+func (p *parts) addClients(ctx context.Context, cfg *rest.Config) error {
+	var err error
+	if p.live, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
+		return err
+	}
+	if p.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return err
+	}
+	whoami := &authenticationv1.SelfSubjectReview{}
+	if err := p.live.Create(ctx, whoami); err != nil {
+		return fmt.Errorf("asking the API server who Berth is: %w", err)
+	}
+	p.identity = whoami.Status.UserInfo
+	return nil
+}
+
+func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
+	o := p.options
+	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure}
+	if o.MetricsSecure {
+		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	var err error
+	p.mgr, err = ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                        NewScheme(),
+		Metrics:                       serving,
+		HealthProbeBindAddress:        o.ProbeAddress,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              "berth.placement.berth.dev",
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		Controller:                    config.Controller{SkipNameValidation: new(true)},
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: false,
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				// Berth reads no Secrets but its own.
+				&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+			},
+		},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: o.WebhookHost,
+			Port: o.WebhookPort,
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+				c.MinVersion = tls.VersionTLS12
+				c.NextProtos = []string{"http/1.1"}
+				// The certificate comes from a Secret once that is read; see addCertificate.
+				c.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return p.certificate.GetCertificate(h) }
+			}},
+		}),
+	})
+	return err
+}
+
+func (p *parts) addCertificate(ctx context.Context, _ *rest.Config) error {
+	names, err := p.options.dnsNames()
+	if err != nil {
+		return err
+	}
+	if err := certs.Prepare(ctx, p.live, p.options.Namespace); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "berth-cert-")
+	if err != nil {
+		return err
+	}
+	p.certificate, err = certs.Add(p.mgr, certs.Options{Namespace: p.options.Namespace, DNSNames: names, Dir: dir})
+	return err
+}
+
+func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
+	keyring, err := certs.LoadKeyring(ctx, p.live, p.options.Namespace)
+	if err != nil {
+		return err
+	}
+	asks, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	p.catalog = watches.NewCatalog(asks)
+	if err := p.catalog.Refresh(ctx); err != nil {
+		return err
+	}
+	if p.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+		return err
+	}
+	p.events = events.New(p.mgr.GetEventRecorder("berth"))
+	p.data = embedded.NewData()
+	p.engine = embedded.New(p.data, embedded.Options{Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency})
+	p.registry = placement.NewRegistry()
+	p.ledger = domain.NewLedger()
+	p.decider = &placement.Decider{
+		Policies:     p.registry,
+		Namespaces:   &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()},
+		Keyring:      keyring,
+		OwnNamespace: p.options.Namespace,
+	}
+	return nil
+}
+
+func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
+	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics)
+	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
+	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.registry, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
+		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
+	})
+	p.ready = &readiness{
+		certificate: func() bool { return p.certificate.CABundle() != nil },
+		policies:    p.policies.Loaded,
+		data:        p.replication.Settled,
+	}
+	p.remediation = remediation.New(remediation.Deps{
+		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
+		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
+		Ready:   p.ready.isReady,
+		Changed: func(name string) { p.status.Changed(name) },
+	})
+	p.status = policystatus.New(policystatus.Deps{
+		Client: p.mgr.GetClient(), Engine: p.engine.Name(), Registry: p.registry,
+		Replication: func(r schema.GroupVersionResource) (watches.State, int) {
+			objects, _ := p.data.Objects(r)
+			return p.replication.State(r), objects
+		},
+		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
+	})
+	p.hooks.Subscribe(p.status.Changed)
+	p.replication.Subscribe(func(r schema.GroupVersionResource) {
+		p.remediation.DataChanged(r)
+		p.status.DataChanged(r)
+	})
+	if err := p.mgr.Add(p.replication); err != nil {
+		return err
+	}
+	if err := p.mgr.Add(p.watchNamespaces()); err != nil {
+		return err
+	}
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.hooks, p.remediation, p.status} {
+		if err := c.SetupWithManager(p.mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchNamespaces has a namespace's objects decided anew when its labels may have changed.
+func (p *parts) watchNamespaces() manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		informer, err := p.mgr.GetCache().GetInformer(ctx, watches.NewNamespace())
+		if err != nil {
+			return fmt.Errorf("watching namespaces: %w", err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, obj any) {
+				if o, ok := obj.(metav1.Object); ok {
+					p.remediation.NamespaceChanged(o.GetName())
+				}
+			},
+		})
+		return err
+	}
+}
+
+func (p *parts) addWebhooks(context.Context, *rest.Config) error {
+	server := p.mgr.GetWebhookServer()
+	for path, failurePolicy := range map[string]placementv1.FailurePolicy{
+		webhookconfiguration.PathFail:   placementv1.FailurePolicyFail,
+		webhookconfiguration.PathIgnore: placementv1.FailurePolicyIgnore,
+	} {
+		handler := &placementwebhook.Handler{
+			Decider: p.decider, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
+			Ready: p.ready.isReady, FailurePolicy: failurePolicy,
+			IsRemediation: remediation.IsRemediation(p.identity),
+		}
+		server.Register(path, handler.Guard(&admission.Webhook{Handler: handler}))
+	}
+	server.Register(webhookconfiguration.PathPolicies,
+		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
+	return nil
+}
+
+func (p *parts) addProbes(context.Context, *rest.Config) error {
+	if err := p.mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
+		return err
+	}
+	if err := p.mgr.AddReadyzCheck("webhook", p.mgr.GetWebhookServer().StartedChecker()); err != nil {
+		return err
+	}
+	return p.mgr.AddReadyzCheck("loaded", func(r *http.Request) error {
+		// A probe that waits for a cache would look like a hanging process.
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !p.ready.isReady(ctx) {
+			return errors.New("policies or their data are not loaded yet")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,264 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Facts is all that the leader knows of one policy.
+type Facts struct {
+	Spec       placementv1.PlacementPolicySpec
+	Generation int64
+	// Engine is where the policy is evaluated.
+	Engine string
+	// Standing is nil while the policy is not loaded.
+	Standing *placement.Standing
+	// Replication says how a type that the policy reads fares, and how many objects it has.
+	Replication func(schema.GroupVersionResource) (watches.State, int)
+	Hook        HookState
+	// Targets says how reading what the policy matches fares.
+	Targets watches.State
+	Report  remediation.Report
+	// RemediatedBefore is the count that the report's comes on top of.
+	RemediatedBefore int64
+}
+
+// Limits of texts and lists in a status. They are below the schema's.
+const (
+	maxConditionMessage  = 4096
+	maxDependencyMessage = 512
+	maxNames             = 3
+)
+
+// Compute folds the facts into the policy's status. What it keeps of the old status are the times of transitions.
+// Equal facts have equal results.
+func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
+	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
+	s := &setter{out: &out, generation: f.Generation}
+	if f.Standing == nil {
+		out.ObservedGeneration, out.Matched, out.Violations, out.Remediated = old.ObservedGeneration, old.Matched, old.Violations, old.Remediated
+		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
+		return out
+	}
+	out.ObservedGeneration = f.Standing.Generation
+	if !f.Standing.Broken {
+		out.GenerationInForce = f.Standing.Policy.Generation
+	}
+	out.Dependencies = dependencies(f)
+	s.compiled(f)
+	s.replicated(f)
+	s.enforced(f)
+	s.counts(f)
+	s.compliant(f)
+	s.conflicted(f)
+	s.ready(f)
+	return out
+}
+
+// setter sets conditions.
+type setter struct {
+	out        *placementv1.PlacementPolicyStatus
+	generation int64
+}
+
+func (s *setter) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.out.Conditions, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: s.generation,
+	})
+}
+
+func truncate(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
+}
+
+func (s *setter) compiled(f Facts) {
+	meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
+	if f.Standing.Err == nil {
+		message := "the policy's text compiles"
+		if len(f.Standing.Warnings) > 0 {
+			message += "; " + strings.Join(f.Standing.Warnings, "; ")
+		}
+		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, message)
+		return
+	}
+	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.Standing.Policy.Generation)
+	if f.Standing.Broken {
+		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is denied"
+		if f.Standing.Policy.FailurePolicy == placementv1.FailurePolicyIgnore {
+			consequence = "what the policy matches is admitted without it"
+		}
+	}
+	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.Standing.Err.Error())
+	s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
+}
+
+func (s *setter) replicated(f Facts) {
+	if f.Standing.Binding == nil {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionUnknown, placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
+		return
+	}
+	if missing := f.Standing.Binding.Missing; len(missing) > 0 {
+		texts := make([]string, len(missing))
+		for i, read := range missing {
+			texts[i] = read.String()
+		}
+		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
+			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", strings.Join(texts, ", ")))
+		return
+	}
+	if len(f.Standing.Binding.Resources) == 0 {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the policy reads no cluster data")
+		return
+	}
+	var waiting []string
+	for _, r := range f.Standing.Binding.Resources {
+		state, _ := f.Replication(r.GroupVersionResource)
+		if state.Err != nil && !state.Synced {
+			s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, reasonOf(state.Err), explain(r, state.Err))
+			return
+		}
+		if !state.Synced {
+			waiting = append(waiting, r.GroupResource().String())
+		}
+	}
+	if len(waiting) > 0 {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
+		return
+	}
+	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, "everything that the policy reads is replicated")
+}
+
+func reasonOf(err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return placementv1.ReasonForbidden
+	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		return placementv1.ReasonNotServed
+	default:
+		return placementv1.ReasonWatchFailed
+	}
+}
+
+// explain says what is wrong with reading a type and, where a grant is missing, which.
+func explain(r policy.Resource, err error) string {
+	if apierrors.IsForbidden(err) {
+		return fmt.Sprintf("Berth may not read %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [get, list, watch]} (%v)",
+			r.GroupResource(), r.Group, r.Resource, err)
+	}
+	return fmt.Sprintf("reading %s: %v", r.GroupResource(), err)
+}
+
+func dependencies(f Facts) []placementv1.Dependency {
+	if f.Standing.Binding == nil {
+		return nil
+	}
+	var out []placementv1.Dependency
+	for _, r := range f.Standing.Binding.Resources {
+		state, objects := f.Replication(r.GroupVersionResource)
+		d := placementv1.Dependency{Resource: r.GroupResource().String(), Version: r.Version, Synced: &state.Synced}
+		if state.Synced {
+			d.Objects = new(int32(objects))
+		}
+		if state.Err != nil {
+			d.Message = truncate(state.Err.Error(), maxDependencyMessage)
+		}
+		out = append(out, d)
+	}
+	for _, read := range f.Standing.Binding.Missing {
+		out = append(out, placementv1.Dependency{Resource: read.String(), Synced: new(false), Message: "not served by the API server"})
+	}
+	return out
+}
+
+func (s *setter) enforced(f Facts) {
+	mode := f.Standing.Policy.Mode
+	switch {
+	case f.Hook.Rejected != "":
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Hook.Rejected)
+	case f.Hook.Generation != f.Standing.Policy.Generation:
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
+	case mode == placementv1.ModeWarn:
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
+	case mode == placementv1.ModeDryRun:
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
+	default:
+		s.set(placementv1.ConditionEnforced, metav1.ConditionTrue, placementv1.ReasonEnforced, "the API server asks Berth about what the policy matches")
+	}
+}
+
+func (s *setter) counts(f Facts) {
+	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
+	if f.Standing.Policy.Remediation == placementv1.RemediationOff {
+		return
+	}
+	s.out.Matched = new(int32(f.Report.Matched))
+	s.out.Violations = new(int32(f.Report.Violations))
+	s.out.ViolationSample = f.Report.Sample
+}
+
+func (s *setter) compliant(f Facts) {
+	r := f.Report
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		s.set(placementv1.ConditionCompliant, status, reason, message)
+	}
+	switch {
+	case f.Standing.Policy.Remediation == placementv1.RemediationOff:
+		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at")
+	case f.Targets.Err != nil && !f.Targets.Synced:
+		set(metav1.ConditionUnknown, placementv1.ReasonForbiddenTargets, f.Targets.Err.Error())
+	case !f.Targets.Synced:
+		set(metav1.ConditionUnknown, placementv1.ReasonEvaluating, "existing objects are being read")
+	case len(r.Unsettled) > 0:
+		set(metav1.ConditionFalse, placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+few(r.Unsettled))
+	case r.Failed > 0:
+		set(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
+	case r.Violations > 0:
+		set(metav1.ConditionFalse, placementv1.ReasonViolations, fmt.Sprintf("%d of %d objects differ from what the policy decides", r.Violations, r.Matched))
+	default:
+		set(metav1.ConditionTrue, placementv1.ReasonCompliant, "every existing object is as the policy decides")
+	}
+}
+
+// few names the first of a sorted list and counts the rest.
+func few(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+}
+
+func (s *setter) conflicted(f Facts) {
+	if len(f.Report.Conflicts) == 0 {
+		s.set(placementv1.ConditionConflicted, metav1.ConditionFalse, placementv1.ReasonNoConflict, "no other policy sets a key of the same object to a different value")
+		return
+	}
+	s.set(placementv1.ConditionConflicted, metav1.ConditionTrue, placementv1.ReasonConflict,
+		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", few(f.Report.Conflicts)))
+}
+
+// ready sums up the parts that have to be in place for the policy to decide.
+func (s *setter) ready(f Facts) {
+	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
+		c := meta.FindStatusCondition(s.out.Conditions, part)
+		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
+			s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
+			return
+		}
+	}
+	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, fmt.Sprintf("generation %d decides what the policy matches", f.Standing.Policy.Generation))
+}

@@ -1,0 +1,150 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+var _ policy.Served = (*Catalog)(nil)
+
+// Catalog knows which resource types the API server serves that can be listed and watched. It is safe for concurrent use.
+type Catalog struct {
+	client  discovery.DiscoveryInterface
+	refresh sync.Mutex
+	current atomic.Pointer[catalog]
+}
+
+// catalog is what was served at one moment.
+type catalog struct {
+	byPlural map[string][]policy.Resource
+	exact    map[schema.GroupVersionResource]policy.Resource
+	kinds    map[schema.GroupVersionResource]string
+}
+
+// NewCatalog returns a catalog that is empty until it is refreshed.
+func NewCatalog(client discovery.DiscoveryInterface) *Catalog {
+	c := &Catalog{client: client}
+	c.current.Store(&catalog{})
+	return c
+}
+
+// Refresh asks the API server. Groups that don't answer, such as those of an extension API server that is down, are
+// left out; what is served besides is known all the same.
+func (c *Catalog) Refresh(ctx context.Context) error {
+	c.refresh.Lock()
+	defer c.refresh.Unlock()
+	groups, lists, err := discovery.ServerGroupsAndResources(c.client)
+	var partial *discovery.ErrGroupDiscoveryFailed
+	if err != nil && !errors.As(err, &partial) {
+		return fmt.Errorf("asking the API server what it serves: %w", err)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.current.Store(newCatalog(groups, lists))
+	return nil
+}
+
+func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *catalog {
+	out := &catalog{
+		byPlural: map[string][]policy.Resource{},
+		exact:    map[schema.GroupVersionResource]policy.Resource{},
+		kinds:    map[schema.GroupVersionResource]string{},
+	}
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	for _, group := range groups {
+		// The group's versions come preferred first; only the first that serves a resource stands for its plural.
+		known := map[string]bool{}
+		for _, version := range preferredFirst(group) {
+			list := byVersion[version]
+			if list == nil {
+				continue
+			}
+			gv, err := schema.ParseGroupVersion(version)
+			if err != nil {
+				continue
+			}
+			for _, r := range list.APIResources {
+				if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+					continue
+				}
+				resource := policy.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+				out.exact[resource.GroupVersionResource] = resource
+				out.kinds[resource.GroupVersionResource] = r.Kind
+				if !known[r.Name] {
+					known[r.Name] = true
+					out.byPlural[r.Name] = append(out.byPlural[r.Name], resource)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func preferredFirst(group *metav1.APIGroup) []string {
+	versions := []string{group.PreferredVersion.GroupVersion}
+	for _, v := range group.Versions {
+		if v.GroupVersion != group.PreferredVersion.GroupVersion {
+			versions = append(versions, v.GroupVersion)
+		}
+	}
+	return versions
+}
+
+// ByPlural implements policy.Served.
+func (c *Catalog) ByPlural(plural string) []policy.Resource {
+	return c.current.Load().byPlural[plural]
+}
+
+// Exact implements policy.Served.
+func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
+	r, ok := c.current.Load().exact[resource]
+	return r, ok
+}
+
+// Kind returns the kind of a resource type; empty if it is not served.
+func (c *Catalog) Kind(resource schema.GroupVersionResource) string {
+	return c.current.Load().kinds[resource]
+}
+
+// Select returns the served types that the function selects. Of a resource that is selected in several versions, only
+// the group's preferred one among them is returned, so that no object is seen twice.
+func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []policy.Resource {
+	current := c.current.Load()
+	var out []policy.Resource
+	for _, preferred := range current.byPlural {
+		for _, r := range preferred {
+			if selects(r.GroupVersionResource) {
+				out = append(out, r)
+				continue
+			}
+			var others []policy.Resource
+			for other, resource := range current.exact {
+				if other.GroupResource() == r.GroupResource() && selects(other) {
+					others = append(others, resource)
+				}
+			}
+			if len(others) > 0 {
+				out = append(out, slices.MaxFunc(others, compare))
+			}
+		}
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
+func compare(a, b policy.Resource) int { return strings.Compare(a.String(), b.String()) }

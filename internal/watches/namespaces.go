@@ -1,0 +1,43 @@
+package watches
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+var _ placement.Namespaces = (*Namespaces)(nil)
+
+// Namespaces reads the labels of namespaces. It is safe for concurrent use.
+type Namespaces struct {
+	// Cached reads from a cache.
+	Cached client.Reader
+	// Live reads from the API server. It is asked for what the cache does not have: an object may be created right
+	// after its namespace.
+	Live client.Reader
+}
+
+// Labels implements placement.Namespaces.
+func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
+	namespace := NewNamespace()
+	err := n.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		err = n.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return namespace.Labels, nil
+}
+
+// NewNamespace returns an empty namespace as the cache holds it: its metadata alone.
+func NewNamespace() *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{}
+	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return out
+}

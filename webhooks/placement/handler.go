@@ -1,0 +1,243 @@
+// Package placement answers the admission requests of the objects that policies match.
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+var _ admission.Handler = (*Handler)(nil)
+
+// Answers of the handler, as metrics name them.
+const (
+	answerAllowed = "allowed"
+	answerPatched = "patched"
+	answerDenied  = "denied"
+	answerError   = "error"
+)
+
+// deadline is what a request may take in all; the API server waits for a little longer.
+const deadline = 4 * time.Second
+
+// Handler decides and patches one object per request. Its fields are set before it is used; it is safe for concurrent use.
+type Handler struct {
+	Decider *placement.Decider
+	Events  *events.Recorder
+	Metrics *metrics.Metrics
+	Clock   clock.PassiveClock
+	// Ready says whether everything is loaded that decisions need. While it is not, no request is decided.
+	Ready func(context.Context) bool
+	// FailurePolicy is what the API server does where this webhook gives no answer; what can't be decided at all is
+	// answered alike.
+	FailurePolicy placementv1.FailurePolicy
+	// IsRemediation says whether a request is a patch of Berth's own remediation.
+	IsRemediation func(*admissionv1.AdmissionRequest) bool
+}
+
+// Guard is the handler as an HTTP handler. While this replica is not ready it is no webhook at all: the API server
+// gets an HTTP error and does what the webhook's failure policy says.
+func (h *Handler) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.Ready(r.Context()) {
+			http.Error(w, "Berth is starting: policies or their data are not loaded yet", http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start := h.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	response, answer := h.decide(ctx, req)
+	h.Metrics.Admission(answer, h.Clock.Since(start))
+	return response
+}
+
+func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	obj, old, err := decode(req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err), answerError
+	}
+	if obj.GetDeletionTimestamp() != nil {
+		// Whoever finishes off an object must not be held up by where it may run.
+		return admission.Allowed(""), answerAllowed
+	}
+	outcome, err := h.Decider.Decide(ctx, placement.Request{
+		Resource:      schema.GroupVersionResource(req.Resource),
+		Namespace:     req.Namespace,
+		Object:        obj,
+		Old:           old,
+		Admission:     &req.AdmissionRequest,
+		AutomaticOnly: h.IsRemediation(&req.AdmissionRequest),
+		Evaluate:      h.evaluate,
+	})
+	if err != nil {
+		return h.undecidable(req, obj, err)
+	}
+	return h.respond(ctx, req, obj, outcome)
+}
+
+func decode(req admission.Request) (obj, old *unstructured.Unstructured, err error) {
+	obj = &unstructured.Unstructured{}
+	if err := json.Unmarshal(req.Object.Raw, &obj.Object); err != nil {
+		return nil, nil, fmt.Errorf("decoding object: %w", err)
+	}
+	if len(req.OldObject.Raw) > 0 {
+		old = &unstructured.Unstructured{}
+		if err := json.Unmarshal(req.OldObject.Raw, &old.Object); err != nil {
+			return nil, nil, fmt.Errorf("decoding old object: %w", err)
+		}
+	}
+	return obj, old, nil
+}
+
+// evaluate evaluates one policy and counts the result.
+func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	start := h.Clock.Now()
+	decision, err := p.Evaluator.Evaluate(ctx, input)
+	outcome := metrics.OutcomeUnchanged
+	switch {
+	case err != nil:
+		outcome = metrics.OutcomeError
+	case len(decision.Errors) > 0:
+		outcome = metrics.OutcomeDenied
+	case len(decision.Annotations)+len(decision.Labels) > 0:
+		outcome = metrics.OutcomeChanged
+	}
+	h.Metrics.Decision(p.Name, metrics.SourceAdmission, outcome, h.Clock.Since(start))
+	return decision, err
+}
+
+// undecidable answers a request of which not even the matching policies are known.
+func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
+	message := fmt.Sprintf("placement could not be decided: %v", err)
+	if h.FailurePolicy == placementv1.FailurePolicyIgnore {
+		return admission.Allowed("").WithWarnings(message), answerError
+	}
+	if !dryRun(req) {
+		h.Events.EvaluationFailed(obj, req.Namespace, message)
+	}
+	return admission.Errored(http.StatusInternalServerError, errors.New(message)), answerError
+}
+
+// respond makes one answer of all verdicts.
+func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
+	var warnings, denials, failures []string
+	audit := map[string]string{}
+	for _, v := range outcome.Verdicts {
+		switch v.Policy.Mode {
+		case placementv1.ModeEnforce:
+			switch {
+			case v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyIgnore:
+				warnings = append(warnings, failure(v)+"; ignored, as its failurePolicy says")
+			case v.Err != nil:
+				failures = append(failures, failure(v))
+			default:
+				for _, message := range v.Decision.Errors {
+					denials = append(denials, fmt.Sprintf("PlacementPolicy %q: %s", v.Policy.Name, message))
+				}
+				warnings = append(warnings, v.Decision.Warnings...)
+			}
+		case placementv1.ModeWarn:
+			warnings = append(warnings, would(v)...)
+			warnings = append(warnings, v.Decision.Warnings...)
+		case placementv1.ModeDryRun:
+			if texts := would(v); len(texts) > 0 {
+				audit[auditKey(v.Policy.Name)] = strings.Join(texts, "; ")
+			}
+		}
+	}
+	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
+	response.Warnings = warnings
+	response.AuditAnnotations = audit
+	return response, answer
+}
+
+func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials, failures []string) (admission.Response, string) {
+	switch {
+	case len(failures) > 0:
+		message := strings.Join(append(failures, denials...), "; ")
+		if !dryRun(req) {
+			h.Events.EvaluationFailed(obj, req.Namespace, message)
+		}
+		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message), answerError
+	case len(denials) > 0:
+		message := strings.Join(denials, "; ")
+		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
+		if !dryRun(req) {
+			h.Events.Denied(obj, req.Namespace, message)
+		}
+		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, message), answerDenied
+	case outcome.Object == nil:
+		return admission.Allowed(""), answerAllowed
+	}
+	patch := placement.Patch(obj, outcome.Object)
+	if len(patch) == 0 {
+		return admission.Allowed(""), answerAllowed
+	}
+	return admission.Patched("", patch...), answerPatched
+}
+
+func failure(v *placement.Verdict) string {
+	var missing *engine.NotReplicatedError
+	if errors.As(v.Err, &missing) {
+		return fmt.Sprintf("PlacementPolicy %q can't decide: the data that it reads is not complete: %v", v.Policy.Name, missing)
+	}
+	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
+}
+
+// would says what a policy that is not enforced would do.
+func would(v *placement.Verdict) []string {
+	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
+	if v.Err != nil {
+		return []string{fmt.Sprintf("%s can't decide: %v", prefix, v.Err)}
+	}
+	var out []string
+	for _, message := range v.Decision.Errors {
+		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, message))
+	}
+	for _, c := range v.Changes {
+		out = append(out, fmt.Sprintf("%s: %s", prefix, remediation.Describe(c)))
+	}
+	return out
+}
+
+// denied is a denial whose message is the policy's own and nothing else.
+func denied(code int32, reason metav1.StatusReason, message string) admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed: false,
+		Result:  &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message},
+	}}
+}
+
+// auditKey is a policy's name as the key of an audit annotation, which admits no dots.
+func auditKey(policy string) string {
+	return strings.ReplaceAll(policy, ".", "_")
+}
+
+func dryRun(req admission.Request) bool {
+	return req.DryRun != nil && *req.DryRun
+}

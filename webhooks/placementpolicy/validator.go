@@ -1,0 +1,95 @@
+// Package placementpolicy judges PlacementPolicies before they are stored.
+package placementpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
+
+// Catalog tells what the API server serves, and asks it again.
+type Catalog interface {
+	policy.Served
+	Refresh(ctx context.Context) error
+}
+
+// Validator refuses policies that do not compile. It is safe for concurrent use.
+type Validator struct {
+	Catalog Catalog
+}
+
+// ValidateCreate implements admission.Validator.
+func (v *Validator) ValidateCreate(ctx context.Context, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	return v.validate(ctx, obj)
+}
+
+// ValidateUpdate implements admission.Validator.
+func (v *Validator) ValidateUpdate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	if old.Generation == obj.Generation && obj.DeletionTimestamp != nil {
+		// A finalizer that lets go of a policy must not be held up by the policy.
+		return nil, nil
+	}
+	return v.validate(ctx, obj)
+}
+
+// ValidateDelete implements admission.Validator.
+func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (v *Validator) validate(ctx context.Context, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	spec := obj.Spec.WithDefaults()
+	path := field.NewPath("spec")
+	_, errs := match.New(spec.Match, path.Child("match"))
+	var warnings admission.Warnings
+	module, err := policy.Compile(obj.Name, spec)
+	if err == nil {
+		warnings = module.Warnings
+		var missing []string
+		missing, err = v.bind(ctx, obj.Name, module, spec)
+		warnings = append(warnings, missing...)
+	}
+	var compileError *policy.CompileError
+	switch {
+	case errors.As(err, &compileError):
+		for _, d := range compileError.Diagnostics {
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: path.Child("rego").String(), BadValue: field.OmitValueType{}, Detail: d.String()})
+		}
+	case err != nil:
+		return warnings, err
+	}
+	if len(errs) > 0 {
+		return warnings, apierrors.NewInvalid(placementv1.GroupVersion.WithKind("PlacementPolicy").GroupKind(), obj.Name, errs)
+	}
+	return warnings, nil
+}
+
+// bind warns of what is read and not served; an ambiguous name is an error.
+func (v *Validator) bind(ctx context.Context, name string, module *policy.Module, spec placementv1.PlacementPolicySpec) (admission.Warnings, error) {
+	binding, err := policy.Bind(name, module, spec.Replicate, v.Catalog)
+	if err == nil && len(binding.Missing) > 0 {
+		if err := v.Catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		binding, err = policy.Bind(name, module, spec.Replicate, v.Catalog)
+	}
+	if err != nil || len(binding.Missing) == 0 {
+		return nil, err
+	}
+	names := make([]string, len(binding.Missing))
+	for i, read := range binding.Missing {
+		names[i] = read.String()
+	}
+	return admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))}, nil
+}
