@@ -1,0 +1,168 @@
+# Image that deploy and build-installer write into the manifests.
+IMG ?= controller:latest
+# What the manager says it is.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
+
+SHELL = /usr/bin/env bash -o pipefail
+.SHELLFLAGS = -ec
+
+# One setting for every compilation, so that build, test, lint and the tools share one build cache. A C compiler is
+# needed by test-race alone.
+export CGO_ENABLED = 0
+
+LDFLAGS = -X github.com/berth-dev/berth/internal/setup.version=$(VERSION)
+
+# Tools are pinned in go.tools.mod, apart from what the operator is built from, and run from Go's build cache.
+TOOL = go tool -modfile=$(CURDIR)/go.tools.mod
+CONTROLLER_GEN = $(TOOL) controller-gen
+GOLANGCI_LINT = $(TOOL) golangci-lint
+KUSTOMIZE = $(TOOL) kustomize
+KUBECTL ?= kubectl
+
+# The control plane of suites and demo: KUBEBUILDER_ASSETS where it is given, else built from Go modules into bin/.
+ifdef KUBEBUILDER_ASSETS
+assets =
+else
+KUBEBUILDER_ASSETS = $(CURDIR)/bin
+assets = controlplane
+endif
+export KUBEBUILDER_ASSETS
+
+# Arguments for go test: make test TESTFLAGS='-run TestDecide -v' PACKAGES=./internal/...
+PACKAGES ?= ./...
+TESTFLAGS ?=
+TEST_TIMEOUT ?= 20m
+
+.PHONY: all
+all: build
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*##"; printf "\nUsage:\n  make \033[36m<target>\033[0m\n"} /^[a-zA-Z_0-9-]+:.*?##/ { printf "  \033[36m%-17s\033[0m %s\n", $$1, $$2 } /^##@/ { printf "\n\033[1m%s\033[0m\n", substr($$0, 5) }' $(MAKEFILE_LIST)
+
+##@ Development
+
+# The directories whose markers say what the operator may do.
+marked = $(foreach dir,$(wildcard controllers webhooks internal cmd),paths=./$(dir)/...)
+
+.PHONY: manifests
+manifests: ## Write the CRDs and the manager's ClusterRole from the markers in the code.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=manager-role $(marked) output:rbac:artifacts:config=config/rbac
+
+.PHONY: generate
+generate: ## Write the DeepCopy methods of the API types.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: fmt
+fmt: ## Format the code and its imports.
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: vet
+vet: ## Run go vet.
+	go vet ./...
+
+.PHONY: lint
+lint: ## Run the linters, the import rules of the architecture among them.
+	$(GOLANGCI_LINT) run ./...
+	cd hack/controlplane && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+
+.PHONY: lint-fix
+lint-fix: ## Run the linters and repair what they can repair.
+	$(GOLANGCI_LINT) run --fix ./...
+	cd hack/controlplane && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
+
+# Generates in a copy, so that the tree stays as it is whatever comes out, and whatever interrupts it. What no source
+# asks for any more is stale too, hence the removal first.
+.PHONY: verify
+verify: ## Fail where generated files or the lists of modules are stale; changes nothing.
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; mkdir "$$tmp/tree" "$$tmp/regenerated"; \
+	git ls-files -z --cached --others --exclude-standard \
+	  | while IFS= read -r -d '' file; do if [ -e "$$file" ]; then printf '%s\0' "$$file"; fi; done \
+	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
+	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
+	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
+	rm -rf "$$tmp"/regenerated/config/{crd/bases,rbac/role.yaml}; \
+	$(MAKE) --no-print-directory --directory="$$tmp/regenerated" generate manifests; \
+	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
+	  echo "Error: generated files are stale (see above): run make generate manifests, and delete what it no longer writes" >&2; exit 1; fi
+	go mod tidy -diff
+	cd hack/controlplane && go mod tidy -diff
+
+##@ Test
+
+# Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
+.PHONY: test
+test: $(assets) ## Run all tests that need no root: units, and suites against a real API server.
+	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-race
+test-race: ## Run the unit tests under the race detector; needs a C compiler.
+	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) ./internal/...
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager into bin/.
+	go build -ldflags "$(LDFLAGS)" -o bin/manager ./cmd/manager
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver and kubectl from Go modules into bin/; minutes at first, then seconds.
+	cd hack/controlplane && go run ./build -out ../../bin
+
+bin/dev: FORCE
+	go build -o $@ ./hack/dev
+
+.PHONY: FORCE
+FORCE:
+
+.PHONY: build-installer
+build-installer: overlay ## Write everything that a cluster needs into dist/install.yaml.
+	$(KUSTOMIZE) build dist/overlay > dist/install.yaml
+
+# The image comes in through an overlay, so that no file under version control has to change for it.
+.PHONY: overlay
+overlay:
+	mkdir -p dist/overlay
+	rm -f dist/overlay/kustomization.yaml
+	cd dist/overlay && $(KUSTOMIZE) create --resources ../../config/default && $(KUSTOMIZE) edit set image controller=$(IMG)
+
+##@ Local cluster
+
+.PHONY: dev-up
+dev-up: $(assets) build bin/dev ## Start control plane and operator in the background; .dev/kubeconfig is an admin's.
+	bin/dev up
+
+.PHONY: dev-down
+dev-down: bin/dev ## Stop what dev-up started.
+	bin/dev down
+
+.PHONY: demo
+demo: $(assets) build bin/dev ## Play the story of the first policy; ONESHOT=1 checks each step, stops all and exits.
+	bin/dev demo $(if $(ONESHOT),-oneshot)
+
+##@ Deployment
+
+ignore-not-found ?= false
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of the current kubeconfig.
+	$(KUBECTL) apply -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and with them every policy.
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
+
+.PHONY: deploy
+deploy: overlay ## Install everything, with the operator's image IMG.
+	$(KUBECTL) apply -k dist/overlay
+
+# Policies go first, while the operator still runs: without it, the API server would go on to deny whatever they
+# matched. The webhook configurations go last, because a running operator makes them anew.
+.PHONY: undeploy
+undeploy: ## Remove everything that deploy installed, and every policy.
+	$(KUBECTL) delete --ignore-not-found=true --all placementpolicies.placement.berth.dev
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/default
+	$(KUBECTL) delete --ignore-not-found=true mutatingwebhookconfiguration/berth-placement validatingwebhookconfiguration/berth-policies

@@ -1,0 +1,264 @@
+// Command build compiles the control plane that the tests, the demo and the development cluster run: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. Run it from hack/controlplane.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// heartbeat is how often a running build says that it lives; a cold kube-apiserver compiles for minutes in silence.
+const heartbeat = 15 * time.Second
+
+const advice = "If modules could not be downloaded, check the network and `go env GOPROXY`; if the disk is full, free some GB; " +
+	"then run `make controlplane` again: what was downloaded and compiled so far is cached."
+
+type component struct {
+	name string
+	pkg  string
+	// module is what the component's version is read from.
+	module string
+}
+
+var components = []component{
+	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
+	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes"},
+	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes"},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes"},
+	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
+}
+
+func main() {
+	out := flag.String("out", "../../bin", "directory that receives the binaries")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *out); err != nil {
+		fmt.Fprintf(os.Stderr, "Error: building the control plane: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out string) error {
+	if _, err := os.Stat("components.go"); err != nil {
+		return errors.New("components.go is not here: run this in hack/controlplane, or `make controlplane` anywhere in the repository")
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("making the output directory: %w", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(out, ".controlplane.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	started := time.Now()
+	for i, c := range components {
+		if err := build(ctx, c, out, fmt.Sprintf("[%d/%d]", i+1, len(components))); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("Control plane ready in %s (%s)\n", out, elapsed(started))
+	return nil
+}
+
+// lock makes a second build wait for the first: the two would compile the same packages side by side.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the build lock: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		fmt.Printf("Another build of the control plane is running; waiting for it (lock %s)\n", path)
+		locked := make(chan error, 1)
+		go func() { locked <- syscall.Flock(int(f.Fd()), syscall.LOCK_EX) }()
+		select {
+		case err = <-locked:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+func build(ctx context.Context, c component, out, label string) error {
+	version, err := moduleVersion(ctx, c.module)
+	if err != nil {
+		return err
+	}
+	label += " " + c.name + " " + version
+	ldflags, err := stamps(ctx)
+	if err != nil {
+		return err
+	}
+	want, err := inputs(ctx, c, ldflags)
+	if err != nil {
+		return err
+	}
+	target := filepath.Join(out, c.name)
+	stamp := filepath.Join(out, "."+c.name+".stamp")
+	if got, err := os.ReadFile(stamp); err == nil && string(got) == want {
+		if _, err := os.Stat(target); err == nil {
+			fmt.Println(label, "is up to date")
+			return nil
+		}
+	}
+
+	fmt.Println(label, "building; a first build takes minutes, later ones come from Go's cache")
+	started := time.Now()
+	// Built beside the target, because a rename is atomic only within a file system, and because writing into a binary
+	// that somebody runs fails.
+	tmp := filepath.Join(out, fmt.Sprintf(".%s.%d.tmp", c.name, os.Getpid()))
+	defer os.Remove(tmp)
+	if err := compile(ctx, c.pkg, ldflags, tmp, label, started); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, target); err != nil {
+		return fmt.Errorf("putting %s into place: %w", c.name, err)
+	}
+	if err := os.WriteFile(stamp, []byte(want), 0o644); err != nil {
+		return fmt.Errorf("recording what %s was built from: %w", c.name, err)
+	}
+	fmt.Printf("%s done (%s)\n", label, elapsed(started))
+	return nil
+}
+
+func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
+	// Every build of Kubernetes here has the same flags, and none has -trimpath: one that differs shares no cache.
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", ldflags, "-o", target, pkg)
+	cmd.Env = buildEnv()
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return fmt.Errorf("connecting to go build: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting go build (is Go in PATH?): %w", err)
+	}
+
+	var compiled atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				fmt.Printf("%s … %d packages compiled so far, %s elapsed\n", label, compiled.Load(), elapsed(started))
+			}
+		}
+	}()
+	messages := readBuildOutput(stderr, &compiled)
+	err = cmd.Wait()
+	close(done)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; what was compiled so far stays in Go's cache, so the next build is shorter")
+	case err != nil:
+		return fmt.Errorf("compiling %s: %w\n%s\n%s", pkg, err, messages, advice)
+	}
+	return nil
+}
+
+// readBuildOutput counts the import paths that go build -v prints, one for each package it compiles, shows the
+// downloads, and returns every other line: the compiler's messages.
+func readBuildOutput(r io.Reader, compiled *atomic.Int64) string {
+	var messages bytes.Buffer
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		switch line := scanner.Text(); {
+		case strings.HasPrefix(line, "go: downloading "):
+			fmt.Println(line)
+		case strings.ContainsAny(line, " \t:"):
+			fmt.Fprintln(&messages, line)
+		default:
+			compiled.Add(1)
+		}
+	}
+	// A scanner that gave up would leave go build blocked on a full pipe.
+	_, _ = io.Copy(io.Discard, r)
+	return messages.String()
+}
+
+// stamps are the linker flags that write the version into the binaries: a server without them calls itself v0.0.0, and
+// clients and webhooks that look at the version then misjudge it.
+func stamps(ctx context.Context) (string, error) {
+	version, err := moduleVersion(ctx, "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) != 3 {
+		return "", fmt.Errorf("k8s.io/kubernetes has the version %q, which is not vMAJOR.MINOR.PATCH: require a release in hack/controlplane/go.mod", version)
+	}
+	const x = "k8s.io/component-base/version"
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", x, version, parts[0], parts[1]), nil
+}
+
+func moduleVersion(ctx context.Context, module string) (string, error) {
+	v, err := goOutput(ctx, "list", "-m", "-f", "{{.Version}}", module)
+	if err != nil {
+		return "", fmt.Errorf("reading the version of %s from go.mod: %w\n%s", module, err, advice)
+	}
+	return v, nil
+}
+
+// inputs identifies everything that decides what the binary will be.
+func inputs(ctx context.Context, c component, ldflags string) (string, error) {
+	toolchain, err := goOutput(ctx, "env", "GOVERSION", "GOARCH", "GOOS")
+	if err != nil {
+		return "", fmt.Errorf("asking Go for its version: %w", err)
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, c.pkg, ldflags, toolchain, runtime.Compiler)
+	for _, file := range []string{"go.mod", "go.sum", "etcd/main.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("reading what the control plane is built from: %w", err)
+		}
+		h.Write(text)
+	}
+	return hex.EncodeToString(h.Sum(nil)) + "\n", nil
+}
+
+func goOutput(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = buildEnv()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func buildEnv() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+}
+
+func elapsed(since time.Time) time.Duration { return time.Since(since).Round(time.Second) }

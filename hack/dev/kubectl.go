@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// kubectl runs the kubectl binary against one cluster.
+type kubectl struct {
+	path       string
+	kubeconfig string
+	// dir is the working directory, so that files can be named as the reader of the output would name them.
+	dir string
+}
+
+// output is what a run of kubectl printed, standard output and error in the order in which they came, and its exit code.
+type output struct {
+	text string
+	code int
+}
+
+// run returns an error only if kubectl could not be run; a refusal by the API server is an exit code.
+func (k kubectl) run(ctx context.Context, args ...string) (output, error) {
+	cmd := k.command(ctx, args)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return output{}, context.Cause(ctx)
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return output{}, fmt.Errorf("running %s: %w", k.path, err)
+	}
+	return output{text: text.String(), code: cmd.ProcessState.ExitCode()}, nil
+}
+
+// get returns the standard output of a run that must succeed.
+func (k kubectl) get(ctx context.Context, args ...string) (string, error) {
+	cmd := k.command(ctx, args)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return "", fmt.Errorf("running %s: %w\n%s", commandLine(args), err, strings.TrimSpace(stderr.String()))
+	}
+	return string(out), nil
+}
+
+func (k kubectl) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, k.path, args...)
+	cmd.Dir = k.dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
+	return cmd
+}
+
+// commandLine is what one would type into a shell.
+func commandLine(args []string) string {
+	words := []string{"kubectl"}
+	for _, arg := range args {
+		if strings.ContainsAny(arg, " \\'\"{}[]*?$&|;<>()!") {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}

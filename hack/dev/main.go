@@ -1,0 +1,95 @@
+// Command dev runs Berth on this machine: `up` and `down` a control plane and the operator in the background, `demo` the
+// story of the README in the foreground.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/berth-dev/berth/test/controlplane"
+)
+
+const usage = `Usage: dev COMMAND
+
+  up               start a control plane and the operator in the background
+  down             stop them
+  status           say whether they run; exits with 1 if not
+  demo [-oneshot]  play a story through kubectl; with -oneshot stop at its end
+
+Environment:
+  KUBEBUILDER_ASSETS  directory with the control plane's binaries, in place of bin/
+  KUBECONFIG          use this cluster: no control plane is started
+  BERTH_WEBHOOK_HOST  host at which the API server reaches this machine (default localhost)
+`
+
+// errUsage is returned for a command line that is not understood; usage has been printed.
+var errUsage = errors.New("usage")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	switch {
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return errUsage
+	}
+	command := args[0]
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	oneshot := false
+	if command == "demo" {
+		flags.BoolVar(&oneshot, "oneshot", false, "stop everything at the end of the story")
+	}
+	var superviseDir string
+	if command == superviseCommand {
+		flags.StringVar(&superviseDir, "dir", "", "state directory")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return errUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "Unexpected argument %q\n%s", flags.Arg(0), usage)
+		return errUsage
+	}
+
+	root, err := controlplane.RepositoryRoot()
+	if err != nil {
+		return err
+	}
+	dev := supervisor{root: root, dir: filepath.Join(root, ".dev")}
+	switch command {
+	case "up":
+		return dev.up(ctx)
+	case "down":
+		return dev.down(ctx)
+	case "status":
+		return dev.status(ctx, os.Stdout)
+	case "demo":
+		return demo(ctx, root, filepath.Join(root, ".demo"), oneshot, os.Stdout)
+	case superviseCommand:
+		return supervisor{root: root, dir: superviseDir}.supervise(ctx)
+	case "help", "-h", "--help":
+		_, err := io.WriteString(os.Stdout, usage)
+		return err
+	default:
+		fmt.Fprintf(os.Stderr, "Unknown command %q\n%s", command, usage)
+		return errUsage
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/test/controlplane/process"
+)
+
+const (
+	operatorName = "manager"
+
+	readyTimeout        = 2 * time.Minute
+	operatorStopTimeout = 30 * time.Second
+	pollInterval        = 100 * time.Millisecond
+
+	// A restart waits from first to last backoff, doubling, and starts anew after a run of settledRun.
+	firstBackoff = time.Second
+	lastBackoff  = 30 * time.Second
+	settledRun   = time.Minute
+)
+
+// operator is the manager as a child process that is started again when it ends.
+type operator struct {
+	group     *process.Group
+	binary    string
+	args      []string
+	healthURL string
+	report    func(string)
+
+	stopping context.CancelFunc
+	// done is closed when the process is gone and will not be started again.
+	done chan struct{}
+}
+
+// startOperator starts the manager and returns when it is ready. One that ends before it ever was ready is not started
+// again: its log is the error. Its restarts are reported.
+func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, report func(string)) (_ *operator, err error) {
+	group, err := process.NewGroup(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{group: group, binary: binary, report: report, done: make(chan struct{})}
+	ctxRun, cancel := context.WithCancel(context.Background())
+	o.stopping = cancel
+	supervised := false
+	defer func() {
+		if err != nil && !supervised {
+			cancel()
+			err = errors.Join(err, group.Close())
+		}
+	}()
+
+	// What an earlier run logged would be taken for this one's.
+	if err := os.RemoveAll(group.LogPath(operatorName)); err != nil {
+		return nil, fmt.Errorf("removing an earlier log: %w", err)
+	}
+	file := filepath.Join(group.Dir(), "kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the operator's kubeconfig: %w", err)
+	}
+	if err := o.configure(file); err != nil {
+		return nil, err
+	}
+	first, err := group.Start(operatorName, binary, o.args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.waitReady(ctx, first); err != nil {
+		return nil, errors.Join(err, first.Stop(operatorStopTimeout))
+	}
+	supervised = true
+	go o.keepRunning(ctxRun, first)
+	return o, nil
+}
+
+// configure chooses ports, which stay the same over restarts because the webhook configurations name them.
+func (o *operator) configure(kubeconfig string) error {
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	webhook, metrics, health := ports[0], ports[1], ports[2]
+	host := cmp.Or(os.Getenv("BERTH_WEBHOOK_HOST"), "localhost")
+	bind := "127.0.0.1"
+	if host != "localhost" && host != bind {
+		bind = "0.0.0.0" // The API server is elsewhere.
+	}
+	probes := net.JoinHostPort("127.0.0.1", health)
+	o.healthURL = "http://" + probes + "/readyz"
+	o.args = []string{
+		"--kubeconfig=" + kubeconfig,
+		"--namespace=" + operatorNamespace,
+		"--webhook-url=https://" + net.JoinHostPort(host, webhook),
+		"--webhook-port=" + webhook,
+		"--webhook-host=" + bind,
+		"--metrics-bind-address=" + net.JoinHostPort("127.0.0.1", metrics),
+		"--metrics-secure=false",
+		"--health-probe-bind-address=" + probes,
+		"--leader-elect=false",
+	}
+	return nil
+}
+
+// freePorts returns n different ports that nobody listens on.
+func freePorts(n int) ([]string, error) {
+	var ports []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		// Held until all are found, or the same one would be found again.
+		defer l.Close()
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return ports, nil
+}
+
+func (o *operator) waitReady(ctx context.Context, p *process.Process) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.Done():
+			return false, fmt.Errorf("it ended: %w", cmp.Or(p.Err(), errors.New("exit code 0")))
+		default:
+		}
+		last = ready(ctx, o.healthURL)
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting for the operator: %w", context.Cause(ctx))
+	default:
+		log := o.group.LogPath(operatorName)
+		return fmt.Errorf("waiting for the operator to be ready: %w\n--- the end of %s:\n%s", errors.Join(err, last), log, process.Tail(log))
+	}
+}
+
+// ready returns nil if the probe answers 200.
+func ready(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
+
+// keepRunning starts the operator again whenever it ends, until ctx is done; then it ends the operator.
+func (o *operator) keepRunning(ctx context.Context, p *process.Process) {
+	defer close(o.done)
+	backoff := firstBackoff
+	for {
+		started := time.Now()
+		select {
+		case <-ctx.Done():
+			if err := p.Stop(operatorStopTimeout); err != nil {
+				o.report(err.Error())
+			}
+			return
+		case <-p.Done():
+		}
+		if time.Since(started) > settledRun {
+			backoff = firstBackoff
+		}
+		for p = nil; p == nil; {
+			o.report(fmt.Sprintf("The operator ended; starting it again in %s", backoff))
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(backoff):
+			}
+			backoff = min(2*backoff, lastBackoff)
+			var err error
+			if p, err = o.group.Start(operatorName, o.binary, o.args...); err != nil {
+				o.report(err.Error())
+			}
+		}
+	}
+}
+
+// stop ends the operator and returns when it is gone.
+func (o *operator) stop() error {
+	o.stopping()
+	<-o.done
+	return o.group.Close()
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// patience is how long the world may take to become as the story says; on an idle machine it takes a second or two.
+const patience = time.Minute
+
+// stage shows the commands of the story with their output, and checks what comes out.
+type stage struct {
+	kubectl kubectl
+	out     io.Writer
+	bold    bool
+}
+
+func (s *stage) print(text string) { fmt.Fprint(s.out, text) }
+
+func (s *stage) headline(i, n int, a act) {
+	title := fmt.Sprintf("%d/%d  %s", i, n, a.title)
+	if s.bold {
+		title = "\x1b[1m" + title + "\x1b[0m"
+	}
+	fmt.Fprintf(s.out, "\n%s\n%s\n", title, a.why)
+}
+
+// show runs a command, shows it with its output, and returns the output.
+func (s *stage) show(ctx context.Context, args []string) (output, error) {
+	fmt.Fprintf(s.out, "\n$ %s\n", commandLine(args))
+	o, err := s.kubectl.run(ctx, args...)
+	if err != nil {
+		return o, err
+	}
+	s.print(o.text)
+	if o.text != "" && !strings.HasSuffix(o.text, "\n") {
+		s.print("\n")
+	}
+	return o, nil
+}
+
+// succeeds shows a command that must succeed, and whose output must contain each of want.
+func (s *stage) succeeds(ctx context.Context, want []string, args ...string) error {
+	o, err := s.show(ctx, args)
+	if err != nil {
+		return err
+	}
+	if o.code != 0 {
+		return fmt.Errorf("%s:\n  expected exit code 0\n  got %d: %s", commandLine(args), o.code, o.text)
+	}
+	return contains(args, o, want)
+}
+
+// fails shows a command that must fail, and whose output must contain each of want.
+func (s *stage) fails(ctx context.Context, want []string, args ...string) error {
+	o, err := s.show(ctx, args)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "(exit code %d)\n", o.code)
+	if o.code == 0 {
+		return fmt.Errorf("%s:\n  expected a refusal\n  got exit code 0: %s", commandLine(args), o.text)
+	}
+	return contains(args, o, want)
+}
+
+func contains(args []string, o output, want []string) error {
+	for _, w := range want {
+		if !strings.Contains(o.text, w) {
+			return fmt.Errorf("%s:\n  expected output with %q\n  got %s", commandLine(args), w, o.text)
+		}
+	}
+	return nil
+}
+
+// becomes runs a command, unseen, until its output satisfies accept, then shows it once more.
+func (s *stage) becomes(ctx context.Context, accept func(string) error, args ...string) error {
+	if err := s.waitFor(ctx, accept, args...); err != nil {
+		return err
+	}
+	o, err := s.show(ctx, args)
+	if err != nil {
+		return err
+	}
+	return accept(o.text)
+}
+
+func (s *stage) waitFor(ctx context.Context, accept func(string) error, args ...string) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(ctx context.Context) (bool, error) {
+		o, err := s.kubectl.run(ctx, args...)
+		if err != nil {
+			return false, err
+		}
+		last = accept(o.text)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", commandLine(args), errors.Join(last, err))
+	}
+	return nil
+}
+
+// placed waits until a Deployment's placement names just these clusters, and shows it.
+func (s *stage) placed(ctx context.Context, deployment string, clusters ...string) error {
+	return s.becomes(ctx, func(text string) error { return isPlacement(text, clusters) },
+		"get", "deployment", deployment, "-o", "jsonpath={.metadata.annotations."+preferencesPath+"}")
+}
+
+func isPlacement(text string, clusters []string) error {
+	var got struct {
+		Clusters  map[string]struct{ Weight int }
+		Rebalance bool
+	}
+	expected := fmt.Sprintf("expected a placement on %s", strings.Join(clusters, " and "))
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		return fmt.Errorf("\n  %s\n  got %q, which is not one: %w", expected, text, err)
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(got.Clusters)), slices.Sorted(slices.Values(clusters))) || !got.Rebalance {
+		return fmt.Errorf("\n  %s\n  got %s", expected, text)
+	}
+	return nil
+}

@@ -1,0 +1,380 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/test/controlplane/process"
+)
+
+const (
+	superviseCommand = "supervise"
+
+	// downTimeout is more than the stop timeouts of all parts together, after which the supervisor is killed.
+	downTimeout = 3 * time.Minute
+
+	// The supervisor gets these from `up`, after standard input, output and error.
+	messagesFD = 3
+	lockFD     = 4
+)
+
+// supervisor is the detached process that holds a development cluster, and what the other commands know of it. It lives
+// for as long as it holds the lock of its directory, whatever a file there says about process ids.
+type supervisor struct {
+	root string
+	dir  string
+}
+
+// message is what the supervisor tells `up`, one JSON document each.
+type message struct {
+	Progress string `json:"progress,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Ready    bool   `json:"ready,omitempty"`
+}
+
+// state is written when everything is ready.
+type state struct {
+	PID        int    `json:"pid"`
+	Kubeconfig string `json:"kubeconfig"`
+	Kubectl    string `json:"kubectl"`
+	// OwnCluster is whether the user's own cluster is used.
+	OwnCluster bool `json:"ownCluster,omitempty"`
+	// OperatorHealth is the URL of the operator's readiness probe.
+	OperatorHealth string `json:"operatorHealth"`
+}
+
+func (s supervisor) path(name string) string { return filepath.Join(s.dir, name) }
+
+// up starts a supervisor, unless one is there, and returns when everything is ready or everything is stopped.
+func (s supervisor) up(ctx context.Context) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("making the state directory: %w", err)
+	}
+	lock, err := s.lock()
+	if errors.Is(err, errLocked) {
+		state, err := s.readState()
+		if err != nil {
+			return fmt.Errorf("another command is starting or stopping the development cluster; wait for it, or run make dev-down: %w", err)
+		}
+		fmt.Println("Already up.")
+		s.explain(state)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := s.clean(); err != nil {
+		return err
+	}
+
+	child, messages, err := s.spawn(lock)
+	if err != nil {
+		return err
+	}
+	defer messages.Close()
+	// An interrupted start is ended by the supervisor, which knows what there is to stop.
+	interrupted := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
+	defer interrupted()
+	failure := ""
+	for decoder := json.NewDecoder(messages); ; {
+		var m message
+		if err := decoder.Decode(&m); err != nil {
+			break // The supervisor ended.
+		}
+		switch {
+		case m.Progress != "":
+			fmt.Println(m.Progress)
+		case m.Error != "":
+			failure = m.Error
+		case m.Ready:
+			state, err := s.readState()
+			if err != nil {
+				return err
+			}
+			s.explain(state)
+			return nil
+		}
+	}
+	err = child.Wait()
+	if failure == "" {
+		failure = fmt.Sprintf("the supervisor ended (%v)\n--- the end of %s:\n%s", err, s.path("supervisor.log"), process.Tail(s.path("supervisor.log")))
+	}
+	return fmt.Errorf("starting the development cluster: %s", failure)
+}
+
+// spawn starts the supervisor in a session of its own, hands it the lock, and returns the messages that it sends.
+func (s supervisor) spawn(lock *os.File) (*exec.Cmd, io.ReadCloser, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding this program: %w", err)
+	}
+	log, err := os.Create(s.path("supervisor.log"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the supervisor's log: %w", err)
+	}
+	defer log.Close()
+	messages, sender, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	defer sender.Close()
+	cmd := exec.Command(self, superviseCommand, "-dir", s.dir)
+	cmd.Dir = s.root
+	cmd.Env = os.Environ()
+	// A relative KUBECONFIG is relative to where the user is.
+	if own := userKubeconfig(s.root); own != "" && !strings.ContainsRune(own, filepath.ListSeparator) {
+		if abs, err := filepath.Abs(own); err == nil {
+			cmd.Env = append(cmd.Env, "KUBECONFIG="+abs)
+		}
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{sender, lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		messages.Close()
+		return nil, nil, fmt.Errorf("starting the supervisor: %w", err)
+	}
+	return cmd, messages, nil
+}
+
+// supervise is the detached process: it starts everything, tells `up`, and stops everything when ctx ends.
+func (s supervisor) supervise(ctx context.Context) error {
+	// What holds the lock is taken for the supervisor, so no child may inherit it.
+	syscall.CloseOnExec(messagesFD)
+	syscall.CloseOnExec(lockFD)
+	messages := os.NewFile(messagesFD, "messages")
+	lock := os.NewFile(lockFD, "lock")
+	if messages == nil || lock == nil {
+		return errors.New("supervise is run by up, not by hand")
+	}
+	defer lock.Close()
+	if err := lock.Truncate(0); err != nil {
+		return fmt.Errorf("writing the process id: %w", err)
+	}
+	if _, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return fmt.Errorf("writing the process id: %w", err)
+	}
+
+	encoder := json.NewEncoder(messages)
+	// `up` may have been killed; the development cluster is to come up all the same.
+	send := func(m message) { _ = encoder.Encode(m) }
+	var started atomic.Bool
+	e, err := startEnvironment(ctx, s.root, s.dir, func(line string) {
+		log.Println(line)
+		if !started.Load() {
+			send(message{Progress: line})
+		}
+	})
+	if err == nil {
+		started.Store(true) // From here on the operator's restarts are for the log alone.
+		err = s.writeState(e)
+		if err != nil {
+			err = errors.Join(err, e.stop())
+		}
+	}
+	if err != nil {
+		err = errors.Join(err, s.clean())
+		send(message{Error: err.Error()})
+		return err
+	}
+	log.Println("Ready")
+	send(message{Ready: true})
+	messages.Close()
+
+	<-ctx.Done()
+	log.Println("Stopping")
+	return errors.Join(e.stop(), s.clean())
+}
+
+func (s supervisor) writeState(e *environment) error {
+	text, err := json.MarshalIndent(state{
+		PID: os.Getpid(), Kubeconfig: e.kubectl.kubeconfig, Kubectl: e.kubectl.path,
+		OwnCluster: e.plane == nil, OperatorHealth: e.operator.healthURL,
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the state: %w", err)
+	}
+	if err := os.WriteFile(s.path("pid"), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing the process id: %w", err)
+	}
+	if err := os.WriteFile(s.path("state.json"), text, 0o600); err != nil {
+		return fmt.Errorf("writing the state: %w", err)
+	}
+	return nil
+}
+
+func (s supervisor) readState() (state, error) {
+	var st state
+	text, err := os.ReadFile(s.path("state.json"))
+	if err != nil {
+		return st, fmt.Errorf("reading the state: %w", err)
+	}
+	if err := json.Unmarshal(text, &st); err != nil {
+		return st, fmt.Errorf("decoding %s: %w", s.path("state.json"), err)
+	}
+	return st, nil
+}
+
+// clean removes the files that say that something is up.
+func (s supervisor) clean() error {
+	for _, name := range []string{"state.json", "pid", "kubeconfig"} {
+		if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing what an earlier run left: %w", err)
+		}
+	}
+	return nil
+}
+
+// down stops the supervisor and returns when nothing of it is left.
+func (s supervisor) down(ctx context.Context) error {
+	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		fmt.Println("Nothing is up.")
+		return nil
+	}
+	lock, err := s.lock()
+	if err == nil {
+		defer lock.Close()
+		fmt.Println("Nothing is up.")
+		return errors.Join(s.sweep(), s.clean())
+	}
+	if !errors.Is(err, errLocked) {
+		return err
+	}
+	state, stateErr := s.readState()
+	if lock, err = s.stopSupervisor(ctx); err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := errors.Join(s.sweep(), s.clean()); err != nil {
+		return err
+	}
+	fmt.Println("Stopped.")
+	if stateErr == nil && state.OwnCluster {
+		fmt.Printf("The cluster of KUBECONFIG=%s still has your policies, and denies what they match while no operator answers.\n"+
+			"Start it again with make dev-up, or open the cluster with: %s\n", state.Kubeconfig, commandLine(deleteWebhooks))
+	}
+	return nil
+}
+
+// stopSupervisor returns the lock that the supervisor held.
+func (s supervisor) stopSupervisor(ctx context.Context) (*os.File, error) {
+	text, err := os.ReadFile(s.path("lock"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the supervisor's process id: %w", err)
+	}
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil || !process.Mentions(pid, superviseCommand) || !process.Mentions(pid, s.dir) {
+		return nil, fmt.Errorf("%s is locked, but not by a supervisor (process %q): another command is at work there, try again when it is done", s.path("lock"), text)
+	}
+	var lock *os.File
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return nil, fmt.Errorf("stopping the supervisor (process %d): %w", pid, err)
+		}
+		err = wait.PollUntilContextTimeout(ctx, pollInterval, downTimeout, true, func(context.Context) (bool, error) {
+			var err error
+			lock, err = s.lock()
+			if errors.Is(err, errLocked) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if err == nil {
+			return lock, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fmt.Errorf("waiting for the supervisor (process %d) to stop: %w", pid, err)
+}
+
+// sweep ends what a supervisor that was killed may have left.
+func (s supervisor) sweep() error {
+	return errors.Join(process.Sweep(operatorDir(s.dir)), process.Sweep(s.dir))
+}
+
+// status reports what runs; it is an error if not all does.
+func (s supervisor) status(ctx context.Context, out io.Writer) error {
+	lock, err := s.lock()
+	if err == nil {
+		lock.Close()
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return errors.New("nothing is up: run make dev-up")
+	}
+	if !errors.Is(err, errLocked) {
+		return err
+	}
+	st, err := s.readState()
+	if err != nil {
+		return fmt.Errorf("the development cluster is starting or stopping: %w", err)
+	}
+	k := kubectl{path: st.Kubectl, kubeconfig: st.Kubeconfig, dir: s.root}
+	_, serverErr := k.get(ctx, "get", "--raw=/readyz")
+	operatorErr := ready(ctx, st.OperatorHealth)
+	for _, part := range []struct {
+		name string
+		err  error
+	}{{"API server", serverErr}, {"Operator", operatorErr}} {
+		verdict := "ready"
+		if part.err != nil {
+			verdict = part.err.Error()
+		}
+		fmt.Fprintf(out, "%-11s %s\n", part.name, verdict)
+	}
+	if serverErr != nil || operatorErr != nil {
+		return fmt.Errorf("not all is ready: see the logs in %s, or run make dev-down dev-up", s.dir)
+	}
+	s.explain(st)
+	return nil
+}
+
+func (s supervisor) explain(st state) {
+	command := st.Kubectl
+	if rel, err := filepath.Rel(s.root, st.Kubectl); err == nil && !strings.HasPrefix(rel, "..") {
+		command = rel
+	}
+	logs := operatorLog(s.dir) + ", " + s.path("supervisor.log")
+	if !st.OwnCluster {
+		logs += ", " + s.path("logs")
+	}
+	fmt.Printf("\nBerth is ready.\n\n  export KUBECONFIG=%s\n  %s get placementpolicies.placement.berth.dev\n\nLogs: %s\nStop: make dev-down\n",
+		st.Kubeconfig, command, logs)
+}
+
+// errLocked is returned by lock when someone else holds it.
+var errLocked = errors.New("locked")
+
+// lock takes the lock of the state directory; it is given back when the file, and every copy of it in a child, is closed.
+func (s supervisor) lock() (*os.File, error) {
+	f, err := os.OpenFile(s.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, fmt.Errorf("locking %s: %w", s.path("lock"), err)
+	}
+	return f, nil
+}

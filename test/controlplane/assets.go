@@ -1,0 +1,76 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// assetsVariable names the directory with the control plane's binaries, as for every envtest.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// moduleLine is what go.mod of this repository begins with.
+var moduleLine = regexp.MustCompile(`(?m)^module github\.com/berth-dev/berth$`)
+
+// RepositoryRoot returns the directory of this repository's go.mod, found by walking up from the working directory.
+func RepositoryRoot() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && moduleLine.Match(text) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("finding the repository: no go.mod of github.com/berth-dev/berth in %s or above: run this inside a checkout", wd)
+		}
+	}
+}
+
+// Binary returns the path of one of the control plane's binaries, as in "kubectl": the one in KUBEBUILDER_ASSETS if that
+// is set and has it (envtest's archives have neither kube-controller-manager nor kube-scheduler), else the one that
+// `make controlplane` put into the repository's bin.
+func Binary(name string) (string, error) {
+	assets := os.Getenv(assetsVariable)
+	if assets != "" {
+		path, err := executable(filepath.Join(assets, name))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return path, err
+		}
+	}
+	root, err := RepositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	path, err := executable(filepath.Join(root, "bin", name))
+	switch {
+	case err == nil:
+		return path, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	case assets != "":
+		return "", fmt.Errorf("%s is neither in %s=%s nor in %s: run make controlplane", name, assetsVariable, assets, filepath.Join(root, "bin"))
+	default:
+		return "", fmt.Errorf("%s is not in %s: run make controlplane, or set %s", name, filepath.Join(root, "bin"), assetsVariable)
+	}
+}
+
+func executable(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolving %s: %w", path, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("looking for a binary: %w", err)
+	}
+	if info.IsDir() || info.Mode().Perm()&0o111 == 0 {
+		return "", fmt.Errorf("%s can't be executed: remove it and run make controlplane", path)
+	}
+	return path, nil
+}

@@ -1,0 +1,328 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/berth-dev/berth/test/controlplane/process"
+)
+
+const (
+	// AdminUser is the user of Config; it is in the group system:masters.
+	AdminUser = "berth-admin"
+
+	adminGroup = "system:masters"
+
+	// startTimeout is for one component on a slow, loaded machine; envtest's 20 seconds are not.
+	startTimeout = 2 * time.Minute
+	stopTimeout  = 30 * time.Second
+
+	pollInterval = 100 * time.Millisecond
+)
+
+// Options says what to start.
+type Options struct {
+	// Dir receives state and logs. What an earlier control plane left there is removed: nothing is kept from one start
+	// to the next. A temporary directory, removed by Stop, if empty.
+	Dir string
+	// ControllerManager starts kube-controller-manager, and with it the ServiceAccount admission plugin, which refuses
+	// every pod where nobody makes the ServiceAccounts.
+	ControllerManager bool
+	// Scheduler starts kube-scheduler.
+	Scheduler bool
+}
+
+// ControlPlane is a running control plane. It is safe for concurrent use.
+type ControlPlane struct {
+	group   *process.Group
+	plane   *envtest.ControlPlane
+	admin   *rest.Config
+	kubectl string
+	// extra are the processes that envtest does not start, in the order of their start.
+	extra []*process.Process
+
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// Start starts a control plane on free loopback ports, with certificates of its own, and returns when the API server is
+// ready, the namespace default exists and, with ControllerManager, ServiceAccounts are made. Ending ctx aborts the start
+// and has no effect later. After an error nothing is left running; the error quotes the log of what failed. The
+// processes die with the caller's process, however that ends.
+func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
+	binaries := map[string]string{}
+	for name, needed := range map[string]bool{
+		"etcd": true, "kube-apiserver": true, "kubectl": true,
+		"kube-controller-manager": o.ControllerManager, "kube-scheduler": o.Scheduler,
+	} {
+		if !needed {
+			continue
+		}
+		if binaries[name], err = Binary(name); err != nil {
+			return nil, err
+		}
+	}
+
+	dir, temporary := o.Dir, o.Dir == ""
+	if temporary {
+		if dir, err = os.MkdirTemp("", "berth-controlplane-"); err != nil {
+			return nil, fmt.Errorf("making a state directory: %w", err)
+		}
+	}
+	group, err := process.NewGroup(dir, temporary)
+	if err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{group: group, kubectl: binaries["kubectl"]}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+
+	if err := c.startPlane(ctx, o, binaries); err != nil {
+		return nil, err
+	}
+	if c.admin, err = c.User(AdminUser, adminGroup); err != nil {
+		return nil, err
+	}
+	if o.ControllerManager {
+		if err := c.startControllerManager(binaries["kube-controller-manager"]); err != nil {
+			return nil, err
+		}
+	}
+	if o.Scheduler {
+		if err := c.startExtra("kube-scheduler", binaries["kube-scheduler"]); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.waitUsable(ctx, o); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// startPlane starts etcd and kube-apiserver.
+func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[string]string) error {
+	dir := c.group.Dir()
+	// envtest makes no certificates where it finds some, and then does not know their authority.
+	for _, state := range []string{"etcd", "certs", "logs"} {
+		if err := os.RemoveAll(filepath.Join(dir, state)); err != nil {
+			return fmt.Errorf("removing earlier state: %w", err)
+		}
+		if err := os.Mkdir(filepath.Join(dir, state), 0o700); err != nil {
+			return fmt.Errorf("making a state directory: %w", err)
+		}
+	}
+	etcdLog, err := c.group.OpenLog("etcd")
+	if err != nil {
+		return err
+	}
+	defer etcdLog.Close()
+	serverLog, err := c.group.OpenLog("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	defer serverLog.Close()
+	etcdPath, err := c.group.Wrap("etcd", binaries["etcd"])
+	if err != nil {
+		return err
+	}
+	serverPath, err := c.group.Wrap("kube-apiserver", binaries["kube-apiserver"])
+	if err != nil {
+		return err
+	}
+
+	server := &envtest.APIServer{
+		Path: serverPath, CertDir: c.certDir(),
+		StartTimeout: startTimeout, StopTimeout: stopTimeout, Out: serverLog, Err: serverLog,
+	}
+	// Without these the API server looks for an address that is not loopback, which a machine without network lacks, to
+	// publish it in the Service kubernetes, which nobody here calls.
+	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
+	if o.ControllerManager {
+		server.Configure().Disable("disable-admission-plugins")
+	}
+	c.plane = &envtest.ControlPlane{
+		Etcd: &envtest.Etcd{
+			Path: etcdPath, DataDir: filepath.Join(dir, "etcd"),
+			StartTimeout: startTimeout, StopTimeout: stopTimeout, Out: etcdLog, Err: etcdLog,
+		},
+		APIServer:   server,
+		KubectlPath: c.kubectl,
+	}
+	started := make(chan error, 1)
+	go func() { started <- c.plane.Start() }()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-started:
+			switch {
+			case ctx.Err() != nil:
+				return fmt.Errorf("starting the control plane: %w", context.Cause(ctx))
+			case err != nil:
+				return fmt.Errorf("starting the control plane: %w\n%s", err, c.tails("etcd", "kube-apiserver"))
+			}
+			return nil
+		case <-ticker.C:
+			// envtest's start can't be cancelled, but it ends when its processes do.
+			if ctx.Err() != nil {
+				c.group.Kill()
+			}
+		}
+	}
+}
+
+func (c *ControlPlane) startControllerManager(path string) error {
+	rootCA := filepath.Join(c.certDir(), "root-ca.crt")
+	if err := os.WriteFile(rootCA, c.plane.APIServer.CA, 0o600); err != nil {
+		return fmt.Errorf("writing the API server's authority for kube-controller-manager: %w", err)
+	}
+	return c.startExtra("kube-controller-manager", path,
+		"--root-ca-file="+rootCA,
+		// envtest's name for the key that signs the tokens of ServiceAccounts.
+		"--service-account-private-key-file="+filepath.Join(c.certDir(), "sa-signer.key"),
+		"--use-service-account-credentials=true",
+	)
+}
+
+// startExtra starts a component as the user that the API server's built-in roles expect.
+func (c *ControlPlane) startExtra(name, path string, args ...string) error {
+	kubeconfig, err := c.Kubeconfig("system:" + name)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(c.certDir(), name+".kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig of %s: %w", name, err)
+	}
+	args = append([]string{"--kubeconfig=" + file, "--leader-elect=false", "--secure-port=0"}, args...)
+	p, err := c.group.Start(name, path, args...)
+	if err != nil {
+		return err
+	}
+	c.extra = append(c.extra, p)
+	return nil
+}
+
+// waitUsable waits for what a cluster has a few seconds after its API server is ready.
+func (c *ControlPlane) waitUsable(ctx context.Context, o Options) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		for _, p := range c.extra {
+			select {
+			case <-p.Done():
+				return false, fmt.Errorf("%s ended early (%w)\n%s", p.Name(), p.Err(), c.tails(p.Name()))
+			default:
+			}
+		}
+		if o.ControllerManager {
+			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		} else {
+			_, last = client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		}
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting for the control plane: %w", context.Cause(ctx))
+	case wait.Interrupted(err) && apierrors.IsNotFound(last) && o.ControllerManager:
+		return fmt.Errorf("waiting for kube-controller-manager to make ServiceAccounts: %w\n%s", err, c.tails("kube-controller-manager"))
+	default:
+		return fmt.Errorf("waiting for the control plane: %w", errors.Join(err, last))
+	}
+}
+
+// Config returns the configuration of a client that may do everything: user AdminUser, group system:masters.
+func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// User returns the configuration of a client that authenticates by certificate as this user with these groups
+// (system:authenticated comes by itself). It may do what RBAC grants them.
+func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
+	user, err := c.addUser(name, groups)
+	if err != nil {
+		return nil, err
+	}
+	return user.Config(), nil
+}
+
+// Kubeconfig returns a kubeconfig file with which to authenticate as User does.
+func (c *ControlPlane) Kubeconfig(name string, groups ...string) ([]byte, error) {
+	user, err := c.addUser(name, groups)
+	if err != nil {
+		return nil, err
+	}
+	text, err := user.KubeConfig()
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig for %s: %w", name, err)
+	}
+	return text, nil
+}
+
+func (c *ControlPlane) addUser(name string, groups []string) (*envtest.AuthenticatedUser, error) {
+	// No client-side throttling worth the name: it makes tests slow and finds nothing.
+	user, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: 1000, Burst: 2000})
+	if err != nil {
+		return nil, fmt.Errorf("issuing a certificate for %s: %w", name, err)
+	}
+	return user, nil
+}
+
+// KubectlPath returns the path of a kubectl.
+func (c *ControlPlane) KubectlPath() string { return c.kubectl }
+
+// Dir returns the absolute path of the directory with state and logs.
+func (c *ControlPlane) Dir() string { return c.group.Dir() }
+
+// Stop ends every process, removes a temporary directory, and returns when nothing is left. Processes that don't end
+// when asked are killed, which is no error. Calls after the first return what the first did.
+func (c *ControlPlane) Stop() error {
+	c.stopOnce.Do(func() { c.stopErr = c.stop() })
+	return c.stopErr
+}
+
+func (c *ControlPlane) stop() error {
+	var errs []error
+	// The API server before etcd, its clients before the API server: the other way round each waits for the other.
+	for _, p := range slices.Backward(c.extra) {
+		errs = append(errs, p.Stop(stopTimeout))
+	}
+	if c.plane != nil {
+		// An error means that something did not end in time; the group is closed over it.
+		_ = c.plane.Stop()
+	}
+	return errors.Join(append(errs, c.group.Close())...)
+}
+
+func (c *ControlPlane) certDir() string { return filepath.Join(c.group.Dir(), "certs") }
+
+// tails quotes the ends of logs for an error.
+func (c *ControlPlane) tails(names ...string) string {
+	var text strings.Builder
+	for _, name := range names {
+		path := c.group.LogPath(name)
+		fmt.Fprintf(&text, "--- the end of %s:\n%s\n", path, process.Tail(path))
+	}
+	return text.String()
+}
