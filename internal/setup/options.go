@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options configure a manager.
@@ -33,6 +35,8 @@ type Options struct {
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency bounds the evaluations that run at once.
 	EvaluationConcurrency int
+	// Metrics is where Berth's metrics are registered; nil for the registry that MetricsAddress serves.
+	Metrics prometheus.Registerer
 }
 
 // Bind binds the options to the flags of a command.

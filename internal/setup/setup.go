@@ -194,7 +194,11 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
-	if p.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+	registerer := p.options.Metrics
+	if registerer == nil {
+		registerer = ctrlmetrics.Registry
+	}
+	if p.metrics, err = metrics.New(registerer); err != nil {
 		return err
 	}
 	p.events = events.New(p.mgr.GetEventRecorder("berth"))

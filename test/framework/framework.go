@@ -1,0 +1,216 @@
+// Package framework runs Berth against a real control plane for the integration suites.
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/berth-dev/berth/internal/setup"
+	"github.com/berth-dev/berth/test/controlplane"
+)
+
+// Names of the suites' waits. Machines are slow: what is waited for comes long before.
+const (
+	// Timeout is for what follows from a change by itself.
+	Timeout = 30 * time.Second
+	// Interval is how often is looked.
+	Interval = 100 * time.Millisecond
+	// Quiet is how long nothing must happen for it to count as not happening.
+	Quiet = 2 * time.Second
+)
+
+const (
+	// OperatorNamespace is Berth's own namespace.
+	OperatorNamespace = "berth-system"
+	operatorUser      = "system:serviceaccount:" + OperatorNamespace + ":berth-controller-manager"
+)
+
+// Framework is a control plane with Berth's CRDs and RBAC.
+type Framework struct {
+	// Client acts as an administrator.
+	Client client.Client
+	// Config is the administrator's.
+	Config *rest.Config
+
+	plane      *controlplane.ControlPlane
+	operator   *rest.Config
+	kubeconfig string
+	root       string
+}
+
+// Start starts a control plane and installs config/dev into it. Stop it in the suite's end.
+func Start(ctx context.Context) *Framework {
+	ginkgo.GinkgoHelper()
+	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
+	gomega.SetDefaultEventuallyTimeout(Timeout)
+	gomega.SetDefaultEventuallyPollingInterval(Interval)
+	gomega.SetDefaultConsistentlyDuration(Quiet)
+	gomega.SetDefaultConsistentlyPollingInterval(Interval)
+
+	f := &Framework{root: moduleRoot()}
+	var err error
+	f.plane, err = controlplane.Start(ctx, controlplane.Options{})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	f.Config = rest.CopyConfig(f.plane.Config())
+	f.Config.QPS = -1
+	scheme := setup.NewScheme()
+	gomega.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
+	f.Client, err = client.New(f.Config, client.Options{Scheme: scheme})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	f.operator, err = f.plane.User(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+
+	kubeconfig, err := f.plane.Kubeconfig(controlplane.AdminUser, "system:masters")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	f.kubeconfig = filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
+	gomega.Expect(os.WriteFile(f.kubeconfig, kubeconfig, 0o600)).To(gomega.Succeed())
+	f.MustKubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(f.root, "config", "dev"))
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.placement.berth.dev")
+	// Without a controller manager nobody aggregates ClusterRoles; what config/dev adds is bound directly instead.
+	f.MustKubectl(ctx, "", "create", "clusterrolebinding", "berth-test-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser)
+	return f
+}
+
+// Stop stops the control plane.
+func (f *Framework) Stop() {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(f.plane.Stop()).To(gomega.Succeed())
+}
+
+func moduleRoot() string {
+	dir, err := os.Getwd()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "PROJECT")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		gomega.Expect(parent).NotTo(gomega.Equal(dir), "not in the module")
+		dir = parent
+	}
+}
+
+// Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.
+func (f *Framework) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, f.plane.KubectlPath(), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig)
+	cmd.Dir = f.root
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// MustKubectl is Kubectl for what must succeed.
+func (f *Framework) MustKubectl(ctx context.Context, stdin string, args ...string) string {
+	ginkgo.GinkgoHelper()
+	out, err := f.Kubectl(ctx, stdin, args...)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "kubectl %s: %s", strings.Join(args, " "), out)
+	return out
+}
+
+// Manager is one running replica of the operator.
+type Manager struct {
+	// Metrics is the replica's own registry.
+	Metrics *prometheus.Registry
+	// URL is the base of its webhooks.
+	URL string
+
+	probes string
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// StartManager starts a replica as the command does, with options that tune may change. It is not Ready yet.
+func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
+	ginkgo.GinkgoHelper()
+	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan error, 1)}
+	webhookPort, probePort := freePort(), freePort()
+	m.URL = "https://localhost:" + strconv.Itoa(webhookPort)
+	m.probes = net.JoinHostPort("127.0.0.1", strconv.Itoa(probePort))
+	options := setup.Options{
+		Namespace: OperatorNamespace, WebhookURL: m.URL, WebhookHost: "127.0.0.1", WebhookPort: webhookPort,
+		MetricsAddress: "0", ProbeAddress: m.probes, EvaluationTimeout: time.Second, EvaluationConcurrency: 8, Metrics: m.Metrics,
+	}
+	for _, t := range tune {
+		t(&options)
+	}
+	// The replica outlives the node that starts it; Stop ends it.
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.cancel = cancel
+	mgr, err := setup.New(run, f.operator, options)
+	if err != nil {
+		cancel()
+	}
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	go func() {
+		defer ginkgo.GinkgoRecover()
+		m.done <- mgr.Start(run)
+	}()
+	return m
+}
+
+// StartReadyManager is StartManager and waits until the replica is Ready.
+func (f *Framework) StartReadyManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
+	ginkgo.GinkgoHelper()
+	m := f.StartManager(ctx, tune...)
+	gomega.Eventually(m.Ready).WithContext(ctx).Should(gomega.Succeed())
+	return m
+}
+
+// Ready asks the replica's /readyz.
+func (m *Manager) Ready(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.probes+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", response.Status)
+	}
+	return nil
+}
+
+// Stop stops the replica and waits for its end. It may be called twice.
+func (m *Manager) Stop() {
+	ginkgo.GinkgoHelper()
+	m.cancel()
+	var err error
+	gomega.Eventually(m.done).WithTimeout(time.Minute).Should(gomega.Receive(&err))
+	m.done <- nil
+	gomega.Expect(errors.Is(err, context.Canceled) || err == nil).To(gomega.BeTrue(), "%v", err)
+}
+
+// freePort returns a port that was free a moment ago.
+func freePort() int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	defer listener.Close()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	gomega.Expect(ok).To(gomega.BeTrue())
+	return address.Port
+}
