@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,8 @@ type Controller struct {
 	registry *placement.Registry
 	catalog  Catalog
 	metrics  *metrics.Metrics
+	// namespace holds the revisions of policies that compiled.
+	namespace string
 
 	// compiled holds the last text of each policy that compiled. Reconciles of one policy never overlap.
 	mu       sync.Mutex
@@ -74,8 +77,13 @@ type compiled struct {
 }
 
 // New returns a controller that reads policies from reader and puts them into registry.
-func New(reader client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics) *Controller {
-	return &Controller{reader: reader, engine: e, registry: registry, catalog: catalog, metrics: m, compiled: map[string]compiled{}}
+//
+// Revisions of policies that compiled are read from namespace.
+func New(reader client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
+	return &Controller{
+		reader: reader, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
+		compiled: map[string]compiled{},
+	}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -168,6 +176,12 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 		}
 		compileErr = err
 	}
+	if !known {
+		var err error
+		if last, known, err = c.kept(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
 	if known && last.generation != obj.Generation {
 		standing, err := c.putInForce(ctx, obj, last)
 		if err == nil {
@@ -182,6 +196,26 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 		return &kept, nil
 	}
 	return broken(obj, compileErr), nil
+}
+
+// kept returns the last version that compiled before this replica started, if one is kept and still compiles.
+func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
+	object := &appsv1.ControllerRevision{}
+	err := c.reader.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object)
+	if err != nil {
+		return compiled{}, false, client.IgnoreNotFound(err)
+	}
+	revision, err := policy.DecodeRevision(object.Data.Raw)
+	if err != nil || revision.UID != obj.UID || revision.Generation >= obj.Generation {
+		// It is another policy's, or not older than what does not compile: of no use.
+		return compiled{}, false, nil
+	}
+	out := compiled{generation: revision.Generation, uid: revision.UID, spec: revision.Spec.WithDefaults()}
+	if out.module, err = policy.Compile(obj.Name, out.spec); err != nil {
+		// A newer Berth may refuse what an older one took.
+		return compiled{}, false, nil
+	}
+	return out, true, nil
 }
 
 // putInForce binds a compiled text and makes it decidable.

@@ -98,7 +98,7 @@ func (a *analyser) visit(ref ast.Ref) {
 	}
 	switch root {
 	case rootKubernetes:
-		a.readResource(ref, root, "", 2)
+		a.readResource(ref, "", 2)
 	case rootResources:
 		groupVersion, ok := part(ref, 2)
 		if !ok {
@@ -109,7 +109,7 @@ func (a *analyser) visit(ref ast.Ref) {
 			a.fail(ref, codeRead, fmt.Sprintf("%s: %v", ref, err))
 			return
 		}
-		a.readResource(ref, root, groupVersion, 3)
+		a.readResource(ref, groupVersion, 3)
 	case rootClusters:
 		a.add(ref, Read{Clusters: true})
 	case rootBerth:
@@ -139,7 +139,7 @@ func (a *analyser) ownPackage(ref ast.Ref) bool {
 	return ref.HasPrefix(a.pkg)
 }
 
-func (a *analyser) readResource(ref ast.Ref, root, groupVersion string, at int) {
+func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 	plural, ok := part(ref, at)
 	if !ok {
 		a.unresolved(ref, ref[:at].String())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/policy"
+	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/policystatus"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
@@ -76,6 +78,7 @@ type parts struct {
 	events      *events.Recorder
 
 	policies    *policy.Controller
+	revisions   *policyrevision.Controller
 	replication *replication.Controller
 	hooks       *webhookconfiguration.Controller
 	remediation *remediation.Controller
@@ -149,6 +152,8 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			ByObject: map[client.Object]cache.ByObject{
 				// Berth reads no Secrets but its own.
 				&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+				// Nor any revisions.
+				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
 			},
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{
@@ -216,7 +221,8 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 }
 
 func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
-	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics)
+	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
+	p.revisions = policyrevision.New(p.mgr.GetClient(), p.registry, p.options.Namespace)
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.registry, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
@@ -251,7 +257,7 @@ func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
 	if err := p.mgr.Add(p.watchNamespaces()); err != nil {
 		return err
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.hooks, p.remediation, p.status} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
 			return err
 		}

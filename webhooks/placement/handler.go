@@ -202,8 +202,7 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 }
 
 func failure(v *placement.Verdict) string {
-	var missing *engine.NotReplicatedError
-	if errors.As(v.Err, &missing) {
+	if missing, ok := errors.AsType[*engine.NotReplicatedError](v.Err); ok {
 		return fmt.Sprintf("PlacementPolicy %q can't decide: the data that it reads is not complete: %v", v.Policy.Name, missing)
 	}
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
