@@ -414,7 +414,7 @@ func describe(due []*placement.Verdict) string {
 	var out []string
 	for _, v := range due {
 		for _, change := range v.Changes {
-			out = append(out, remediation.Describe(change))
+			out = append(out, change.Action())
 		}
 	}
 	return strings.Join(out, "; ")

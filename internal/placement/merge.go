@@ -2,8 +2,10 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -33,6 +35,19 @@ type Change struct {
 	From *string
 	// To is the value as it should be; nil if the key should go.
 	To *string
+}
+
+// Action says in words what brings the change about, as in `set annotation a/b to "c" (was "d")`.
+func (c Change) Action() string {
+	field := strings.TrimSuffix(c.Field, "s")
+	if c.To == nil {
+		return fmt.Sprintf("remove %s %s", field, c.Key)
+	}
+	out := fmt.Sprintf("set %s %s to %s", field, c.Key, *c.To)
+	if c.From != nil {
+		out += fmt.Sprintf(" (was %s)", *c.From)
+	}
+	return out
 }
 
 // Conflict is one key that two policies set to different values.

@@ -197,8 +197,11 @@ func judge(v *placement.Verdict) finding {
 		return f
 	}
 	parts := slices.Clone(v.Decision.Errors)
-	for _, c := range v.Changes {
-		parts = append(parts, Describe(c))
+	if len(parts) == 0 {
+		// What is denied is not changed.
+		for _, c := range v.Changes {
+			parts = append(parts, Describe(c))
+		}
 	}
 	f.violation = strings.Join(parts, "; ")
 	for _, c := range v.Conflicts {
@@ -214,11 +217,11 @@ func Describe(c placement.Change) string {
 	field := strings.TrimSuffix(c.Field, "s")
 	switch {
 	case c.To == nil:
-		return fmt.Sprintf("%s %s is %q, should be absent", field, c.Key, *c.From)
+		return fmt.Sprintf("%s %s is %s, should be absent", field, c.Key, *c.From)
 	case c.From == nil:
-		return fmt.Sprintf("%s %s is absent, should be %q", field, c.Key, *c.To)
+		return fmt.Sprintf("%s %s is absent, should be %s", field, c.Key, *c.To)
 	default:
-		return fmt.Sprintf("%s %s is %q, should be %q", field, c.Key, *c.From, *c.To)
+		return fmt.Sprintf("%s %s is %s, should be %s", field, c.Key, *c.From, *c.To)
 	}
 }
 

@@ -111,8 +111,18 @@ func moduleRoot() string {
 
 // Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.
 func (f *Framework) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, f.plane.KubectlPath(), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig)
+	return f.run(exec.CommandContext(ctx, f.plane.KubectlPath(), args...), stdin)
+}
+
+// Shell runs a command line as an administrator would in the repository, with kubectl on the PATH, and returns what it
+// prints to both outputs.
+func (f *Framework) Shell(ctx context.Context, line string) (string, error) {
+	return f.run(exec.CommandContext(ctx, "bash", "-c", line), "")
+}
+
+func (f *Framework) run(cmd *exec.Cmd, stdin string) (string, error) {
+	path := filepath.Dir(f.plane.KubectlPath()) + string(os.PathListSeparator) + os.Getenv("PATH")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig, "PATH="+path)
 	cmd.Dir = f.root
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer

@@ -23,7 +23,6 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 var _ admission.Handler = (*Handler)(nil)
@@ -218,8 +217,12 @@ func would(v *placement.Verdict) []string {
 	for _, message := range v.Decision.Errors {
 		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, message))
 	}
+	if len(out) > 0 {
+		// What is denied is not changed.
+		return out
+	}
 	for _, c := range v.Changes {
-		out = append(out, fmt.Sprintf("%s: %s", prefix, remediation.Describe(c)))
+		out = append(out, fmt.Sprintf("%s would %s", prefix, c.Action()))
 	}
 	return out
 }
