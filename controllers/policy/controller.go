@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
@@ -40,14 +40,14 @@ import (
 type Catalog interface {
 	policy.Served
 	Refresh(ctx context.Context) error
+	// Invalidate has the API server asked soon, and Subscribe tells when that found something new.
+	Invalidate()
+	Subscribe(f func())
 }
 
 // While a policy reads a type that is not served, it is asked for anew at this pace; an extension API server can come
 // up without any object of ours changing.
 const missingPace = 2 * time.Second
-
-// Discovery follows a new CustomResourceDefinition with a delay: it is asked for at once and once more after this.
-const discoveryLag = 3 * time.Second
 
 // Controller loads policies. Create it with New.
 type Controller struct {
@@ -58,6 +58,8 @@ type Controller struct {
 	metrics  *metrics.Metrics
 	// namespace holds the revisions of policies that compiled.
 	namespace string
+	// served says that what the API server serves changed.
+	served chan event.GenericEvent
 
 	// compiled holds the last text of each policy that compiled. Reconciles of one policy never overlap.
 	mu       sync.Mutex
@@ -80,10 +82,17 @@ type compiled struct {
 //
 // Revisions of policies that compiled are read from namespace.
 func New(reader client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
-	return &Controller{
+	c := &Controller{
 		reader: reader, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		compiled: map[string]compiled{},
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{},
 	}
+	catalog.Subscribe(func() {
+		select {
+		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+		default:
+		}
+	})
+	return c
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -93,33 +102,33 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("policy").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(definitions, c.allPolicies(), builder.OnlyMetadata).
+		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
+		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 2}).
 		Complete(c)
 }
 
-// allPolicies enqueues every policy when a CustomResourceDefinition changes: a type that a policy reads may have come,
-// gone, or got a namesake in another group.
-func (c *Controller) allPolicies() handler.EventHandler {
-	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		// A failure is logged by the reconciles, which refresh too where they miss something.
-		_ = c.catalog.Refresh(ctx)
-		for name := range c.registry.All() {
-			req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-			q.Add(req)
-			q.AddAfter(req, discoveryLag)
-		}
-	}
+// invalidate has the API server asked what it serves when a CustomResourceDefinition changes: a type that a policy
+// reads may have come, gone, or got a namesake in another group.
+func (c *Controller) invalidate() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) {
 			if !e.IsInInitialList {
-				enqueue(ctx, q)
+				c.catalog.Invalidate()
 			}
 		},
-		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, q queue) { enqueue(ctx, q) },
-		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { enqueue(ctx, q) },
+		UpdateFunc: func(context.Context, event.UpdateEvent, queue) { c.catalog.Invalidate() },
+		DeleteFunc: func(context.Context, event.DeleteEvent, queue) { c.catalog.Invalidate() },
 	}
+}
+
+func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for name := range c.registry.All() {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	}
+	return out
 }
 
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
@@ -145,6 +154,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	c.metrics.AddPolicy(req.Name)
 	if differs(c.registry.Get(req.Name), standing) {
 		c.registry.Set(req.Name, standing)
 		c.count()
@@ -352,11 +362,10 @@ func (c *Controller) expectPending(ctx context.Context) error {
 	if err := c.reader.List(ctx, list); err != nil {
 		return fmt.Errorf("listing policies: %w", err)
 	}
-	pending := map[string]sets.Empty{}
+	c.pending = sets.New[string]()
 	for _, p := range list.Items {
-		pending[p.Name] = sets.Empty{}
+		c.pending.Insert(p.Name)
 	}
-	c.pending = maps.Clone(pending)
 	return nil
 }
 

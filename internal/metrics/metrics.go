@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,10 @@ const (
 
 // Metrics are the metrics of one replica. It is safe for concurrent use.
 type Metrics struct {
+	// known are the policies that have series; what is still under way when a policy goes must not bring them back.
+	mu    sync.RWMutex
+	known map[string]bool
+
 	decisions    *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
 	errors       *prometheus.CounterVec
@@ -52,6 +57,7 @@ type Metrics struct {
 // New returns the metrics, registered with r.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
+		known: map[string]bool{},
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_decisions_total", Help: "Decisions of a policy on an object, by source and outcome.",
 		}, []string{"policy", "source", "outcome"}),
@@ -89,10 +95,21 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 
 // Decision counts one evaluation of a policy.
 func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
-	m.decisions.WithLabelValues(policy, source, outcome).Inc()
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
-	if outcome == OutcomeError {
-		m.errors.WithLabelValues(policy, source).Inc()
+	m.ofPolicy(policy, func() {
+		m.decisions.WithLabelValues(policy, source, outcome).Inc()
+		if outcome == OutcomeError {
+			m.errors.WithLabelValues(policy, source).Inc()
+		}
+	})
+}
+
+// ofPolicy touches a policy's series, if it has any.
+func (m *Metrics) ofPolicy(policy string, touch func()) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.known[policy] {
+		touch()
 	}
 }
 
@@ -120,16 +137,26 @@ func (m *Metrics) ForgetResource(resource schema.GroupResource) {
 
 // Violations sets how many objects violate a policy.
 func (m *Metrics) Violations(policy string, objects int) {
-	m.violations.WithLabelValues(policy).Set(float64(objects))
+	m.ofPolicy(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
 // Remediation counts one patch of an existing object.
 func (m *Metrics) Remediation(policy, outcome string) {
-	m.remediations.WithLabelValues(policy, outcome).Inc()
+	m.ofPolicy(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
+}
+
+// AddPolicy lets a policy have series.
+func (m *Metrics) AddPolicy(policy string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[policy] = true
 }
 
 // ForgetPolicy removes a policy's series.
 func (m *Metrics) ForgetPolicy(policy string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, policy)
 	labels := prometheus.Labels{"policy": policy}
 	m.decisions.DeletePartialMatch(labels)
 	m.errors.DeletePartialMatch(labels)

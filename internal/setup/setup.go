@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"time"
@@ -182,8 +183,23 @@ func (p *parts) addCertificate(ctx context.Context, _ *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := p.mgr.Add(removeAtEnd(dir)); err != nil {
+		return err
+	}
 	p.certificate, err = certs.Add(p.mgr, certs.Options{Namespace: p.options.Namespace, DNSNames: names, Dir: dir})
 	return err
+}
+
+// removeAtEnd removes a folder when the manager stops.
+type removeAtEnd string
+
+// NeedLeaderElection says that every replica cleans up after itself.
+func (removeAtEnd) NeedLeaderElection() bool { return false }
+
+// Start waits for the end.
+func (dir removeAtEnd) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return os.RemoveAll(string(dir))
 }
 
 func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
@@ -220,7 +236,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
+func (p *parts) addControllers(ctx context.Context, _ *rest.Config) error {
 	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.registry, p.options.Namespace)
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
@@ -254,7 +270,11 @@ func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
 	if err := p.mgr.Add(p.replication); err != nil {
 		return err
 	}
-	if err := p.mgr.Add(p.watchNamespaces()); err != nil {
+	p.catalog.Subscribe(p.remediation.Rewatch)
+	if err := p.mgr.Add(p.catalog); err != nil {
+		return err
+	}
+	if err := p.watchNamespaces(ctx); err != nil {
 		return err
 	}
 	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status} {
@@ -265,22 +285,23 @@ func (p *parts) addControllers(_ context.Context, _ *rest.Config) error {
 	return nil
 }
 
-// watchNamespaces has a namespace's objects decided anew when its labels may have changed.
-func (p *parts) watchNamespaces() manager.RunnableFunc {
-	return func(ctx context.Context) error {
-		informer, err := p.mgr.GetCache().GetInformer(ctx, watches.NewNamespace())
-		if err != nil {
-			return fmt.Errorf("watching namespaces: %w", err)
-		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(_, obj any) {
-				if o, ok := obj.(metav1.Object); ok {
-					p.remediation.NamespaceChanged(o.GetName())
-				}
-			},
-		})
-		return err
+// watchNamespaces has a namespace's objects decided anew when its labels may have changed, and keeps the namespaces
+// cached before the first request asks for one.
+func (p *parts) watchNamespaces(ctx context.Context) error {
+	informer, err := p.mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching namespaces: %w", err)
 	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, obj any) {
+			before, known := old.(metav1.Object)
+			after, ok := obj.(metav1.Object)
+			if known && ok && !maps.Equal(before.GetLabels(), after.GetLabels()) {
+				p.remediation.NamespaceChanged(after.GetName())
+			}
+		},
+	})
+	return err
 }
 
 func (p *parts) addWebhooks(context.Context, *rest.Config) error {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -21,9 +24,19 @@ var _ policy.Served = (*Catalog)(nil)
 // Catalog knows which resource types the API server serves that can be listed and watched. It is safe for concurrent use.
 type Catalog struct {
 	client  discovery.DiscoveryInterface
-	refresh sync.Mutex
+	stale   chan struct{}
 	current atomic.Pointer[catalog]
+
+	refresh     sync.Mutex
+	subscribers []func()
 }
+
+// What the API server serves follows its objects with a delay, and an extension API server comes and goes without
+// any: after an invalidation it is asked at these times, and besides now and then.
+var (
+	discoveryLags = []time.Duration{0, time.Second, 4 * time.Second}
+	refreshPeriod = time.Minute
+)
 
 // catalog is what was served at one moment.
 type catalog struct {
@@ -34,9 +47,51 @@ type catalog struct {
 
 // NewCatalog returns a catalog that is empty until it is refreshed.
 func NewCatalog(client discovery.DiscoveryInterface) *Catalog {
-	c := &Catalog{client: client}
+	c := &Catalog{client: client, stale: make(chan struct{}, 1)}
 	c.current.Store(&catalog{})
 	return c
+}
+
+// Subscribe has f called after each refresh that found something else than before. f must be quick and must not call
+// Refresh.
+func (c *Catalog) Subscribe(f func()) {
+	c.refresh.Lock()
+	defer c.refresh.Unlock()
+	c.subscribers = append(c.subscribers, f)
+}
+
+// Invalidate says that what is served has probably changed.
+func (c *Catalog) Invalidate() {
+	select {
+	case c.stale <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection says that every replica needs to know what is served.
+func (*Catalog) NeedLeaderElection() bool { return false }
+
+// Start keeps the catalog true until ctx ends.
+func (c *Catalog) Start(ctx context.Context) error {
+	log := ctrllog.FromContext(ctx).WithName("catalog")
+	var due []time.Duration
+	for {
+		wait := refreshPeriod
+		if len(due) > 0 {
+			wait, due = due[0], due[1:]
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.stale:
+			due = discoveryLags
+			continue
+		case <-time.After(wait):
+		}
+		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
+			log.Error(err, "Refreshing")
+		}
+	}
 }
 
 // Refresh asks the API server. Groups that don't answer, such as those of an extension API server that is down, are
@@ -52,7 +107,14 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.current.Store(newCatalog(groups, lists))
+	next := newCatalog(groups, lists)
+	if maps.Equal(c.current.Load().kinds, next.kinds) {
+		return nil
+	}
+	c.current.Store(next)
+	for _, f := range c.subscribers {
+		f()
+	}
 	return nil
 }
 

@@ -2,9 +2,11 @@ package watches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -149,6 +152,9 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			m.sink.Drop(resource)
 		}
 	}
+	// unwatchable says that the last try to watch was refused. A list alone would be true for a moment only, so its
+	// result is withheld until a watch succeeds.
+	var unwatchable atomic.Bool
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, o)
@@ -158,10 +164,18 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, o)
 			failed(err)
-			return w, err
+			if err != nil {
+				unwatchable.Store(unwatchable.Load() || gone(err))
+				return nil, err
+			}
+			if unwatchable.Swap(false) && !ptr.Deref(o.SendInitialEvents, false) {
+				w.Stop()
+				return nil, errors.New("listing anew: the list before was withheld")
+			}
+			return w, nil
 		},
 	}
-	store := &store{resource: resource, sink: m.sink, synced: func() {
+	store := &store{resource: resource, sink: m.sink, withheld: unwatchable.Load, synced: func() {
 		m.setState(resource, r, func(s *State) { *s = State{Synced: true} })
 	}}
 	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
@@ -206,6 +220,7 @@ func gone(err error) bool {
 type store struct {
 	resource schema.GroupVersionResource
 	sink     Sink
+	withheld func() bool
 	synced   func()
 }
 
@@ -245,6 +260,9 @@ func (s *store) Replace(list []any, _ string) error {
 			return fmt.Errorf("object of type %T", obj)
 		}
 		objects = append(objects, o)
+	}
+	if s.withheld() {
+		return nil
 	}
 	s.sink.Replace(s.resource, objects)
 	s.synced()
