@@ -247,6 +247,11 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
+	// data sums up dependencies: the resource types that the policy reads, for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Data string `json:"data,omitempty"`
+
 	// dependencies are the resource types that the policy reads.
 	// +optional
 	// +listType=atomic
@@ -319,7 +324,7 @@ type Dependency struct {
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="Why the policy is ready or not"
-// +kubebuilder:printcolumn:name="Data",type=string,JSONPath=`.status.dependencies[*].resource`,priority=1,description="Resource types that the policy reads"
+// +kubebuilder:printcolumn:name="Data",type=string,JSONPath=`.status.data`,priority=1,description="Resource types that the policy reads"
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`,priority=1,description="Where the policy is evaluated"
 type PlacementPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -66,10 +66,12 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 	case read.Clusters:
 		b.Clusters = true
 		found := false
+		bound := map[schema.GroupResource]bool{}
 		for _, inventory := range replication.Inventories {
-			if r, ok := served.Exact(inventory); ok {
+			// Of the versions that are served the first is enough: they show the same objects.
+			if r, ok := served.Exact(inventory); ok && !bound[r.GroupResource()] {
 				b.Resources = append(b.Resources, r)
-				found = true
+				bound[r.GroupResource()], found = true, true
 			}
 		}
 		if !found {

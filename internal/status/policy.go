@@ -57,6 +57,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		out.GenerationInForce = f.Standing.Policy.Generation
 	}
 	out.Dependencies = dependencies(f)
+	out.Data = summary(out.Dependencies)
 	s.compiled(f)
 	s.replicated(f)
 	s.enforced(f)
@@ -183,6 +184,15 @@ func dependencies(f Facts) []placementv1.Dependency {
 		out = append(out, placementv1.Dependency{Resource: read.String(), Synced: new(false), Message: "not served by the API server"})
 	}
 	return out
+}
+
+// summary names the dependencies, the first few in full.
+func summary(dependencies []placementv1.Dependency) string {
+	names := make([]string, len(dependencies))
+	for i, d := range dependencies {
+		names[i] = d.Resource
+	}
+	return truncate(few(names), maxDependencyMessage)
 }
 
 func (s *setter) enforced(f Facts) {
