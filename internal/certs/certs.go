@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
@@ -59,6 +60,10 @@ type loaded struct {
 	bundle      []byte
 }
 
+// rotators numbers the rotations of this process: controller names are unique in a process, and cert-controller does
+// not leave the check out where several managers run in one, as they do in tests.
+var rotators atomic.Uint64
+
 // Add adds the rotation, which the leader does, and the loading, which every replica does, to a manager.
 func Add(mgr manager.Manager, o Options) (*Source, error) {
 	s := &Source{options: o, reader: mgr.GetClient(), changes: make(chan event.GenericEvent, 1)}
@@ -72,6 +77,7 @@ func Add(mgr manager.Manager, o Options) (*Source, error) {
 		ExtraDNSNames:         o.DNSNames[1:],
 		IsReady:               make(chan struct{}),
 		RequireLeaderElection: true,
+		ControllerName:        "cert-rotator-" + strconv.FormatUint(rotators.Add(1), 10),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("adding certificate rotation: %w", err)

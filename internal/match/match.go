@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -112,6 +113,9 @@ func compileConditions(conditions []admissionregistrationv1.MatchCondition, path
 	var errs field.ErrorList
 	accessors := make([]plugincel.ExpressionAccessor, len(conditions))
 	for i, c := range conditions {
+		for _, problem := range validation.IsQualifiedName(c.Name) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, problem))
+		}
 		accessor := &matchconditions.MatchCondition{Name: c.Name, Expression: c.Expression}
 		accessors[i] = accessor
 		one := conditionCompiler().CompileCondition([]plugincel.ExpressionAccessor{accessor}, plugincel.OptionalVariableDeclarations{}, environment.NewExpressions)

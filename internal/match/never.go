@@ -25,8 +25,11 @@ var neverGroups = []string{
 	"certificates.k8s.io",
 }
 
-// neverResources are single resource types that are never matched: without them no node registers or keeps its lease.
+// neverResources are single resource types that are never matched: without nodes and leases nothing runs, and an event
+// that tells of a denial must not be denied, and told of, itself.
 var neverResources = []schema.GroupResource{
+	{Group: "", Resource: "events"},
+	{Group: "events.k8s.io", Resource: "events"},
 	{Group: "", Resource: "nodes"},
 	{Group: "coordination.k8s.io", Resource: "leases"},
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},

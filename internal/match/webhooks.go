@@ -27,14 +27,16 @@ type Group struct {
 	Policies []string
 }
 
-// groupKey is what policies must have in common to share a webhook. Versions are part of it so that the API server
-// converts an object to the version that each policy asked for.
+// groupKey is what policies must have in common to share a webhook. The API server sends an object in a version that
+// one of the webhook's rules names, so policies share only where any such version is one that all of them match: where
+// all rules of both name the same versions. A policy that names several lists of versions shares with its equals alone.
 type groupKey struct {
 	FailurePolicy     placementv1.FailurePolicy
 	NamespaceSelector *metav1.LabelSelector
 	ObjectSelector    *metav1.LabelSelector
 	MatchConditions   []admissionregistrationv1.MatchCondition
-	Versions          [][]string
+	Versions          []string
+	Rules             []placementv1.ResourceRule
 }
 
 // Webhooks renders the policies' matches as webhooks of a MutatingWebhookConfiguration, without client configuration.
@@ -44,10 +46,7 @@ func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	groups := map[string]*Group{}
 	for _, hook := range sortedByPolicy(hooks) {
 		m := hook.Matcher.match
-		key := groupKey{hook.FailurePolicy, m.NamespaceSelector, m.ObjectSelector, m.MatchConditions, nil}
-		for _, rule := range m.ResourceRules {
-			key.Versions = append(key.Versions, rule.APIVersions)
-		}
+		key := newGroupKey(hook)
 		name := webhookName(key)
 		group, ok := groups[name]
 		if !ok {
@@ -68,6 +67,23 @@ func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	}
 	slices.SortFunc(out, func(a, b Group) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out
+}
+
+func newGroupKey(hook Hook) groupKey {
+	m := hook.Matcher.match
+	key := groupKey{
+		FailurePolicy: hook.FailurePolicy, NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector,
+		MatchConditions: m.MatchConditions,
+	}
+	for i, rule := range m.ResourceRules {
+		versions := slices.Sorted(slices.Values(rule.APIVersions))
+		if i > 0 && !slices.Equal(versions, key.Versions) {
+			key.Versions, key.Rules = nil, m.ResourceRules
+			break
+		}
+		key.Versions = versions
+	}
+	return key
 }
 
 func sortedByPolicy(hooks []Hook) []Hook {

@@ -39,10 +39,11 @@ func (e *ContractError) Error() string {
 func ParseDecision(rules map[string]any) (Decision, error) {
 	var d Decision
 	var err error
-	if d.Annotations, err = parseMap("annotations", rules["annotations"], annotationText); err != nil {
+	// The API server judges the keys of annotations without regard to case, and those of labels as they are.
+	if d.Annotations, err = parseMap("annotations", rules["annotations"], strings.ToLower, annotationText); err != nil {
 		return Decision{}, err
 	}
-	if d.Labels, err = parseMap("labels", rules["labels"], labelText); err != nil {
+	if d.Labels, err = parseMap("labels", rules["labels"], strings.Clone, labelText); err != nil {
 		return Decision{}, err
 	}
 	if d.Errors, err = parseMessages("errors", rules["errors"]); err != nil {
@@ -54,7 +55,7 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 	return d, nil
 }
 
-func parseMap(rule string, value any, text func(any) (string, error)) (map[string]string, error) {
+func parseMap(rule string, value any, judged func(string) string, text func(any) (string, error)) (map[string]string, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -64,7 +65,7 @@ func parseMap(rule string, value any, text func(any) (string, error)) (map[strin
 	}
 	out := make(map[string]string, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
+		if problems := validation.IsQualifiedName(judged(key)); len(problems) > 0 {
 			return nil, &ContractError{rule, fmt.Sprintf("key %q: %s", key, strings.Join(problems, "; "))}
 		}
 		if strings.HasPrefix(key, placementv1.GroupVersion.Group+"/") {

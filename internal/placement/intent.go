@@ -85,17 +85,18 @@ func NewKeyring(key []byte) (*Keyring, error) {
 	return &Keyring{key: key}, nil
 }
 
-// identity is what a record belongs to. It is the same before and after the API server has made a name from
-// generateName, and for every version of the kind.
+// identity is what a record belongs to. It is the same for every version of a kind.
 type identity struct {
-	Group, Kind, Namespace, Name, GenerateName string
+	Group, Kind, Namespace string
+	// Name is the object's; empty while the API server has not made one from GenerateName, which is empty otherwise.
+	Name, GenerateName string
 }
 
 func identityOf(obj *unstructured.Unstructured, namespace string) identity {
 	gvk := obj.GroupVersionKind()
-	id := identity{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, GenerateName: obj.GetGenerateName()}
-	if id.GenerateName == "" {
-		id.Name = obj.GetName()
+	id := identity{Group: gvk.Group, Kind: gvk.Kind, Namespace: namespace, Name: obj.GetName()}
+	if id.Name == "" {
+		id.GenerateName = obj.GetGenerateName()
 	}
 	return id
 }
@@ -137,6 +138,17 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	return &r
 }
 
+// readStored is read for an object as the API server has it. Its record may have been signed before it had a name;
+// one that a client sends may not, or it could be another object's of the same generateName.
+func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *record {
+	r := k.read(obj, id)
+	if r == nil && obj != nil && obj.GetGenerateName() != "" {
+		id.Name, id.GenerateName = "", obj.GetGenerateName()
+		r = k.read(obj, id)
+	}
+	return r
+}
+
 // encode returns the annotation's value; empty for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.empty() {
@@ -174,7 +186,7 @@ type intent struct {
 // by a manifest that has none.
 func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) intent {
 	out := intent{object: obj.DeepCopy()}
-	records := []*record{k.read(obj, id), k.read(old, id)}
+	records := []*record{k.read(obj, id), k.readStored(old, id)}
 	for _, field := range fields {
 		values := metadataOf(out.object, field)
 		for _, r := range records {

@@ -28,7 +28,8 @@ func patchField(field string, from, to *unstructured.Unstructured) []jsonpatch.O
 	}
 	base := "/metadata/" + field
 	value, _, _ := unstructured.NestedFieldNoCopy(from.Object, "metadata", field)
-	if _, isMap := value.(map[string]any); !isMap {
+	if members, _ := value.(map[string]any); len(members) == 0 {
+		// There may be no object to add members to.
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", base, next)}
 	}
 	var ops []jsonpatch.Operation

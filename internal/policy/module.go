@@ -101,6 +101,10 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
 		return nil, compileError(file, compiler.Errors)
 	}
+	if root, _ := part(parsed.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(parsed.Package.Path) == 2) {
+		return nil, oneError(file, parsed.Package.Location, codeContract,
+			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, rootKubernetes))
+	}
 	m := &Module{Compiler: compiler, Package: parsed.Package.Path}
 	if err := m.findRules(file, compiler.Modules[file]); err != nil {
 		return nil, err

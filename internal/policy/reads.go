@@ -55,10 +55,12 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) error {
 		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
 		reads: map[Read]Read{}, static: map[string]bool{},
 	}
-	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		a.visit(ref)
-		return false
-	})
+	for _, rule := range module.Rules {
+		ast.WalkRefs(rule, func(ref ast.Ref) bool {
+			a.visit(ref)
+			return false
+		})
+	}
 	if len(a.errs) > 0 {
 		return &CompileError{Diagnostics: a.errs}
 	}
@@ -88,7 +90,7 @@ func (a *analyser) visit(ref ast.Ref) {
 	if !ref.HasPrefix(ast.DefaultRootRef) {
 		return
 	}
-	if a.ownRule(ref) || a.ownPackage(ref) {
+	if a.ownRule(ref) {
 		return
 	}
 	root, ok := part(ref, 1)
@@ -115,7 +117,9 @@ func (a *analyser) visit(ref ast.Ref) {
 	case rootBerth:
 		a.fail(ref, codeRead, fmt.Sprintf("%s: this version of Berth keeps nothing at data.%s", ref, rootBerth))
 	default:
-		a.static[root] = true
+		if !ref.HasPrefix(a.pkg) {
+			a.static[root] = true
+		}
 	}
 }
 
@@ -126,17 +130,6 @@ func (a *analyser) ownRule(ref ast.Ref) bool {
 	}
 	name, ok := part(ref, len(a.pkg))
 	return ok && a.rules[name]
-}
-
-// ownPackage says whether the reference is to the module's package as a whole, or to a name in it that only
-// evaluation knows. A package that is one of Berth's roots would overlap with cluster data and does not count.
-func (a *analyser) ownPackage(ref ast.Ref) bool {
-	if len(a.pkg) == 2 {
-		if name, _ := part(a.pkg, 1); slices.Contains(Roots, name) {
-			return false
-		}
-	}
-	return ref.HasPrefix(a.pkg)
 }
 
 func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {

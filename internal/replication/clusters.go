@@ -79,9 +79,7 @@ func readKarmadaCluster(obj, out map[string]any) {
 	}
 	setObject(out, "allocatable", object(obj, "status", "resourceSummary", "allocatable"))
 	setObject(out, "allocated", object(obj, "status", "resourceSummary", "allocated"))
-	if _, known := out["region"]; !known {
-		regionFromLabels(out)
-	}
+	regionFromLabels(out)
 }
 
 func readMemberCluster(obj, out map[string]any) {
@@ -98,11 +96,16 @@ func readMemberCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// regionFromLabels uses the well-known labels of Kubernetes.
+// regionFromLabels fills in region and zones from the well-known labels of Kubernetes where the inventory has none.
 func regionFromLabels(out map[string]any) {
 	labels, _ := out["labels"].(map[string]any)
-	region, _ := labels["topology.kubernetes.io/region"].(string)
-	set(out, "region", region)
+	if _, known := out["region"]; !known {
+		region, _ := labels["topology.kubernetes.io/region"].(string)
+		set(out, "region", region)
+	}
+	if _, known := out["zones"]; known {
+		return
+	}
 	if zone, _ := labels["topology.kubernetes.io/zone"].(string); zone != "" {
 		out["zones"] = []any{zone}
 	}

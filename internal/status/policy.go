@@ -39,6 +39,8 @@ type Facts struct {
 const (
 	maxConditionMessage  = 4096
 	maxDependencyMessage = 512
+	maxDependencyName    = 317
+	maxDependencies      = 64
 	maxNames             = 3
 )
 
@@ -57,7 +59,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		out.GenerationInForce = f.Standing.Policy.Generation
 	}
 	out.Dependencies = dependencies(f)
-	out.Data = summary(out.Dependencies)
+	out.Data = summarize(out.Dependencies)
 	s.compiled(f)
 	s.replicated(f)
 	s.enforced(f)
@@ -88,8 +90,8 @@ func truncate(s string, limit int) string {
 }
 
 func (s *setter) compiled(f Facts) {
-	meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
 	if f.Standing.Err == nil {
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
 		message := "the policy's text compiles"
 		if len(f.Standing.Warnings) > 0 {
 			message += "; " + strings.Join(f.Standing.Warnings, "; ")
@@ -181,13 +183,13 @@ func dependencies(f Facts) []placementv1.Dependency {
 		out = append(out, d)
 	}
 	for _, read := range f.Standing.Binding.Missing {
-		out = append(out, placementv1.Dependency{Resource: read.String(), Synced: new(false), Message: "not served by the API server"})
+		out = append(out, placementv1.Dependency{Resource: truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
 	}
-	return out
+	return out[:min(len(out), maxDependencies)]
 }
 
-// summary names the dependencies, the first few in full.
-func summary(dependencies []placementv1.Dependency) string {
+// summarize names the dependencies, the first few in full.
+func summarize(dependencies []placementv1.Dependency) string {
 	names := make([]string, len(dependencies))
 	for i, d := range dependencies {
 		names[i] = d.Resource

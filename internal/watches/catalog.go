@@ -108,7 +108,8 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		return ctx.Err()
 	}
 	next := newCatalog(groups, lists)
-	if maps.Equal(c.current.Load().kinds, next.kinds) {
+	// The plurals tell when another version became the preferred one.
+	if current := c.current.Load(); maps.Equal(current.kinds, next.kinds) && maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) {
 		return nil
 	}
 	c.current.Store(next)

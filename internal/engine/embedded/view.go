@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -93,7 +94,7 @@ func (v *view) Read(_ context.Context, txn storage.Transaction, path storage.Pat
 	snap := txn.(*transaction).snapshot
 	at := v.root
 	for i, name := range path {
-		if at.children == nil {
+		if len(at.children) == 0 {
 			return found(path, snap.lookup(at, path[i:]))
 		}
 		next, ok := at.children[name]
@@ -153,22 +154,22 @@ func (s *snapshot) lookupResource(resource schema.GroupVersionResource, rest []s
 	return nil
 }
 
+// descend follows a path of names below a document; nil if it leads nowhere. A name that is a number indexes arrays.
 func descend(value ast.Value, rest []string) ast.Value {
 	for _, name := range rest {
+		var term *ast.Term
 		switch at := value.(type) {
 		case ast.Object:
-			term := at.Get(ast.StringTerm(name))
-			if term == nil {
-				return nil
+			term = at.Get(ast.StringTerm(name))
+		case *ast.Array:
+			if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < at.Len() {
+				term = at.Elem(i)
 			}
-			value = term.Value
-		default:
-			found, err := value.Find(ast.Ref{ast.StringTerm(name)})
-			if err != nil {
-				return nil
-			}
-			value = found
 		}
+		if term == nil {
+			return nil
+		}
+		value = term.Value
 	}
 	return value
 }

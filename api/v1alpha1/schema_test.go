@@ -1,0 +1,192 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+type props = apiextensionsv1.JSONSchemaProps
+
+func schemas(t *testing.T) map[string]props {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "bases", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions: %v", err)
+	}
+	out := map[string]props{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			out[crd.Spec.Names.Kind+"/"+v.Name] = *v.Schema.OpenAPIV3Schema
+		}
+	}
+	return out
+}
+
+// upstream are parts of the schema that are Kubernetes' own types; their limits are Kubernetes' affair. A list at such
+// a path must have its limits all the same where the field is ours.
+var upstream = []string{
+	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].",
+	".status.conditions[].",
+	".apiVersion", ".kind", ".metadata",
+}
+
+// An unbounded field is an outage to come.
+func TestSchemaIsBounded(t *testing.T) {
+	for name, schema := range schemas(t) {
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			seen := map[string]int{}
+			bounded(t, "", schema, seen)
+			if seen["array"] < 3 || seen["string"] < 5 {
+				t.Errorf("only %v was looked at", seen)
+			}
+		})
+	}
+}
+
+func bounded(t *testing.T, path string, schema props, seen map[string]int) {
+	if slices.ContainsFunc(upstream, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+		return
+	}
+	seen[schema.Type]++
+	if schema.Description == "" && path != "" && !strings.HasSuffix(path, "[]") {
+		t.Errorf("%s has no description", path)
+	}
+	switch schema.Type {
+	case "string":
+		if schema.MaxLength == nil && len(schema.Enum) == 0 && schema.Format == "" {
+			t.Errorf("%s has no maxLength and no enum", path)
+		}
+	case "array":
+		if schema.XListType == nil {
+			t.Errorf("%s has no listType", path)
+		}
+		if schema.MaxItems == nil {
+			t.Errorf("%s has no maxItems", path)
+		}
+		bounded(t, path+"[]", *schema.Items.Schema, seen)
+	case "object":
+		for _, field := range slices.Sorted(maps.Keys(schema.Properties)) {
+			bounded(t, path+"."+field, schema.Properties[field], seen)
+		}
+		if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+			if schema.MaxProperties == nil {
+				t.Errorf("%s has no maxProperties", path)
+			}
+			bounded(t, path+"{}", *schema.AdditionalProperties.Schema, seen)
+		}
+	case "":
+		t.Errorf("%s has no type", path)
+	}
+}
+
+// The defaults that a spec gets without the API server are those that the API server fills in.
+func TestDefaultsAreTheSchemas(t *testing.T) {
+	schema := schemas(t)["PlacementPolicy/v1alpha1"]
+	tests := map[string]string{
+		"Empty":       `{"remediation": {}}`,
+		"Rego":        `{"regoVersion": "v0", "remediation": {}}`,
+		"Mode":        `{"mode": "DryRun", "remediation": {}}`,
+		"Failure":     `{"failurePolicy": "Ignore", "remediation": {}}`,
+		"Priority":    `{"priority": -3, "remediation": {}}`,
+		"Remediation": `{"remediation": {"mode": "Off"}}`,
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			var document map[string]any
+			if err := json.Unmarshal([]byte(text), &document); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, document, schema.Properties["spec"])
+			defaulted, err := json.Marshal(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want, given placementv1.PlacementPolicySpec
+			if err := json.Unmarshal(defaulted, &want); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(text), &given); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, given.WithDefaults()); diff != "" {
+				t.Errorf("defaults (-schema +WithDefaults):\n%s", diff)
+			}
+			if diff := cmp.Diff(given.WithDefaults(), given.WithDefaults().WithDefaults()); diff != "" {
+				t.Errorf("defaults of defaults:\n%s", diff)
+			}
+		})
+	}
+	// A spec without remediation gets it all the same, though the schema's default is within.
+	if got := (placementv1.PlacementPolicySpec{}).WithDefaults().Remediation.Mode; got != placementv1.RemediationAutomatic {
+		t.Errorf("remediation.mode is %q", got)
+	}
+}
+
+// fill does what the API server does with defaults: where the parent is there and the field is not.
+func fill(t *testing.T, document map[string]any, schema props) {
+	t.Helper()
+	for name, field := range schema.Properties {
+		if _, set := document[name]; !set && field.Default != nil {
+			var value any
+			if err := json.Unmarshal(field.Default.Raw, &value); err != nil {
+				t.Fatal(err)
+			}
+			document[name] = value
+		}
+		if child, ok := document[name].(map[string]any); ok {
+			fill(t, child, field)
+		}
+	}
+}
+
+// The enums of the schema are the constants.
+func TestEnums(t *testing.T) {
+	spec := schemas(t)["PlacementPolicy/v1alpha1"].Properties["spec"]
+	remediation := spec.Properties["remediation"]
+	tests := map[string]struct {
+		schema props
+		want   []string
+	}{
+		"RegoVersion":   {spec.Properties["regoVersion"], []string{string(placementv1.RegoV0), string(placementv1.RegoV1)}},
+		"Mode":          {spec.Properties["mode"], []string{string(placementv1.ModeDryRun), string(placementv1.ModeEnforce), string(placementv1.ModeWarn)}},
+		"FailurePolicy": {spec.Properties["failurePolicy"], []string{string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore)}},
+		"Remediation": {remediation.Properties["mode"], []string{
+			string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationOff),
+		}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, value := range tc.schema.Enum {
+				var s string
+				if err := json.Unmarshal(value.Raw, &s); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, s)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("enum (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

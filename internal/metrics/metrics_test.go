@@ -1,0 +1,116 @@
+package metrics_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/metrics"
+)
+
+// series are the registry's series, as name{label=value,...}, sorted.
+func series(t *testing.T, r *prometheus.Registry) []string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := []string{}
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			out = append(out, family.GetName()+"{"+strings.Join(labels, ",")+"}")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := metrics.New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	touch := func(policy string) {
+		m.Decision(policy, metrics.SourceAdmission, metrics.OutcomeError, time.Millisecond)
+		m.Decision(policy, metrics.SourceRemediation, metrics.OutcomeChanged, time.Millisecond)
+		m.Violations(policy, 3)
+		m.Remediation(policy, metrics.RemediationPatched)
+	}
+	m.AddPolicy("p")
+	m.AddPolicy("p.q")
+	touch("p")
+	touch("p.q")
+	touch("unknown")
+	m.Admission("denied", time.Second)
+	m.Policies(map[string]int{metrics.StateInForce: 2})
+	m.Replicated(schema.GroupResource{Group: "apps", Resource: "deployments"}, 5)
+	ofPolicy := func(name string) []string {
+		return []string{
+			"berth_decision_errors_total{policy=" + name + ",source=admission}",
+			"berth_decisions_total{outcome=changed,policy=" + name + ",source=remediation}",
+			"berth_decisions_total{outcome=error,policy=" + name + ",source=admission}",
+			"berth_remediations_total{outcome=patched,policy=" + name + "}",
+			"berth_violations{policy=" + name + "}",
+		}
+	}
+	common := []string{
+		"berth_admission_duration_seconds{answer=denied}",
+		"berth_decision_duration_seconds{source=admission}", "berth_decision_duration_seconds{source=remediation}",
+		"berth_policies{state=broken}", "berth_policies{state=in_force}", "berth_policies{state=last_good}",
+	}
+	replicated := "berth_replicated_objects{resource=deployments.apps}"
+	expect := func(when string, parts ...[]string) {
+		t.Helper()
+		want := slices.Sorted(slices.Values(slices.Concat(parts...)))
+		if diff := cmp.Diff(want, series(t, r)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("two policies", common, ofPolicy("p"), ofPolicy("p.q"), []string{replicated})
+	m.ForgetPolicy("p")
+	expect("one policy is gone", common, ofPolicy("p.q"), []string{replicated})
+	// What was under way when the policy went must not bring its series back.
+	touch("p")
+	expect("a late decision", common, ofPolicy("p.q"), []string{replicated})
+	m.ForgetResource(schema.GroupResource{Group: "apps", Resource: "deployments"})
+	m.ForgetPolicy("p.q")
+	m.ForgetPolicy("unknown")
+	expect("everything is gone", common)
+	m.AddPolicy("p")
+	touch("p")
+	expect("a policy is back", common, ofPolicy("p"))
+
+	if _, err := metrics.New(r); err == nil {
+		t.Error("the metrics are registered twice")
+	}
+}
+
+func TestNamesAndHelp(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := metrics.New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.AddPolicy("p")
+	m.Decision("p", metrics.SourceAdmission, metrics.OutcomeError, 0)
+	m.Admission("allowed", 0)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "berth_") || !strings.HasSuffix(f.GetHelp(), ".") {
+			t.Errorf("%s: %s", f.GetName(), f.GetHelp())
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package placement_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+func matcher(t *testing.T, m placementv1.Match) *match.Matcher {
+	t.Helper()
+	out, errs := match.New(m, field.NewPath("match"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return out
+}
+
+// sets is an enforced policy that sets one annotation.
+func sets(t *testing.T, name string, priority int32, key, value string) *placement.Policy {
+	t.Helper()
+	return &placement.Policy{
+		Name: name, Priority: priority, Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail,
+		Remediation: placementv1.RemediationAutomatic, Evaluator: &fakeEvaluator{clauses: []clause{{field: "annotations", key: key, value: value}}},
+	}
+}
+
+func decide(t *testing.T, obj, old *unstructured.Unstructured, all ...*placement.Policy) *placement.Outcome {
+	t.Helper()
+	d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
+	out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestConflicts(t *testing.T) {
+	tests := map[string]struct {
+		policies []*placement.Policy
+		want     string
+		// conflicts are by policy: "key with other", with a ! for the one that won.
+		conflicts map[string][]string
+	}{
+		"SameValue":      {policies: []*placement.Policy{sets(t, "a", 0, "k", "1"), sets(t, "b", 0, "k", "1")}, want: "1"},
+		"OtherKeys":      {policies: []*placement.Policy{sets(t, "a", 0, "k", "1"), sets(t, "b", 0, "l", "2")}, want: "1"},
+		"Name":           {policies: []*placement.Policy{sets(t, "b", 0, "k", "2"), sets(t, "a", 0, "k", "1")}, want: "1", conflicts: map[string][]string{"a": {"k with b!"}, "b": {"k with a"}}},
+		"Priority":       {policies: []*placement.Policy{sets(t, "a", 0, "k", "1"), sets(t, "b", 1, "k", "2")}, want: "2", conflicts: map[string][]string{"a": {"k with b"}, "b": {"k with a!"}}},
+		"NegativeLoses":  {policies: []*placement.Policy{sets(t, "a", -1, "k", "1"), sets(t, "b", 0, "k", "2")}, want: "2", conflicts: map[string][]string{"a": {"k with b"}, "b": {"k with a!"}}},
+		"ThreeOfThem":    {policies: []*placement.Policy{sets(t, "c", 0, "k", "3"), sets(t, "b", 0, "k", "2"), sets(t, "a", 0, "k", "1")}, want: "1", conflicts: map[string][]string{"a": {"k with b!", "k with c!"}, "b": {"k with a"}, "c": {"k with a"}}},
+		"ThreeTwoAgree":  {policies: []*placement.Policy{sets(t, "c", 0, "k", "1"), sets(t, "b", 0, "k", "2"), sets(t, "a", 0, "k", "1")}, want: "1", conflicts: map[string][]string{"a": {"k with b!"}, "b": {"k with a"}}},
+		"FailedHasNoSay": {policies: []*placement.Policy{{Name: "a", Priority: 9, Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, Evaluator: &fakeEvaluator{err: errFake}}, sets(t, "b", 0, "k", "2")}, want: "2"},
+		"WarnHasNoSay": {policies: []*placement.Policy{sets(t, "b", 0, "k", "2"), {
+			Name: "a", Priority: 9, Matcher: allDeployments(t), Mode: placementv1.ModeWarn, Evaluator: &fakeEvaluator{clauses: []clause{{field: "annotations", key: "k", value: "1"}}},
+		}}, want: "2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				out := decide(t, newObject("web", newMetadata()), nil, tc.policies...)
+				if got := out.Object.GetAnnotations()["k"]; got != tc.want {
+					t.Errorf("annotation is %q, want %q", got, tc.want)
+				}
+				got := map[string][]string{}
+				for _, v := range out.Verdicts {
+					for _, c := range v.Conflicts {
+						text := c.Key + " with " + c.With
+						if c.Won {
+							text += "!"
+						}
+						got[v.Policy.Name] = append(got[v.Policy.Name], text)
+					}
+				}
+				want := tc.conflicts
+				if want == nil {
+					want = map[string][]string{}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("conflicts (-want +got):\n%s", diff)
+				}
+				slices.Reverse(tc.policies)
+			}
+		})
+	}
+}
+
+func TestChangeAction(t *testing.T) {
+	tests := map[string]struct {
+		change placement.Change
+		want   string
+	}{
+		"Add":     {placement.Change{Field: "labels", Key: "a/b", To: new("x")}, "set label a/b to x"},
+		"Replace": {placement.Change{Field: "annotations", Key: "k", From: new("y"), To: new("x")}, "set annotation k to x (was y)"},
+		"Remove":  {placement.Change{Field: "annotations", Key: "k", From: new("y")}, "remove annotation k"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.change.Action(); got != tc.want {
+				t.Errorf("Action() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The record must survive what the API server does to an object between two decisions.
+func TestRecordFollowsTheObject(t *testing.T) {
+	p := sets(t, "p", 0, "k", "policy")
+	silent := &placement.Policy{Name: "p", Matcher: p.Matcher, Mode: placementv1.ModeEnforce, Evaluator: &fakeEvaluator{}}
+	tests := map[string]struct {
+		create func(*unstructured.Unstructured)
+		stored func(*unstructured.Unstructured)
+		// replaced makes the object that a client puts in the stored one's place; nil for no request.
+		replaced func(*unstructured.Unstructured)
+		want     string
+	}{
+		"Untouched": {want: "mine"},
+		"NameGenerated": {
+			create: func(o *unstructured.Unstructured) { o.SetName(""); o.SetGenerateName("web-") },
+			stored: func(o *unstructured.Unstructured) { o.SetName("web-x1") }, want: "mine",
+		},
+		"VersionConverted": {stored: func(o *unstructured.Unstructured) { o.SetAPIVersion("apps/v2") }, want: "mine"},
+		"FieldsDefaulted":  {stored: func(o *unstructured.Unstructured) { o.SetUID("u"); o.SetResourceVersion("7") }, want: "mine"},
+		"OtherName":        {stored: func(o *unstructured.Unstructured) { o.SetName("other") }, want: "policy"},
+		"OtherKind":        {stored: func(o *unstructured.Unstructured) { o.SetKind("ReplicaSet") }, want: "policy"},
+		"OtherGroup":       {stored: func(o *unstructured.Unstructured) { o.SetAPIVersion("extensions/v1") }, want: "policy"},
+		"RecordRemoved":    {replaced: func(o *unstructured.Unstructured) { setRecord(o, "") }, want: "mine"},
+		"GenerateNameDropped": {
+			// A manifest without generateName, put in the place of an object that was made with one.
+			create:   func(o *unstructured.Unstructured) { o.SetName(""); o.SetGenerateName("web-") },
+			stored:   func(o *unstructured.Unstructured) { o.SetName("web-x1") },
+			replaced: func(o *unstructured.Unstructured) { o.SetGenerateName("") }, want: "mine",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			obj := newObject("web", metadata{"annotations": {"k": "mine"}})
+			if tc.create != nil {
+				tc.create(obj)
+			}
+			stored := decide(t, obj, nil, p).Object
+			if stored.GetAnnotations()["k"] != "policy" {
+				t.Fatal("the policy sets nothing")
+			}
+			if tc.stored != nil {
+				tc.stored(stored)
+			}
+			if tc.replaced != nil {
+				next := stored.DeepCopy()
+				tc.replaced(next)
+				stored = decide(t, next, stored, p).Object
+			}
+			if got := decide(t, stored, stored, silent).Object.GetAnnotations()["k"]; got != tc.want {
+				t.Errorf("when the policy lets go, the annotation is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A record is worth nothing in another namespace.
+func TestRecordOfAnotherNamespace(t *testing.T) {
+	p := sets(t, "p", 0, "k", "policy")
+	stored := decide(t, newObject("web", metadata{"annotations": {"k": "mine"}}), nil, p).Object
+	d := &placement.Decider{Policies: policies{{Name: "p", Matcher: p.Matcher, Mode: placementv1.ModeEnforce, Evaluator: &fakeEvaluator{}}}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+	out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "other", Object: stored})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.Object.GetAnnotations()["k"]; got != "policy" {
+		t.Errorf("annotation is %q", got)
+	}
+	if recordOf(out.Object) != "" {
+		t.Error("the foreign record stays")
+	}
+}
+
+// namespaceLabels knows the labels of one namespace.
+type namespaceLabels map[string]string
+
+func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]string, error) {
+	if name != "shop" {
+		return nil, fmt.Errorf("no namespace %s", name)
+	}
+	return n, nil
+}
+
+func TestDecideMatches(t *testing.T) {
+	all := []placementv1.ResourceRule{{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}
+	p := &placement.Policy{Name: "p", Mode: placementv1.ModeEnforce, Evaluator: &fakeEvaluator{clauses: []clause{{field: "labels", key: "k", value: "v"}}},
+		Matcher: matcher(t, placementv1.Match{ResourceRules: all, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}})}
+	v1 := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	}
+	labelled := func(name string, labels map[string]string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{}}
+		o.SetName(name)
+		o.SetLabels(labels)
+		return o
+	}
+	tests := map[string]struct {
+		resource  schema.GroupVersionResource
+		namespace string
+		object    *unstructured.Unstructured
+		want      bool
+		wantErr   string
+	}{
+		"Labelled":             {resource: v1("pods"), namespace: "shop", object: labelled("a", nil), want: true},
+		"NamespaceUnknown":     {resource: v1("pods"), namespace: "nowhere", object: labelled("a", nil), wantErr: "reading labels of namespace nowhere"},
+		"OwnNamespace":         {resource: v1("pods"), namespace: "berth-system", object: labelled("a", nil)},
+		"System":               {resource: v1("pods"), namespace: "kube-system", object: labelled("a", nil), wantErr: "reading labels of namespace kube-system"},
+		"ClusterScoped":        {resource: v1("persistentvolumes"), object: labelled("a", nil), want: true},
+		"Node":                 {resource: v1("nodes"), object: labelled("a", nil)},
+		"NamespaceByItsLabels": {resource: v1("namespaces"), namespace: "new", object: labelled("new", map[string]string{"team": "shop"}), want: true},
+		"NamespaceUnlabelled":  {resource: v1("namespaces"), namespace: "new", object: labelled("new", nil)},
+		"NamespaceNoRequest":   {resource: v1("namespaces"), object: labelled("new", map[string]string{"team": "shop"}), want: true},
+		"OwnNamespaceItself":   {resource: v1("namespaces"), object: labelled("berth-system", map[string]string{"team": "shop"})},
+		"SystemItself":         {resource: v1("namespaces"), object: labelled("kube-system", map[string]string{"team": "shop"})},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := &placement.Decider{Policies: policies{p}, Namespaces: namespaceLabels{"team": "shop"}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
+			out, err := d.Decide(t.Context(), placement.Request{Resource: tc.resource, Namespace: tc.namespace, Object: tc.object})
+			if tc.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+					t.Errorf("error %v, want %s", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := out.Object != nil; got != tc.want {
+				t.Errorf("decided = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// A namespace's record is the same whether the request names a namespace, as the API server's does, or not.
+func TestRecordOfANamespace(t *testing.T) {
+	all := []placementv1.ResourceRule{{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}
+	m := matcher(t, placementv1.Match{ResourceRules: all})
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	ns.SetName("shop")
+	ns.SetLabels(map[string]string{"k": "mine"})
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	ask := func(e placement.Evaluator, namespace string, obj *unstructured.Unstructured) *unstructured.Unstructured {
+		d := &placement.Decider{Policies: policies{{Name: "p", Mode: placementv1.ModeEnforce, Matcher: m, Evaluator: e}}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+		out, err := d.Decide(t.Context(), placement.Request{Resource: resource, Namespace: namespace, Object: obj, Old: obj})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Object
+	}
+	stored := ask(&fakeEvaluator{clauses: []clause{{field: "labels", key: "k", value: "v"}}}, "shop", ns)
+	if got := ask(&fakeEvaluator{}, "", stored).GetLabels()["k"]; got != "mine" {
+		t.Errorf("label is %q", got)
+	}
+}
+
+func TestInputHasNoManagedFields(t *testing.T) {
+	obj := newObject("web", newMetadata())
+	obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+	var seen map[string]any
+	d := &placement.Decider{Policies: policies{sets(t, "p", 0, "k", "v")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+	_, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj,
+		Evaluate: func(_ context.Context, _ *placement.Policy, input map[string]any) (placement.Decision, error) {
+			seen = input
+			return placement.Decision{}, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := seen["metadata"].(map[string]any)["managedFields"]; ok {
+		t.Error("policies see managed fields")
+	}
+	if len(obj.GetManagedFields()) != 1 {
+		t.Error("the object lost its managed fields")
+	}
+}
+
+func TestKeyring(t *testing.T) {
+	if _, err := placement.NewKeyring(make([]byte, placement.KeySize-1)); err == nil {
+		t.Error("a short key is taken")
+	}
+	d := &placement.Decider{Policies: policies{sets(t, "p", 0, "k", "v")}, Namespaces: namespaces{}, Keyring: &placement.Keyring{}}
+	if _, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata())}); err == nil {
+		t.Error("a record is written without a key")
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	r := placement.NewRegistry()
+	var told []string
+	name := func(p *placement.Policy) string {
+		if p == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s%d", p.Name, p.Generation)
+	}
+	r.Subscribe(func(policy string, before, after *placement.Policy) {
+		told = append(told, fmt.Sprintf("%s %s %s", policy, name(before), name(after)))
+	})
+	before := r.InForce()
+	r.Set("b", &placement.Standing{Policy: &placement.Policy{Name: "b", Generation: 1}})
+	r.Set("a", &placement.Standing{Policy: &placement.Policy{Name: "a", Generation: 1}, Err: errors.New("x")})
+	standing := &placement.Standing{Policy: &placement.Policy{Name: "b", Generation: 2}}
+	r.Set("b", standing)
+	var inForce []string
+	for _, p := range r.InForce() {
+		inForce = append(inForce, name(p))
+	}
+	if diff := cmp.Diff([]string{"a1", "b2"}, inForce); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	if r.Get("b") != standing || r.Get("c") != nil || len(r.All()) != 2 || len(before) != 0 {
+		t.Errorf("registry holds %v", r.All())
+	}
+	r.Remove("a")
+	if diff := cmp.Diff([]string{"b - b1", "a - a1", "b b1 b2", "a a1 -"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,113 @@
+package placement_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// parseJSON reads rules as the engine hands them over: numbers are kept as they are written.
+func parseJSON(t testing.TB, text string) map[string]any {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var out map[string]any
+	if err := decoder.Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestParseDecision(t *testing.T) {
+	tests := map[string]struct {
+		rules   string
+		want    placement.Decision
+		wantErr string
+	}{
+		"Nothing":           {rules: `{}`},
+		"Null":              {rules: `{"annotations": null, "labels": null, "errors": null, "warnings": null}`},
+		"Unknown":           {rules: `{"scheduling": {"a": 1}}`},
+		"String":            {rules: `{"annotations": {"a": "b"}}`, want: placement.Decision{Annotations: map[string]string{"a": "b"}}},
+		"EmptyString":       {rules: `{"annotations": {"a": ""}, "labels": {"b": ""}}`, want: placement.Decision{Annotations: map[string]string{"a": ""}, Labels: map[string]string{"b": ""}}},
+		"JSONIsAString":     {rules: `{"annotations": {"a": "{\"b\": 1}"}}`, want: placement.Decision{Annotations: map[string]string{"a": `{"b": 1}`}}},
+		"SortedKeys":        {rules: `{"annotations": {"a": {"z": 1, "b": {"y": 2, "c": 3}}}}`, want: placement.Decision{Annotations: map[string]string{"a": `{"b":{"c":3,"y":2},"z":1}`}}},
+		"Numbers":           {rules: `{"annotations": {"i": 12345678901234567890, "f": 1.50, "e": 1e3, "l": [0.1, 2]}}`, want: placement.Decision{Annotations: map[string]string{"i": "12345678901234567890", "f": "1.50", "e": "1e3", "l": "[0.1,2]"}}},
+		"NoHTMLEscaping":    {rules: `{"annotations": {"a": ["<&>", "é"]}}`, want: placement.Decision{Annotations: map[string]string{"a": `["<&>","é"]`}}},
+		"OtherValues":       {rules: `{"annotations": {"t": true, "n": null, "e": {}, "l": []}}`, want: placement.Decision{Annotations: map[string]string{"t": "true", "n": "null", "e": "{}", "l": "[]"}}},
+		"UpperCaseKey":      {rules: `{"annotations": {"Example.com/Key": "x"}}`, want: placement.Decision{Annotations: map[string]string{"Example.com/Key": "x"}}},
+		"Messages":          {rules: `{"errors": ["b", "a", "b"], "warnings": ["w"]}`, want: placement.Decision{Errors: []string{"a", "b"}, Warnings: []string{"w"}}},
+		"NoMessages":        {rules: `{"errors": [], "warnings": []}`, want: placement.Decision{Errors: []string{}, Warnings: []string{}}},
+		"Labels":            {rules: `{"labels": {"example.com/a": "b-c_d.e"}}`, want: placement.Decision{Labels: map[string]string{"example.com/a": "b-c_d.e"}}},
+		"LabelNumber":       {rules: `{"labels": {"a": 1}}`, wantErr: `rule labels: key "a": must be a string, is a number`},
+		"LabelNull":         {rules: `{"labels": {"a": null}}`, wantErr: `rule labels: key "a": must be a string, is null`},
+		"LabelObject":       {rules: `{"labels": {"a": {}}}`, wantErr: `rule labels: key "a": must be a string, is an object`},
+		"LabelBoolean":      {rules: `{"labels": {"a": true}}`, wantErr: `rule labels: key "a": must be a string, is a boolean`},
+		"LabelValue":        {rules: `{"labels": {"a": "not valid"}}`, wantErr: `rule labels: key "a": "not valid": `},
+		"LabelTooLong":      {rules: `{"labels": {"a": "` + strings.Repeat("x", 64) + `"}}`, wantErr: `rule labels: key "a": `},
+		"KeyWithSpaces":     {rules: `{"annotations": {"a b": "c"}}`, wantErr: `rule annotations: key "a b": `},
+		"EmptyKey":          {rules: `{"annotations": {"": "c"}}`, wantErr: `rule annotations: key "": `},
+		"OwnKey":            {rules: `{"annotations": {"placement.berth.dev/requested": "c"}}`, wantErr: `rule annotations: key "placement.berth.dev/requested": the prefix placement.berth.dev/ is Berth's own`},
+		"OwnLabel":          {rules: `{"labels": {"placement.berth.dev/x": "c"}}`, wantErr: `rule labels: key "placement.berth.dev/x": the prefix`},
+		"AnnotationsList":   {rules: `{"annotations": ["a"]}`, wantErr: `rule annotations: must be an object, is an array`},
+		"LabelsString":      {rules: `{"labels": "a"}`, wantErr: `rule labels: must be an object, is a string`},
+		"ErrorsObject":      {rules: `{"errors": {"a": 1}}`, wantErr: `rule errors: must be a set or an array of strings, is an object`},
+		"ErrorsOfNumbers":   {rules: `{"errors": ["a", 1]}`, wantErr: `rule errors: must hold strings, holds a number`},
+		"WarningsBoolean":   {rules: `{"warnings": true}`, wantErr: `rule warnings: must be a set or an array of strings, is a boolean`},
+		"UpperCaseLabelKey": {rules: `{"labels": {"Example.com/key": "x"}}`, wantErr: `rule labels: key "Example.com/key": `},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := placement.ParseDecision(parseJSON(t, tc.rules))
+			if tc.wantErr != "" {
+				if _, ok := errors.AsType[*placement.ContractError](err); !ok || !strings.HasPrefix(err.Error(), tc.wantErr) {
+					t.Errorf("error %v, want %s", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzParseDecision has every value of the contract's rules taken or refused, and what is taken kept.
+func FuzzParseDecision(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"annotations": {"a": {"b": [1, 2.0, "<"]}}}`, `{"labels": {"a": "b"}, "errors": ["x"]}`, `{"errors": [["a"]]}`,
+		`{"annotations": {"a/b/c": 1}}`, `{"warnings": "x"}`, `{"labels": {"é": "1"}}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		var rules map[string]any
+		if decoder.Decode(&rules) != nil {
+			t.Skip()
+		}
+		got, err := placement.ParseDecision(rules)
+		if err != nil {
+			if _, ok := errors.AsType[*placement.ContractError](err); !ok {
+				t.Fatalf("error is a %T", err)
+			}
+			return
+		}
+		annotations, _ := rules["annotations"].(map[string]any)
+		for key, value := range annotations {
+			if s, ok := value.(string); ok && got.Annotations[key] != s {
+				t.Fatalf("annotation %q is %q", key, got.Annotations[key])
+			} else if !ok && !json.Valid([]byte(got.Annotations[key])) {
+				t.Fatalf("annotation %q is not JSON: %q", key, got.Annotations[key])
+			}
+		}
+	})
+}

@@ -1,0 +1,553 @@
+package placement_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+var (
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	errFake     = errors.New("fake evaluation error")
+)
+
+// metadata is an object's labels and annotations, by field and key.
+type metadata map[string]map[string]string
+
+func newMetadata() metadata { return metadata{"labels": {}, "annotations": {}} }
+
+func (m metadata) clone() metadata {
+	return metadata{"labels": maps.Clone(m["labels"]), "annotations": maps.Clone(m["annotations"])}
+}
+
+// metadataOf reads an object's labels and annotations, without the record.
+func metadataOf(obj *unstructured.Unstructured) metadata {
+	out := newMetadata()
+	maps.Copy(out["labels"], obj.GetLabels())
+	maps.Copy(out["annotations"], obj.GetAnnotations())
+	delete(out["annotations"], placementv1.RequestedAnnotation)
+	return out
+}
+
+func newObject(name string, m metadata) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetAPIVersion("apps/v1")
+	obj.SetKind("Deployment")
+	obj.SetNamespace("default")
+	obj.SetName(name)
+	write(obj, m)
+	return obj
+}
+
+func write(obj *unstructured.Unstructured, m metadata) {
+	for _, f := range []string{"labels", "annotations"} {
+		unstructured.RemoveNestedField(obj.Object, "metadata", f)
+	}
+	if len(m["labels"]) > 0 {
+		obj.SetLabels(m["labels"])
+	}
+	if len(m["annotations"]) > 0 {
+		obj.SetAnnotations(m["annotations"])
+	}
+}
+
+func recordOf(obj *unstructured.Unstructured) string {
+	return obj.GetAnnotations()[placementv1.RequestedAnnotation]
+}
+
+// clause is one line of a fake policy: it sets a key to a value where the input has another key at another value.
+type clause struct {
+	ifField, ifKey, ifValue string
+	field, key, value       string
+}
+
+// fakeEvaluator is a pure function of the input, as policies are.
+type fakeEvaluator struct {
+	clauses []clause
+	errors  []string
+	err     error
+}
+
+func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
+	if f.err != nil {
+		return placement.Decision{}, f.err
+	}
+	obj := &unstructured.Unstructured{Object: input}
+	if recordOf(obj) != "" {
+		return placement.Decision{}, errors.New("the policy sees the record")
+	}
+	m := metadataOf(obj)
+	out := placement.Decision{Annotations: map[string]string{}, Labels: map[string]string{}, Errors: f.errors}
+	for _, c := range f.clauses {
+		if c.ifKey != "" && m[c.ifField][c.ifKey] != c.ifValue {
+			continue
+		}
+		if c.field == "labels" {
+			out.Labels[c.key] = c.value
+		} else {
+			out.Annotations[c.key] = c.value
+		}
+	}
+	return out, nil
+}
+
+func (*fakeEvaluator) Revision() uint64 { return 1 }
+
+type policies []*placement.Policy
+
+func (p policies) InForce() []*placement.Policy { return p }
+
+type namespaces struct{}
+
+func (namespaces) Labels(context.Context, string) (map[string]string, error) { return nil, nil }
+
+func allDeployments(t *testing.T) *match.Matcher {
+	t.Helper()
+	m, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+		APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"},
+	}}}, field.NewPath("match"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return m
+}
+
+func keyring(t *testing.T, fill string) *placement.Keyring {
+	t.Helper()
+	k, err := placement.NewKeyring([]byte(strings.Repeat(fill, placement.KeySize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// simulation is one object on a tiny API server, whose only webhook is the decision path, and what its developer
+// asked for, which the simulation knows without any record.
+type simulation struct {
+	*testing.T
+	rand    *rand.Rand
+	matcher *match.Matcher
+	keyring *placement.Keyring
+	// everything are all policies that ever were, by name; live are those in force.
+	everything map[string]bool
+	live       policies
+
+	stored *unstructured.Unstructured
+	intent metadata
+}
+
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	return &simulation{
+		T: t, rand: rand.New(rand.NewPCG(seed, 0)), matcher: allDeployments(t), keyring: keyring(t, "k"),
+		everything: map[string]bool{},
+	}
+}
+
+func (s *simulation) pick(options ...string) string { return options[s.rand.IntN(len(options))] }
+
+func (s *simulation) field() string { return s.pick("labels", "annotations") }
+func (s *simulation) key() string {
+	return s.pick("a", "b", "example.com/c", "example.com/d~e", "f")
+}
+func (s *simulation) value() string { return s.pick("", "v1", "v2", "v3") }
+
+// change makes one policy appear, change or disappear.
+func (s *simulation) change() {
+	name := s.pick("p1", "p2", "p3", "p4")
+	s.live = slices.DeleteFunc(slices.Clone(s.live), func(p *placement.Policy) bool { return p.Name == name })
+	if s.rand.IntN(6) == 0 {
+		return
+	}
+	f := &fakeEvaluator{}
+	for range s.rand.IntN(4) {
+		c := clause{field: s.field(), key: s.key(), value: s.value()}
+		if s.rand.IntN(2) == 0 {
+			c.ifField, c.ifKey, c.ifValue = s.field(), s.key(), s.value()
+		}
+		f.clauses = append(f.clauses, c)
+	}
+	switch s.rand.IntN(8) {
+	case 0:
+		f.err = errFake
+	case 1:
+		f.errors = []string{"no"}
+	}
+	s.everything[name] = true
+	s.live = append(s.live, &placement.Policy{
+		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f,
+		Mode: placementv1.Mode(s.pick(string(placementv1.ModeEnforce), string(placementv1.ModeEnforce),
+			string(placementv1.ModeWarn), string(placementv1.ModeDryRun))),
+		FailurePolicy: placementv1.FailurePolicy(s.pick(string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore))),
+		Remediation: placementv1.RemediationMode(s.pick(string(placementv1.RemediationAutomatic), string(placementv1.RemediationAutomatic),
+			string(placementv1.RemediationManual), string(placementv1.RemediationOff))),
+	})
+}
+
+func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, automaticOnly bool) *placement.Outcome {
+	s.Helper()
+	d := &placement.Decider{Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system"}
+	before := obj.DeepCopy()
+	out, err := d.Decide(s.Context(), placement.Request{
+		Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: automaticOnly,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(before, obj); diff != "" {
+		s.Fatalf("deciding changed its input (-before +after):\n%s", diff)
+	}
+	if out.Object == nil {
+		out.Object = obj
+	}
+	return out
+}
+
+// refused says what the webhook would answer.
+func refused(out *placement.Outcome) bool {
+	return slices.ContainsFunc(out.Verdicts, func(v *placement.Verdict) bool {
+		return v.Policy.Mode == placementv1.ModeEnforce &&
+			(len(v.Decision.Errors) > 0 || v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyFail)
+	})
+}
+
+// admit is one request: the API server calls the webhook once or several times and stores the result. It says
+// whether the request was let through.
+func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) bool {
+	s.Helper()
+	first := s.decide(s.live, obj, s.stored, automaticOnly)
+	s.checkOrder(first, obj, automaticOnly)
+	s.checkDecision(first, obj, automaticOnly)
+	if refused(first) {
+		return false
+	}
+	result := s.patch(obj, first.Object)
+	for range s.rand.IntN(3) {
+		again := s.decide(s.live, result, s.stored, automaticOnly)
+		if diff := cmp.Diff(result.Object, s.patch(result, again.Object).Object); diff != "" {
+			s.Fatalf("the webhook's second call in a request changed the object:\n%s", diff)
+		}
+	}
+	s.stored = result
+	again := s.decide(s.live, s.stored, s.stored, automaticOnly)
+	if patch := placement.Patch(s.stored, again.Object); len(patch) > 0 {
+		s.Fatalf("deciding the outcome again changes it: %v", patch)
+	}
+	return true
+}
+
+// patch applies the JSON patch between two objects.
+func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Unstructured {
+	s.Helper()
+	out := applyPatch(s.T, from, placement.Patch(from, to))
+	got, want := metadataOf(out), metadataOf(to)
+	if diff := cmp.Diff(want, got); diff != "" || recordOf(out) != recordOf(to) {
+		s.Fatalf("the patch does not yield the object (-want +got):\n%s", diff)
+	}
+	return out
+}
+
+// applyPatch applies a patch as RFC 6902 says, as far as Berth's patches go: a parent that is missing, or a member to
+// remove that is, is an error.
+func applyPatch(t *testing.T, from *unstructured.Unstructured, ops []jsonpatch.Operation) *unstructured.Unstructured {
+	t.Helper()
+	out := viaJSON(t, from)
+	for _, op := range ops {
+		parts := strings.Split(strings.TrimPrefix(op.Path, "/"), "/")
+		var at any = out.Object
+		for i, part := range parts {
+			part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+			parent, ok := at.(map[string]any)
+			if !ok {
+				t.Fatalf("%s: no object at %q", op.Json(), strings.Join(parts[:i], "/"))
+			}
+			if i < len(parts)-1 {
+				at = parent[part]
+				continue
+			}
+			switch _, there := parent[part]; {
+			case op.Operation == "add":
+				parent[part] = op.Value
+			case op.Operation == "remove" && there:
+				delete(parent, part)
+			default:
+				t.Fatalf("%s does not apply", op.Json())
+			}
+		}
+	}
+	return viaJSON(t, out)
+}
+
+// viaJSON is a copy as it comes over the wire.
+func viaJSON(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	text, err := json.Marshal(obj.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &out.Object); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// checkOrder has the same decided with the policies in another order.
+func (s *simulation) checkOrder(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+	s.Helper()
+	shuffled := slices.Clone(s.live)
+	s.rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	other := s.decide(shuffled, obj, s.stored, automaticOnly)
+	if diff := cmp.Diff(out.Object, other.Object); diff != "" {
+		s.Fatalf("the object depends on the order of the policies:\n%s", diff)
+	}
+	if diff := cmp.Diff(summary(out), summary(other)); diff != "" {
+		s.Fatalf("the verdicts depend on the order of the policies:\n%s", diff)
+	}
+}
+
+// summary is what the verdicts say, in words.
+func summary(out *placement.Outcome) []string {
+	var lines []string
+	for _, v := range out.Verdicts {
+		line := fmt.Sprintf("%s err=%v %+v", v.Policy.Name, v.Err, v.Decision)
+		for _, c := range v.Changes {
+			line += "; " + c.Action()
+		}
+		lines = append(lines, line+fmt.Sprintf("; %+v", v.Conflicts))
+	}
+	return lines
+}
+
+// checkDecision compares an outcome with the contract, written down once more in the simplest way.
+func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+	s.Helper()
+	got, current := metadataOf(out.Object), metadataOf(obj)
+	named := newMetadata()
+	for _, f := range []string{"labels", "annotations"} {
+		for _, v := range slices.Backward(out.Verdicts) {
+			if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
+				continue
+			}
+			decided := v.Decision.Labels
+			if f == "annotations" {
+				decided = v.Decision.Annotations
+			}
+			for key, value := range decided {
+				named[f][key] = value
+				if automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic {
+					named[f][key] = current[f][key]
+				}
+			}
+		}
+		for key, want := range named[f] {
+			if got[f][key] != want {
+				s.Fatalf("%s %s is %q, want %q", f, key, got[f][key], want)
+			}
+		}
+	}
+}
+
+// checkIntent stops every policy from deciding anything and looks whether the developer's object returns.
+func (s *simulation) checkIntent() {
+	s.Helper()
+	if s.stored == nil {
+		return
+	}
+	var silent policies
+	for name := range s.everything {
+		silent = append(silent, &placement.Policy{
+			Name: name, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationAutomatic,
+			Matcher: s.matcher, Evaluator: &fakeEvaluator{},
+		})
+	}
+	out := s.decide(silent, s.stored, s.stored, true)
+	if diff := cmp.Diff(s.intent, metadataOf(out.Object)); diff != "" {
+		s.Fatalf("the developer's object does not return (-want +got):\n%s\nstored: %v", diff, s.stored.Object["metadata"])
+	}
+	if len(silent) > 0 && recordOf(out.Object) != "" {
+		s.Fatalf("a record stays that records nothing: %s", recordOf(out.Object))
+	}
+}
+
+// random returns what a developer may have written.
+func (s *simulation) random() metadata {
+	out := newMetadata()
+	for range s.rand.IntN(5) {
+		out[s.field()][s.key()] = s.value()
+	}
+	return out
+}
+
+// forgery is a record that the developer may not have written.
+func (s *simulation) forgery() string {
+	s.Helper()
+	switch s.rand.IntN(4) {
+	case 0:
+		return s.pick("", "{}", "null", "nonsense", `{"labels":{"a":{"requested":"v1","by":"p1","set":""}}}`)
+	case 1:
+		// A record of another object.
+		return s.foreign(s.keyring, "other")
+	case 2:
+		// A record for this object, signed with another key.
+		return s.foreign(keyring(s.T, "x"), "web")
+	}
+	// The object's own record, edited.
+	if s.stored == nil {
+		return "{}"
+	}
+	return strings.NewReplacer(`"requested":"v1"`, `"requested":"v2"`, `"by":"p1"`, `"by":"p2"`,
+		`"labels"`, `"annotations"`, `"signature":"`, `"signature":"A`).Replace(recordOf(s.stored))
+}
+
+func (s *simulation) foreign(k *placement.Keyring, name string) string {
+	s.Helper()
+	f := &fakeEvaluator{}
+	for range 6 {
+		f.clauses = append(f.clauses, clause{field: s.field(), key: s.key(), value: s.value()})
+	}
+	d := &placement.Decider{Namespaces: namespaces{}, Keyring: k, Policies: policies{{
+		Name: s.pick("p1", "p2"), Mode: placementv1.ModeEnforce, Matcher: s.matcher, Evaluator: f,
+	}}}
+	out, err := d.Decide(s.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject(name, s.random())})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return recordOf(out.Object)
+}
+
+// develop is a request of the developer: wanted is the metadata that it carries. A key that has the very value that
+// stands in the object is not touched; any other is the developer's wish.
+func (s *simulation) develop(wanted metadata, keepsRecord bool) {
+	s.Helper()
+	current := newMetadata()
+	if s.stored != nil {
+		current = metadataOf(s.stored)
+	}
+	obj := newObject("web", wanted.clone())
+	switch {
+	case s.rand.IntN(3) == 0:
+		setRecord(obj, s.forgery())
+	case keepsRecord && s.stored != nil && recordOf(s.stored) != "":
+		setRecord(obj, recordOf(s.stored))
+	}
+	if s.rand.IntN(4) == 0 && len(obj.GetLabels()) == 0 {
+		// Clients send null and empty maps, too.
+		obj.Object["metadata"].(map[string]any)["labels"] = nil
+	}
+	// Where no policy governs the object nobody keeps the record either: who replaces it says that what stands is wanted.
+	if len(s.live) == 0 && s.stored != nil && recordOf(obj) != recordOf(s.stored) {
+		s.stored, s.intent = obj, wanted
+		return
+	}
+	if !s.admit(obj, false) {
+		return
+	}
+	next := newMetadata()
+	for f := range next {
+		for key, value := range wanted[f] {
+			next[f][key] = value
+		}
+		for key, standing := range current[f] {
+			if value, sent := wanted[f][key]; !sent || value != standing {
+				continue
+			}
+			delete(next[f], key)
+			if value, wished := s.intent[f][key]; wished {
+				next[f][key] = value
+			}
+		}
+	}
+	s.intent = next
+}
+
+func setRecord(obj *unstructured.Unstructured, record string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[placementv1.RequestedAnnotation] = record
+	obj.SetAnnotations(annotations)
+}
+
+func (s *simulation) step() {
+	s.Helper()
+	if s.stored == nil {
+		s.develop(s.random(), false)
+		return
+	}
+	switch s.rand.IntN(7) {
+	case 0, 1:
+		s.change()
+	case 2:
+		// A new manifest, or an old one, put in the object's place.
+		s.develop(s.random(), false)
+	case 3:
+		// The developer's own manifest once more.
+		s.develop(s.intent.clone(), s.rand.IntN(2) == 0)
+	case 4:
+		// One key changed, as by kubectl annotate or kubectl label.
+		m := metadataOf(s.stored)
+		m[s.field()][s.key()] = s.value()
+		s.develop(m, true)
+	case 5:
+		// One key removed.
+		m := metadataOf(s.stored)
+		delete(m[s.field()], s.key())
+		s.develop(m, true)
+	case 6:
+		s.remediate()
+	}
+}
+
+// remediate is what remediation does: decide the stored object, and patch it through the webhook.
+func (s *simulation) remediate() {
+	s.Helper()
+	out := s.decide(s.live, s.stored, s.stored, true)
+	if refused(out) || len(placement.Patch(s.stored, out.Object)) == 0 {
+		return
+	}
+	if !s.admit(s.patch(s.stored, out.Object), true) {
+		s.Fatal("the webhook refused what remediation had decided")
+	}
+	if got, want := s.stored.Object, out.Object.Object; !cmp.Equal(metadataOf(out.Object), metadataOf(s.stored)) {
+		s.Fatalf("the webhook changed what remediation had decided:\n%s", cmp.Diff(want, got))
+	}
+}
+
+func TestSimulation(t *testing.T) {
+	seeds := uint64(400)
+	if testing.Short() {
+		seeds = 100
+	}
+	for seed := range seeds {
+		ok := t.Run(fmt.Sprintf("Seed%d", seed), func(t *testing.T) {
+			s := newSimulation(t, seed)
+			for range s.rand.IntN(4) {
+				s.change()
+			}
+			for range 30 {
+				s.step()
+				s.checkIntent()
+			}
+		})
+		if !ok {
+			break
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package policy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// A name that OPA does not know is a typing error, or was renamed by an update of OPA.
+func TestAllowedBuiltinsExist(t *testing.T) {
+	for _, name := range allowedBuiltins {
+		if _, known := ast.BuiltinMap[name]; !known {
+			t.Errorf("OPA has no builtin %s", name)
+		}
+	}
+	if !slices.IsSorted(allowedBuiltins) && len(slices.Compact(slices.Sorted(slices.Values(allowedBuiltins)))) != len(allowedBuiltins) {
+		t.Error("a builtin is listed twice")
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	for _, v := range []placementv1.RegoVersion{placementv1.RegoV0, placementv1.RegoV1} {
+		_, capabilities := language(v)
+		if capabilities.AllowNet == nil || len(capabilities.AllowNet) != 0 {
+			t.Errorf("%s: hosts that may be reached: %v", v, capabilities.AllowNet)
+		}
+		for _, b := range capabilities.Builtins {
+			if b.Nondeterministic {
+				t.Errorf("%s: %s is not deterministic", v, b.Name)
+			}
+			if !slices.Contains(allowedBuiltins, b.Name) {
+				t.Errorf("%s: %s is not on the list", v, b.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package policy_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// served is what a fake API server serves, the preferred version of each group first.
+type served []policy.Resource
+
+func (s served) ByPlural(plural string) []policy.Resource {
+	var out []policy.Resource
+	groups := map[string]bool{}
+	for _, r := range s {
+		if r.Resource == plural && !groups[r.Group] {
+			groups[r.Group] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (s served) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
+	i := slices.IndexFunc(s, func(r policy.Resource) bool { return r.GroupVersionResource == resource })
+	if i < 0 {
+		return policy.Resource{}, false
+	}
+	return s[i], true
+}
+
+func resource(group, version, plural string) policy.Resource {
+	return policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural}}
+}
+
+func TestBind(t *testing.T) {
+	var (
+		pods        = resource("", "v1", "pods")
+		deployments = resource("apps", "v1", "deployments")
+		events      = resource("", "v1", "events")
+		newEvents   = resource("events.k8s.io", "v1", "events")
+		beta        = resource("shop.example", "v1beta1", "carts")
+		alpha       = resource("shop.example", "v1alpha1", "carts")
+		profiles    = resource("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
+		members     = resource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
+		oldMembers  = resource("cluster.kubernetes-fleet.io", "v1beta1", "memberclusters")
+	)
+	world := served{pods, deployments, newEvents, events, beta, alpha}
+	at := func(r policy.Resource, path ...string) policy.BoundPath {
+		return policy.BoundPath{Path: path, Resource: r.GroupVersionResource}
+	}
+	tests := map[string]struct {
+		reads   string
+		listed  []placementv1.ReplicatedResource
+		served  served
+		want    policy.Binding
+		wantErr string
+	}{
+		"Nothing": {reads: `input.x`, served: world},
+		"Unique": {
+			reads: `data.kubernetes.pods.x`, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods")}, Resources: []policy.Resource{pods}},
+		},
+		"Ambiguous": {
+			reads: `data.kubernetes.events.x`, served: world,
+			wantErr: `p.rego:2:16: berth_ambiguous_resource: data.kubernetes.events is served by several API groups: write data.resources["events.k8s.io/v1"].events or data.resources["v1"].events`,
+		},
+		"AmbiguityResolved": {
+			reads: `data.resources["events.k8s.io/v1"].events.x`, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(newEvents, "resources", "events.k8s.io/v1", "events")}, Resources: []policy.Resource{newEvents}},
+		},
+		"AmbiguityResolvedToCore": {
+			reads: `data.resources.v1.events.x`, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(events, "resources", "v1", "events")}, Resources: []policy.Resource{events}},
+		},
+		"BothPlaces": {
+			reads: `data.resources.v1.pods.x == data.kubernetes.pods.x`, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")}, Resources: []policy.Resource{pods}},
+		},
+		"Missing": {
+			reads: `data.kubernetes.carts2.x`, served: world,
+			want: policy.Binding{Missing: []policy.Read{{Plural: "carts2", Row: 2, Col: 16}}},
+		},
+		"MissingVersion": {
+			reads: `data.resources["apps/v1beta1"].deployments.x`, served: world,
+			want: policy.Binding{Missing: []policy.Read{{Plural: "deployments", GroupVersion: "apps/v1beta1", Row: 2, Col: 16}}},
+		},
+		"PreferredVersion": {
+			reads: `data.kubernetes.carts.x`, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(beta, "kubernetes", "carts")}, Resources: []policy.Resource{beta}},
+		},
+		"TwoVersions": {
+			reads: `data.resources["shop.example/v1alpha1"].carts.x == data.resources["shop.example/v1beta1"].carts.x`, served: world,
+			want: policy.Binding{
+				Paths:     []policy.BoundPath{at(alpha, "resources", "shop.example/v1alpha1", "carts"), at(beta, "resources", "shop.example/v1beta1", "carts")},
+				Resources: []policy.Resource{alpha, beta},
+			},
+		},
+		"NoInventory": {
+			reads: `data.clusters.x`, served: world,
+			want: policy.Binding{Clusters: true, Missing: []policy.Read{{Clusters: true, Row: 2, Col: 16}}},
+		},
+		"Inventories": {
+			reads: `data.clusters.x`, served: append(slices.Clone(world), profiles, members, oldMembers),
+			want: policy.Binding{Clusters: true, Resources: []policy.Resource{members, profiles}},
+		},
+		"OlderVersionOfInventory": {
+			reads: `data.clusters.x`, served: append(slices.Clone(world), oldMembers),
+			want: policy.Binding{Clusters: true, Resources: []policy.Resource{oldMembers}},
+		},
+		"Listed": {
+			reads: `data.kubernetes[input.kind].x`, served: world,
+			listed: []placementv1.ReplicatedResource{{Resource: "pods"}, {APIGroup: "apps", Resource: "deployments"}, {Resource: "pods"}},
+			want: policy.Binding{
+				Paths: []policy.BoundPath{
+					at(deployments, "kubernetes", "deployments"), at(pods, "kubernetes", "pods"),
+					at(deployments, "resources", "apps/v1", "deployments"), at(pods, "resources", "v1", "pods"),
+				},
+				Resources: []policy.Resource{pods, deployments},
+			},
+		},
+		"ListedBesidesRead": {
+			reads: `data.kubernetes.pods.x`, listed: []placementv1.ReplicatedResource{{Resource: "pods"}}, served: world,
+			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")}, Resources: []policy.Resource{pods}},
+		},
+		"ListedMissing": {
+			reads: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nothings"}}, served: world,
+			want: policy.Binding{Missing: []policy.Read{{Plural: "nothings"}}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(placementv1.RegoV1, "package p\nlabels := [1 | "+tc.reads+"]")
+			spec.Replicate = tc.listed
+			m, err := policy.Compile("p", spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := policy.Bind("p", m, tc.listed, tc.served)
+			if tc.wantErr != "" {
+				var compileError *policy.CompileError
+				if !errors.As(err, &compileError) || err.Error() != tc.wantErr {
+					t.Fatalf("error is %v, want %s", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&tc.want, b); diff != "" {
+				t.Errorf("binding (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of two namesakes that are listed, the first stands at the bare plural; both are at their unambiguous places.
+func TestListedNamesakes(t *testing.T) {
+	old, recent := resource("", "v1", "events"), resource("events.k8s.io", "v1", "events")
+	m, err := policy.Compile("p", specOf(placementv1.RegoV1, "package p\nlabels := input.x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := []placementv1.ReplicatedResource{{APIGroup: "events.k8s.io", Resource: "events"}, {Resource: "events"}}
+	b, err := policy.Bind("p", m, listed, served{old, recent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []policy.BoundPath{
+		{Path: []string{"kubernetes", "events"}, Resource: recent.GroupVersionResource},
+		{Path: []string{"resources", "events.k8s.io/v1", "events"}, Resource: recent.GroupVersionResource},
+		{Path: []string{"resources", "v1", "events"}, Resource: old.GroupVersionResource},
+	}
+	if diff := cmp.Diff(want, b.Paths); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,59 @@
+package policy_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+func TestCompileRefuses(t *testing.T) {
+	cases := map[string]struct {
+		spec placementv1.PlacementPolicySpec
+		want string
+	}{
+		"Syntax":       {placementv1.PlacementPolicySpec{Rego: "package p\nerrors contains {"}, "p.rego:2:"},
+		"Empty":        {placementv1.PlacementPolicySpec{Rego: ""}, "rego_parse_error"},
+		"V1TextAsV0":   {placementv1.PlacementPolicySpec{Rego: "package p\nerrors contains \"x\" if true", RegoVersion: placementv1.RegoV0}, "p.rego:2:"},
+		"V0TextAsV1":   {placementv1.PlacementPolicySpec{Rego: "package p\nerrors[\"x\"] { true }"}, "p.rego:2:"},
+		"HTTP":         {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := http.send({})"}, "http.send is not allowed"},
+		"Runtime":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := opa.runtime()"}, "opa.runtime is not allowed"},
+		"Clock":        {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := {\"a\": time.now_ns()}"}, "time.now_ns is not allowed"},
+		"Function":     {placementv1.PlacementPolicySpec{Rego: "package p\nlabels(x) := x"}, "p.rego:2:1: berth_contract_error"},
+		"Scheduling":   {placementv1.PlacementPolicySpec{Rego: "package p\nscheduling := {}"}, "berth_contract_error"},
+		"DataRoot":     {withData(specOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
+		"DataShadows":  {withData(specOf(placementv1.RegoV1, "package a.b\nlabels := {}"), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
+		"DataList":     {withData(specOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},
+		"DynamicType":  {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data.kubernetes[input.kind]"}, "p.rego:2:11: berth_unresolved_read"},
+		"WholeData":    {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data"}, "rego_recursion_error"},
+		"WalkAll":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := [x | walk(data.kubernetes, x)]"}, "berth_unresolved_read"},
+		"DynamicGroup": {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data.resources[input.x].pods"}, "berth_unresolved_read"},
+		"PrefixInVar":  {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := y if { x := data.kubernetes; y := x.pods }"}, "berth_unresolved_read"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := policy.Compile("p", tc.spec)
+			if _, ok := errors.AsType[*policy.CompileError](err); !ok {
+				t.Fatalf("error %v, want a *CompileError", err)
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v\nwant %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// specOf is a policy's spec that has nothing but a text.
+func specOf(version placementv1.RegoVersion, text string) placementv1.PlacementPolicySpec {
+	return placementv1.PlacementPolicySpec{RegoVersion: version, Rego: text}
+}
+
+// withData adds static data to a spec.
+func withData(spec placementv1.PlacementPolicySpec, data string) placementv1.PlacementPolicySpec {
+	spec.Data = &apiextensionsv1.JSON{Raw: []byte(data)}
+	return spec
+}

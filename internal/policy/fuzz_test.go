@@ -1,0 +1,59 @@
+package policy_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// FuzzCompile has every text compiled, or refused by a diagnostic, in the same way each time.
+func FuzzCompile(f *testing.F) {
+	for _, text := range []string{
+		"", "package p", "package p\nlabels := {}", "package kubernetes.placement\nimport data.kubernetes.clusters\nerrors[x] { clusters[x] }",
+		"package p\nerrors contains x if data.kubernetes[x]", "package p\nannotations[\"a/b\"] := data.resources[\"apps/v1\"].deployments",
+		"package p\nx if every y in data.clusters { y }", "package p\nx := http.send({})", "package a[\"b\"].c\nwarnings contains $\"{data.a}\"",
+		"package p\nf(x) := x\nlabels := f(1) with f as input.y", "# METADATA\n# title: x\npackage p\ndefault labels := {}",
+		"package p\nlabels := {x: y | some x, y in data.acme}\nelse := data[input.x]", "package \"p\"", "package data\nx := data", "package input",
+	} {
+		f.Add(text, `{"acme": {"a": [1, 2.50]}}`, false, false)
+		f.Add(text, `[]`, true, true)
+	}
+	f.Fuzz(func(t *testing.T, text, data string, v0, listed bool) {
+		spec := withData(specOf(placementv1.RegoV1, text), data)
+		if v0 {
+			spec.RegoVersion = placementv1.RegoV0
+		}
+		if listed {
+			spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pods"}}
+		}
+		m, err := policy.Compile("p", spec)
+		again, errAgain := policy.Compile("p", spec)
+		if err != nil {
+			var compileError *policy.CompileError
+			if !errors.As(err, &compileError) || len(compileError.Diagnostics) == 0 {
+				t.Fatalf("error without diagnostics: %T %v", err, err)
+			}
+			if errAgain == nil || err.Error() != errAgain.Error() {
+				t.Fatalf("the second time: %v; the first: %v", errAgain, err)
+			}
+			return
+		}
+		if errAgain != nil {
+			t.Fatalf("compiles at first, and then not: %v", errAgain)
+		}
+		if diff := cmp.Diff(readTexts(m), readTexts(again)); diff != "" {
+			t.Fatalf("reads differ from try to try: %s", diff)
+		}
+		if reads := readTexts(m); !slices.IsSorted(reads) || len(slices.Compact(reads)) != len(m.Reads) {
+			t.Fatalf("reads are not sorted, or double: %v", reads)
+		}
+		if _, err := policy.Bind("p", m, spec.Replicate, served{resource("", "v1", "pods")}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,289 @@
+package remediation_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+func key(resource, namespace, name string) remediation.Key {
+	group := "apps"
+	if resource == "nodes" {
+		group = ""
+	}
+	return remediation.Key{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}
+}
+
+func verdict(policy string, changes ...placement.Change) *placement.Verdict {
+	return &placement.Verdict{Policy: &placement.Policy{Name: policy, Remediation: placementv1.RemediationManual}, Changes: changes}
+}
+
+func change(k string) placement.Change {
+	return placement.Change{Field: "annotations", Key: k, To: new("x")}
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}
+
+func TestKeyString(t *testing.T) {
+	for want, k := range map[string]remediation.Key{"deployments.apps default/web": key("deployments", "default", "web"), "nodes n1": key("nodes", "", "n1")} {
+		if k.String() != want {
+			t.Errorf("%q, want %q", k, want)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	tests := map[string]struct {
+		change placement.Change
+		want   string
+	}{
+		"Add":     {placement.Change{Field: "labels", Key: "a/b", To: new("x")}, "label a/b is absent, should be x"},
+		"Replace": {placement.Change{Field: "annotations", Key: "k", From: new("y"), To: new("x")}, "annotation k is y, should be x"},
+		"Remove":  {placement.Change{Field: "annotations", Key: "k", From: new("y")}, "annotation k is y, should be absent"},
+		"Empty":   {placement.Change{Field: "labels", Key: "k", From: new("y"), To: new("")}, "label k is y, should be "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := remediation.Describe(tc.change); got != tc.want {
+				t.Errorf("Describe() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	l := remediation.NewLedger()
+	web, db := key("deployments", "shop", "web"), key("deployments", "bank", "db")
+	steps := []struct {
+		name    string
+		do      func() []string
+		changed []string
+		// want are matched and violations of p and q.
+		want [4]int
+	}{
+		{"Compliant", func() []string { return l.Record(web, []*placement.Verdict{verdict("p"), verdict("q")}, false) }, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
+		{"Again", func() []string { return l.Record(web, []*placement.Verdict{verdict("p"), verdict("q")}, false) }, nil, [4]int{1, 0, 1, 0}},
+		{"Violated", func() []string {
+			return l.Record(web, []*placement.Verdict{verdict("p", change("a")), verdict("q")}, false)
+		}, []string{"p"}, [4]int{1, 1, 1, 0}},
+		{"ViolatedOtherwise", func() []string {
+			return l.Record(web, []*placement.Verdict{verdict("p", change("b")), verdict("q")}, false)
+		}, []string{"p"}, [4]int{1, 1, 1, 0}},
+		{"Unsettled", func() []string {
+			return l.Record(web, []*placement.Verdict{verdict("p", change("b")), verdict("q")}, true)
+		}, []string{"p"}, [4]int{1, 1, 1, 0}},
+		{"Another", func() []string { return l.Record(db, []*placement.Verdict{verdict("q", change("b"))}, false) }, []string{"q"}, [4]int{1, 1, 2, 1}},
+		{"NoLongerMatched", func() []string { return l.Record(web, []*placement.Verdict{verdict("q")}, false) }, []string{"p"}, [4]int{0, 0, 2, 1}},
+		{"Off", func() []string {
+			v := verdict("q", change("x"))
+			v.Policy.Remediation = placementv1.RemediationOff
+			return l.Record(web, []*placement.Verdict{v}, false)
+		}, []string{"q"}, [4]int{0, 0, 1, 1}},
+		{"Forget", func() []string { return l.Forget(db) }, []string{"q"}, [4]int{0, 0, 0, 0}},
+		{"ForgetAgain", func() []string { return l.Forget(db) }, nil, [4]int{0, 0, 0, 0}},
+		{"Back", func() []string { return l.Record(db, []*placement.Verdict{verdict("p"), verdict("q")}, false) }, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
+		{"ForgetPolicy", func() []string { l.ForgetPolicy("p"); l.ForgetPolicy("unknown"); return nil }, nil, [4]int{0, 0, 1, 0}},
+		{"AfterForgetPolicy", func() []string { return l.Forget(db) }, []string{"q"}, [4]int{0, 0, 0, 0}},
+	}
+	for _, step := range steps {
+		if diff := cmp.Diff(step.changed, sorted(step.do())); diff != "" {
+			t.Errorf("%s: changed policies (-want +got):\n%s", step.name, diff)
+		}
+		p, q := l.Report("p"), l.Report("q")
+		if got := [4]int{p.Matched, p.Violations, q.Matched, q.Violations}; got != step.want {
+			t.Errorf("%s: accounts %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	l := remediation.NewLedger()
+	denied := verdict("p", change("a"))
+	denied.Decision.Errors = []string{"not here", "nor there"}
+	failed := verdict("p")
+	failed.Err = errors.New("oh")
+	conflicting := verdict("p")
+	conflicting.Conflicts = []placement.Conflict{{With: "z"}, {With: "b"}, {With: "z"}}
+	l.Record(key("deployments", "b", "a"), []*placement.Verdict{verdict("p", change("k"), change("l"))}, true)
+	l.Record(key("deployments", "a", "z"), []*placement.Verdict{denied}, false)
+	l.Record(key("statefulsets", "a", "a"), []*placement.Verdict{failed}, false)
+	l.Record(key("daemonsets", "z", "z"), []*placement.Verdict{failed}, false)
+	l.Record(key("daemonsets", "z", "y"), []*placement.Verdict{conflicting}, true)
+	l.Remediated("p")
+	l.Remediated("p")
+	want := remediation.Report{
+		Matched: 5, Violations: 2, Failed: 2, FailedMessage: "daemonsets.apps z/z: oh", Remediated: 2,
+		Sample: []placementv1.Violation{
+			{Resource: "deployments.apps", Namespace: "a", Name: "z", Message: "not here; nor there"},
+			{Resource: "deployments.apps", Namespace: "b", Name: "a", Message: "annotation k is absent, should be x; annotation l is absent, should be x"},
+		},
+		Conflicts: []string{"b", "z"}, Unsettled: []string{"deployments.apps b/a"},
+	}
+	if diff := cmp.Diff(want, l.Report("p")); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(remediation.Report{}, l.Report("unknown")); diff != "" {
+		t.Errorf("report of an unknown policy (-want +got):\n%s", diff)
+	}
+}
+
+// A report is bounded, and does not depend on the order in which objects were seen.
+func TestReportIsBoundedAndOrdered(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var want remediation.Report
+	keys := make([]remediation.Key, 200)
+	for i := range keys {
+		keys[i] = key([]string{"deployments", "statefulsets"}[i%2], fmt.Sprintf("n%d", i%7), fmt.Sprintf("o%d", i))
+	}
+	for round := range 5 {
+		l := remediation.NewLedger()
+		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		for _, k := range keys {
+			v := verdict("p")
+			v.Decision.Errors = []string{strings.Repeat("é", 1000)}
+			v.Conflicts = []placement.Conflict{{With: k.Namespace}}
+			l.Record(k, []*placement.Verdict{v}, false)
+		}
+		got := l.Report("p")
+		if got.Violations != 200 || len(got.Sample) > 20 || len(got.Sample) == 0 {
+			t.Fatalf("%d violations, %d of them shown", got.Violations, len(got.Sample))
+		}
+		for _, s := range got.Sample {
+			if len(s.Message) > 512 || !utf8.ValidString(s.Message) || !strings.HasSuffix(s.Message, "...") {
+				t.Fatalf("message of %d bytes: %q", len(s.Message), s.Message)
+			}
+		}
+		if round > 0 {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("another order, another report:\n%s", diff)
+			}
+		}
+		want = got
+	}
+}
+
+// Whatever comes and goes, the ledger's reports are those of a ledger that saw the last state alone.
+func TestLedgerForgetsCompletely(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		l := remediation.NewLedger()
+		last := map[remediation.Key][]*placement.Verdict{}
+		for range 100 {
+			k := key("deployments", "n", string(rune('a'+r.IntN(5))))
+			switch r.IntN(4) {
+			case 0:
+				l.Forget(k)
+				delete(last, k)
+			case 1:
+				name := fmt.Sprintf("p%d", r.IntN(3))
+				l.ForgetPolicy(name)
+				for other, verdicts := range last {
+					last[other] = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return v.Policy.Name == name })
+				}
+			default:
+				var verdicts []*placement.Verdict
+				for i := range 3 {
+					if r.IntN(2) == 0 {
+						verdicts = append(verdicts, verdict(fmt.Sprintf("p%d", i), change(fmt.Sprint(r.IntN(2)))))
+					}
+				}
+				l.Record(k, verdicts, false)
+				last[k] = verdicts
+			}
+		}
+		fresh := remediation.NewLedger()
+		for k, verdicts := range last {
+			fresh.Record(k, verdicts, false)
+		}
+		for i := range 3 {
+			name := fmt.Sprintf("p%d", i)
+			if diff := cmp.Diff(fresh.Report(name), l.Report(name)); diff != "" {
+				t.Fatalf("%s (-fresh +used):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+func TestLedgerSideBySide(t *testing.T) {
+	l := remediation.NewLedger()
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 200 {
+				l.Record(key("deployments", fmt.Sprint(worker), fmt.Sprint(i%10)), []*placement.Verdict{verdict("p"), verdict("q", change("a"))}, false)
+				l.Remediated("q")
+				l.Report("p")
+				l.ForgetPolicy("p")
+			}
+		})
+	}
+	all.Wait()
+	if got := l.Report("q"); got.Matched != 40 || got.Remediated != 800 {
+		t.Errorf("report %+v", got)
+	}
+}
+
+func TestBrake(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	k, other := key("deployments", "a", "b"), key("deployments", "a", "c")
+	b := remediation.NewBrake()
+	patches := 0
+	for ; b.Allows(k, start.Add(time.Duration(patches)*time.Second)); patches++ {
+		if patches > 100 {
+			t.Fatal("the brake never holds")
+		}
+		b.Patched(k, start.Add(time.Duration(patches)*time.Second))
+	}
+	if patches < 3 || patches > 20 {
+		t.Errorf("holds after %d patches", patches)
+	}
+	now := start.Add(time.Duration(patches) * time.Second)
+	if !b.Allows(other, now) {
+		t.Error("holds another object")
+	}
+	if !b.Allows(k, start.Add(time.Hour)) {
+		t.Error("holds for ever")
+	}
+	// One patch after another falls out of the window.
+	b = remediation.NewBrake()
+	for i := range patches {
+		b.Patched(k, start.Add(time.Duration(i)*time.Second))
+	}
+	if b.Allows(k, start.Add(59*time.Second)) {
+		t.Error("lets go within the window")
+	}
+	if !b.Allows(k, start.Add(61*time.Second)) {
+		t.Error("holds though the first patch is out of the window")
+	}
+	for i := range patches {
+		b.Patched(k, start.Add(2*time.Minute+time.Duration(i)*time.Millisecond))
+	}
+	b.Forget(k)
+	if !b.Allows(k, start.Add(2*time.Minute)) {
+		t.Error("holds an object that was forgotten")
+	}
+	// Patches that are far enough apart never add up.
+	for i := range 100 {
+		at := start.Add(time.Duration(i) * time.Minute)
+		if !b.Allows(other, at) {
+			t.Fatalf("holds a slow object at patch %d", i)
+		}
+		b.Patched(other, at)
+	}
+}

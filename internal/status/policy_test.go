@@ -1,0 +1,449 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+var (
+	profiles = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}}
+	nodes    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+)
+
+// replication is how replicated types fare.
+type replication map[policy.Resource]watches.State
+
+func (r replication) of(resource schema.GroupVersionResource) (watches.State, int) {
+	for known, state := range r {
+		if known.GroupVersionResource == resource {
+			return state, 3
+		}
+	}
+	return watches.State{}, 0
+}
+
+// sound are the facts of a policy with which all is well.
+func sound() status.Facts {
+	return status.Facts{
+		Generation: 4, Engine: "Embedded",
+		Standing: &placement.Standing{
+			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
+			Generation: 4,
+			Binding:    &policy.Binding{Resources: []policy.Resource{profiles}},
+		},
+		Replication: replication{profiles: {Synced: true}, nodes: {Synced: true}}.of,
+		Hook:        status.HookState{Generation: 4},
+		Targets:     watches.State{Synced: true},
+		Report:      remediation.Report{Matched: 5},
+	}
+}
+
+func forbidden() error {
+	return apierrors.NewForbidden(profiles.GroupResource(), "", errors.New("no grant"))
+}
+
+func TestCompute(t *testing.T) {
+	tests := map[string]struct {
+		change func(*status.Facts)
+		// want are conditions that differ from those of a policy with which all is well: type to "status reason".
+		want map[string]string
+		// message is part of the message of the condition.
+		message map[string]string
+	}{
+		"Sound": {},
+		"NotLoaded": {
+			change: func(f *status.Facts) { f.Standing = nil },
+			want:   map[string]string{"Ready": "Unknown NotInForce", "Compiled": "", "Replicated": "", "Enforced": "", "Compliant": "", "Conflicted": ""},
+		},
+		"Warnings": {
+			change:  func(f *status.Facts) { f.Standing.Warnings = []string{"decides nothing"} },
+			message: map[string]string{"Compiled": "decides nothing"},
+		},
+		"Broken": {
+			change: func(f *status.Facts) {
+				f.Standing.Err, f.Standing.Broken, f.Standing.Binding = errors.New("p.rego:1:1: bad"), true, nil
+			},
+			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
+			message: map[string]string{"Compiled": "what the policy matches is denied: p.rego:1:1: bad", "Ready": "p.rego:1:1: bad"},
+		},
+		"BrokenAndIgnored": {
+			change: func(f *status.Facts) {
+				f.Standing.Err, f.Standing.Broken, f.Standing.Binding = errors.New("bad"), true, nil
+				f.Standing.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
+			},
+			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
+			message: map[string]string{"Compiled": "is admitted without it"},
+		},
+		"LastGood": {
+			change: func(f *status.Facts) {
+				f.Generation, f.Standing.Generation, f.Standing.Err = 5, 5, errors.New("bad")
+			},
+			want:    map[string]string{"Ready": "False LastGoodInForce", "Compiled": "False LastGoodInForce", "Stalled": "True InvalidPolicy"},
+			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
+		},
+		"NoData": {
+			change: func(f *status.Facts) { f.Standing.Binding = &policy.Binding{} },
+			want:   map[string]string{"Replicated": "True NoDataRead"},
+		},
+		"NotServed": {
+			change:  func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}, {Clusters: true}} },
+			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
+			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
+		},
+		"Replicating": {
+			change:  func(f *status.Facts) { f.Replication = replication{}.of },
+			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
+			message: map[string]string{"Replicated": "waiting for clusterprofiles.multicluster.x-k8s.io"},
+		},
+		"Forbidden": {
+			change:  func(f *status.Facts) { f.Replication = replication{profiles: {Err: forbidden()}}.of },
+			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
+			message: map[string]string{"Replicated": `{apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch]}`},
+		},
+		"Uninstalled": {
+			change: func(f *status.Facts) {
+				f.Replication = replication{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.of
+			},
+			want: map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
+		},
+		"WatchFailed": {
+			change: func(f *status.Facts) { f.Replication = replication{profiles: {Err: errors.New("broken pipe")}}.of },
+			want:   map[string]string{"Ready": "False WatchFailed", "Replicated": "False WatchFailed"},
+		},
+		"WatchFailedAfterwards": {
+			change: func(f *status.Facts) {
+				f.Replication = replication{profiles: {Synced: true, Err: errors.New("broken pipe")}}.of
+			},
+		},
+		"SecondTypeFails": {
+			change: func(f *status.Facts) {
+				f.Standing.Binding.Resources = []policy.Resource{nodes, profiles}
+				f.Replication = replication{nodes: {}, profiles: {Err: forbidden()}}.of
+			},
+			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
+		},
+		"WebhookPending": {
+			change: func(f *status.Facts) { f.Hook.Generation = 3 },
+			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
+		},
+		"WebhookRejected": {
+			change:  func(f *status.Facts) { f.Hook = status.HookState{Rejected: "webhooks[0]: no"} },
+			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected"},
+			message: map[string]string{"Enforced": "webhooks[0]: no"},
+		},
+		"Warn":   {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
+		"DryRun": {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
+		"RemediationOff": {
+			change: func(f *status.Facts) { f.Standing.Policy.Remediation = placementv1.RemediationOff },
+			want:   map[string]string{"Compliant": "Unknown RemediationOff"},
+		},
+		"TargetsForbidden": {
+			change: func(f *status.Facts) { f.Targets = watches.State{Err: forbidden()} },
+			want:   map[string]string{"Compliant": "Unknown ForbiddenTargets"},
+		},
+		"Evaluating": {change: func(f *status.Facts) { f.Targets = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
+		"Violations": {
+			change:  func(f *status.Facts) { f.Report.Violations = 2 },
+			want:    map[string]string{"Compliant": "False Violations"},
+			message: map[string]string{"Compliant": "2 of 5 objects differ"},
+		},
+		"EvaluationFailed": {
+			change: func(f *status.Facts) {
+				f.Report.Failed, f.Report.FailedMessage, f.Report.Violations = 2, "pods a/b: oh", 1
+			},
+			want:    map[string]string{"Compliant": "False EvaluationFailed"},
+			message: map[string]string{"Compliant": "2 objects can't be decided, such as pods a/b: oh"},
+		},
+		"NotSettling": {
+			change: func(f *status.Facts) {
+				f.Report.Failed, f.Report.Violations, f.Report.Unsettled = 1, 1, []string{"a", "b", "c", "d", "e"}
+			},
+			want:    map[string]string{"Compliant": "False NotSettling"},
+			message: map[string]string{"Compliant": "a, b, c and 2 more"},
+		},
+		"Conflict": {
+			change:  func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
+			want:    map[string]string{"Conflicted": "True Conflict"},
+			message: map[string]string{"Conflicted": "q, r set a key"},
+		},
+	}
+	base := map[string]string{
+		"Ready": "True InForce", "Compiled": "True Compiled", "Replicated": "True Replicated", "Enforced": "True Enforced",
+		"Compliant": "True Compliant", "Conflicted": "False NoConflict",
+	}
+	declared := declaredReasons(t)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			if tc.change != nil {
+				tc.change(&facts)
+			}
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			want := map[string]string{}
+			for _, expected := range []map[string]string{base, tc.want} {
+				for condition, text := range expected {
+					want[condition] = text
+					if text == "" {
+						delete(want, condition)
+					}
+				}
+			}
+			conditions := map[string]string{}
+			for _, c := range got.Conditions {
+				conditions[c.Type] = string(c.Status) + " " + c.Reason
+				if c.ObservedGeneration != facts.Generation {
+					t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+				}
+				if !slices.Contains(declared, c.Reason) {
+					t.Errorf("reason %s of %s is no declared constant", c.Reason, c.Type)
+				}
+			}
+			if diff := cmp.Diff(want, conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			for condition, part := range tc.message {
+				if c := meta.FindStatusCondition(got.Conditions, condition); c == nil || !strings.Contains(c.Message, part) {
+					t.Errorf("%s is %+v, want it to say %q", condition, c, part)
+				}
+			}
+			if problems := violations(t, got); len(problems) > 0 {
+				t.Errorf("the API server would refuse the status: %v", problems)
+			}
+			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStalledGoes(t *testing.T) {
+	facts := sound()
+	facts.Standing.Err, facts.Standing.Broken, facts.Standing.Binding = errors.New("bad"), true, nil
+	broken := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if broken.GenerationInForce != 0 {
+		t.Errorf("generation %d is in force", broken.GenerationInForce)
+	}
+	healed := status.Compute(broken, sound())
+	if meta.FindStatusCondition(healed.Conditions, placementv1.ConditionStalled) != nil {
+		t.Error("a sound policy is stalled")
+	}
+	if healed.GenerationInForce != 4 || healed.ObservedGeneration != 4 {
+		t.Errorf("generations %d and %d", healed.GenerationInForce, healed.ObservedGeneration)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	facts := sound()
+	facts.RemediatedBefore, facts.Report.Remediated, facts.Report.Violations = 7, 2, 1
+	facts.Report.Sample = []placementv1.Violation{{Resource: "pods", Name: "a"}}
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if *got.Remediated != 9 || *got.Matched != 5 || *got.Violations != 1 || len(got.ViolationSample) != 1 {
+		t.Errorf("status %+v", got)
+	}
+	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Objects: new(int32(3)), Synced: new(true)}}; !cmp.Equal(want, got.Dependencies) {
+		t.Errorf("dependencies (-want +got):\n%s", cmp.Diff(want, got.Dependencies))
+	}
+	// A new leader that has not loaded the policy yet does not take back what the old one counted.
+	facts.Standing = nil
+	if kept := status.Compute(got, facts); *kept.Remediated != 9 || *kept.Matched != 5 || *kept.Violations != 1 {
+		t.Errorf("status %+v", kept)
+	}
+	facts = sound()
+	facts.Standing.Policy.Remediation = placementv1.RemediationOff
+	if off := status.Compute(got, facts); off.Matched != nil || off.Violations != nil || off.ViolationSample != nil {
+		t.Errorf("status %+v", off)
+	}
+}
+
+// Whatever the facts, the API server takes the status: one that it refuses would be tried for ever.
+func TestStatusKeepsTheSchemasLimits(t *testing.T) {
+	long := strings.Repeat("ä", 5000)
+	tests := map[string]func(*status.Facts){
+		"Error":     func(f *status.Facts) { f.Standing.Err = errors.New(long) },
+		"Warnings":  func(f *status.Facts) { f.Standing.Warnings = []string{long, long} },
+		"Rejected":  func(f *status.Facts) { f.Hook.Rejected = long },
+		"Watch":     func(f *status.Facts) { f.Replication = replication{profiles: {Err: errors.New(long)}}.of },
+		"Targets":   func(f *status.Facts) { f.Targets = watches.State{Err: errors.New(long)} },
+		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
+		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
+		"Failed":    func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, long },
+		// A text may read as many types as it has room for.
+		"ManyDependencies": func(f *status.Facts) {
+			for i := range 100 {
+				r := nodes
+				r.Resource = fmt.Sprintf("things%d", i)
+				f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
+			}
+		},
+		"ManyMissing": func(f *status.Facts) {
+			for i := range 100 {
+				f.Standing.Binding.Missing = append(f.Standing.Binding.Missing, policy.Read{Plural: fmt.Sprintf("things%d", i)})
+			}
+		},
+		"LongMissing": func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: strings.Repeat("x", 5000)}} },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			change(&facts)
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			if problems := violations(t, got); len(problems) > 0 {
+				t.Errorf("the API server would refuse the status: %v", problems)
+			}
+			for _, c := range got.Conditions {
+				if !utf8.ValidString(c.Message) {
+					t.Errorf("message of %s is cut within a letter", c.Type)
+				}
+			}
+		})
+	}
+}
+
+// The order in which facts are found has no part in the status.
+func TestEqualFactsEqualStatus(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	maybe := func(change func()) {
+		if r.IntN(2) == 0 {
+			change()
+		}
+	}
+	for range 500 {
+		build := func(seed uint64) status.Facts {
+			r = rand.New(rand.NewPCG(seed, 0))
+			f := sound()
+			maybe(func() { f.Standing.Err = errors.New("bad") })
+			maybe(func() { f.Hook.Generation = 3 })
+			maybe(func() { f.Report.Violations = r.IntN(3) })
+			maybe(func() { f.Report.Failed = r.IntN(3) })
+			maybe(func() { f.Targets = watches.State{} })
+			maybe(func() { f.Replication = replication{profiles: {Err: forbidden()}}.of })
+			maybe(func() { f.Standing.Policy.Mode = placementv1.ModeWarn })
+			return f
+		}
+		first, second := r.Uint64(), r.Uint64()
+		old := status.Compute(placementv1.PlacementPolicyStatus{}, build(first))
+		a, b := status.Compute(old, build(second)), status.Compute(*old.DeepCopy(), build(second))
+		for i := range b.Conditions {
+			// Of two computations the times alone may differ.
+			b.Conditions[i].LastTransitionTime = a.Conditions[i].LastTransitionTime
+		}
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(a, status.Compute(a, build(second))); diff != "" {
+			t.Fatalf("settled facts, unsettled status:\n%s", diff)
+		}
+	}
+}
+
+// TestReasonsAreDocumented has every reason say when it shows up.
+func TestReasonsAreDocumented(t *testing.T) {
+	if len(declaredReasons(t)) < 20 {
+		t.Error("reasons are not found")
+	}
+}
+
+// declaredReasons are the constants of the API package whose names start with Reason.
+func declaredReasons(t *testing.T) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "conditions.go"), nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		if !strings.HasPrefix(spec.Doc.Text(), spec.Names[0].Name) {
+			t.Errorf("%s has no comment that says when it surfaces", spec.Names[0].Name)
+		}
+		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, value)
+		return true
+	})
+	return out
+}
+
+// violations checks a status against the lengths, sizes and enums of the generated schema.
+func violations(t *testing.T, s placementv1.PlacementPolicyStatus) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "placement.berth.dev_placementpolicies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := yaml.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := yaml.Unmarshal(encoded, &value); err != nil {
+		t.Fatal(err)
+	}
+	return check("status", value, crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"])
+}
+
+func check(path string, value any, schema apiextensionsv1.JSONSchemaProps) []string {
+	var out []string
+	switch v := value.(type) {
+	case string:
+		if n := utf8.RuneCountInString(v); schema.MaxLength != nil && int64(n) > *schema.MaxLength || schema.MinLength != nil && int64(n) < *schema.MinLength {
+			out = append(out, fmt.Sprintf("%s has %d letters", path, n))
+		}
+	case []any:
+		if schema.MaxItems != nil && int64(len(v)) > *schema.MaxItems {
+			out = append(out, fmt.Sprintf("%s has %d items", path, len(v)))
+		}
+		for i, item := range v {
+			out = append(out, check(fmt.Sprintf("%s[%d]", path, i), item, *schema.Items.Schema)...)
+		}
+	case map[string]any:
+		for _, name := range schema.Required {
+			if _, ok := v[name]; !ok {
+				out = append(out, path+"."+name+" is missing")
+			}
+		}
+		for name, field := range v {
+			sub, known := schema.Properties[name]
+			if !known {
+				out = append(out, path+"."+name+" is unknown")
+				continue
+			}
+			out = append(out, check(path+"."+name, field, sub)...)
+		}
+	}
+	return out
+}

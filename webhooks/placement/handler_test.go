@@ -1,0 +1,318 @@
+package placement_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	webhook "github.com/berth-dev/berth/webhooks/placement"
+)
+
+// answer is a fake evaluator that always decides the same.
+type answer struct {
+	placement.Decision
+	err error
+}
+
+func (a answer) Evaluate(ctx context.Context, _ map[string]any) (placement.Decision, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return placement.Decision{}, errors.New("no deadline")
+	}
+	return a.Decision, a.err
+}
+
+func (answer) Revision() uint64 { return 1 }
+
+type inForce []*placement.Policy
+
+func (p inForce) InForce() []*placement.Policy { return p }
+
+type namespaces struct{ err error }
+
+func (n namespaces) Labels(context.Context, string) (map[string]string, error) { return nil, n.err }
+
+// notes is an events recorder that writes down reasons and notes.
+type notes struct{ lines []string }
+
+func (n *notes) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	n.lines = append(n.lines, reason+": "+fmt.Sprintf(note, args...))
+}
+
+func policyOf(t *testing.T, name string, mode placementv1.Mode, failure placementv1.FailurePolicy, a answer) *placement.Policy {
+	t.Helper()
+	m, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+		APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"},
+	}}}, field.NewPath("match"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return &placement.Policy{Name: name, Mode: mode, FailurePolicy: failure, Remediation: placementv1.RemediationAutomatic, Matcher: m, Evaluator: a}
+}
+
+type fixture struct {
+	*webhook.Handler
+	notes *notes
+}
+
+func newFixture(t *testing.T, all ...*placement.Policy) fixture {
+	t.Helper()
+	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &notes{}
+	return fixture{notes: n, Handler: &webhook.Handler{
+		Decider: &placement.Decider{Policies: inForce(all), Namespaces: namespaces{}, Keyring: keyring, OwnNamespace: "berth-system"},
+		Events:  events.New(n), Metrics: m, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0)),
+		Ready:         func(context.Context) bool { return true },
+		FailurePolicy: placementv1.FailurePolicyFail,
+		IsRemediation: func(*admissionv1.AdmissionRequest) bool { return false },
+	}}
+}
+
+func request(object string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Resource:  metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Namespace: "shop", Name: "web", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(object)},
+	}}
+}
+
+const deployment = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "labels": {"zone": "old"}}}`
+
+var (
+	labels   = answer{Decision: placement.Decision{Labels: map[string]string{"zone": "eu"}, Warnings: []string{"mind the gap"}}}
+	denies   = answer{Decision: placement.Decision{Labels: map[string]string{"zone": "eu"}, Errors: []string{"not here", "nor there"}}}
+	fails    = answer{err: errors.New("oh")}
+	lacks    = answer{err: &engine.NotReplicatedError{Data: "nodes"}}
+	deciding = answer{}
+)
+
+func TestHandle(t *testing.T) {
+	const (
+		enforce, warn, dry = placementv1.ModeEnforce, placementv1.ModeWarn, placementv1.ModeDryRun
+		fail, ignore       = placementv1.FailurePolicyFail, placementv1.FailurePolicyIgnore
+	)
+	type expectation struct {
+		Allowed bool
+		Patched bool
+		Code    int32
+		Message string
+		Warned  []string
+		Audit   map[string]string
+		Events  []string
+	}
+	tests := map[string]struct {
+		policies []*placement.Policy
+		want     expectation
+	}{
+		"NoPolicy":    {want: expectation{Allowed: true}},
+		"NoOpinion":   {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, deciding)}, want: expectation{Allowed: true}},
+		"Patches":     {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, labels)}, want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}}},
+		"Denies":      {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"DeniesOfTwo": {policies: []*placement.Policy{policyOf(t, "q", enforce, fail, labels), policyOf(t, "p", enforce, fail, denies)}, want: expectation{Code: 403, Message: `PlacementPolicy "p": not here; PlacementPolicy "p": nor there`, Warned: []string{"mind the gap"}, Events: []string{`PlacementDenied: PlacementPolicy "p": not here; PlacementPolicy "p": nor there`}}},
+		"Fails":       {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, fails)}, want: expectation{Code: 500, Message: `PlacementPolicy "p" can't decide: oh`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh`}}},
+		"FailsIgnored": {
+			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, labels)},
+			want:     expectation{Allowed: true, Patched: true, Warned: []string{`PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`, "mind the gap"}},
+		},
+		"LacksData": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, lacks)}, want: expectation{
+			Code: 500, Message: `PlacementPolicy "p" can't decide: the data that it reads is not complete: nodes is not replicated yet`,
+			Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: the data that it reads is not complete: nodes is not replicated yet`},
+		}},
+		"FailsAndDenies": {
+			policies: []*placement.Policy{policyOf(t, "q", enforce, fail, fails), policyOf(t, "p", enforce, fail, denies)},
+			want: expectation{
+				Code: 500, Message: `PlacementPolicy "q" can't decide: oh; PlacementPolicy "p": not here; PlacementPolicy "p": nor there`,
+				Events: []string{`PlacementEvaluationFailed: PlacementPolicy "q" can't decide: oh; PlacementPolicy "p": not here; PlacementPolicy "p": nor there`},
+			},
+		},
+		"Warns": {policies: []*placement.Policy{policyOf(t, "p", warn, fail, labels)}, want: expectation{Allowed: true, Warned: []string{
+			`PlacementPolicy "p" (mode Warn) would set label zone to eu (was old)`, "mind the gap",
+		}}},
+		"WarnsOfDenial": {policies: []*placement.Policy{policyOf(t, "p", warn, fail, denies)}, want: expectation{Allowed: true, Warned: []string{
+			`PlacementPolicy "p" (mode Warn) would deny: not here`, `PlacementPolicy "p" (mode Warn) would deny: nor there`,
+		}}},
+		"WarnsOfFailure": {policies: []*placement.Policy{policyOf(t, "p", warn, fail, fails)}, want: expectation{Allowed: true, Warned: []string{`PlacementPolicy "p" (mode Warn) can't decide: oh`}}},
+		"DryRun": {policies: []*placement.Policy{policyOf(t, "eu.example", dry, fail, labels)}, want: expectation{Allowed: true, Audit: map[string]string{
+			"eu_example": `PlacementPolicy "eu.example" (mode DryRun) would set label zone to eu (was old)`,
+		}}},
+		"DryRunOfDenial": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, denies)}, want: expectation{Allowed: true, Audit: map[string]string{
+			"p": `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`,
+		}}},
+		"DryRunOfFailure": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, fails)}, want: expectation{Allowed: true, Audit: map[string]string{"p": `PlacementPolicy "p" (mode DryRun) can't decide: oh`}}},
+		"DryRunOfNothing": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, deciding)}, want: expectation{Allowed: true}},
+		"DryRunBesides": {
+			policies: []*placement.Policy{policyOf(t, "p", dry, fail, denies), policyOf(t, "q", enforce, fail, labels)},
+			want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}, Audit: map[string]string{
+				"p": `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`,
+			}},
+		},
+	}
+	for name, tc := range tests {
+		for _, dryRun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s_%t", name, dryRun), func(t *testing.T) {
+				h := newFixture(t, tc.policies...)
+				req := request(deployment)
+				req.DryRun = &dryRun
+				response := h.Handle(t.Context(), req)
+				got := expectation{
+					Allowed: response.Allowed, Patched: len(response.Patches) > 0, Warned: response.Warnings, Events: h.notes.lines,
+				}
+				if len(response.AuditAnnotations) > 0 {
+					got.Audit = response.AuditAnnotations
+				}
+				if response.Result != nil && !response.Allowed {
+					got.Code, got.Message = response.Result.Code, response.Result.Message
+				}
+				want := tc.want
+				if dryRun {
+					// A dry run leaves no trace.
+					want.Events = nil
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("answer (-want +got):\n%s", diff)
+				}
+				for key := range response.AuditAnnotations {
+					if problems := validation.IsQualifiedName("x/" + key); len(problems) > 0 || strings.Contains(key, ".") {
+						t.Errorf("audit annotation %q: %v", key, problems)
+					}
+				}
+				if err := response.Complete(req); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestHandleUndecidable(t *testing.T) {
+	for _, failure := range []placementv1.FailurePolicy{placementv1.FailurePolicyFail, placementv1.FailurePolicyIgnore} {
+		t.Run(string(failure), func(t *testing.T) {
+			h := newFixture(t, policyOf(t, "p", placementv1.ModeEnforce, failure, labels))
+			h.Decider.Namespaces = namespaces{err: errors.New("cache is down")}
+			h.FailurePolicy = failure
+			response := h.Handle(t.Context(), request(deployment))
+			if want := failure == placementv1.FailurePolicyIgnore; response.Allowed != want {
+				t.Errorf("allowed = %t, want %t", response.Allowed, want)
+			}
+			text := response.Result.Message + strings.Join(response.Warnings, "")
+			if !strings.Contains(text, "cache is down") {
+				t.Errorf("answer does not say why: %q", text)
+			}
+			if want := failure == placementv1.FailurePolicyFail; (len(h.notes.lines) == 1) != want {
+				t.Errorf("events %q", h.notes.lines)
+			}
+		})
+	}
+}
+
+func TestHandleObjects(t *testing.T) {
+	tests := map[string]struct {
+		object, old string
+		allowed     bool
+		patched     bool
+	}{
+		"Garbage":    {object: `{`},
+		"OldGarbage": {object: deployment, old: `[`},
+		"Deleting":   {object: `{"metadata": {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`, allowed: true},
+		"Sound":      {object: deployment, old: deployment, allowed: true, patched: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newFixture(t, policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels))
+			req := request(tc.object)
+			if tc.old != "" {
+				req.Operation, req.OldObject.Raw = admissionv1.Update, []byte(tc.old)
+			}
+			response := h.Handle(t.Context(), req)
+			if response.Allowed != tc.allowed || (len(response.Patches) > 0) != tc.patched {
+				t.Errorf("answer %+v", response)
+			}
+		})
+	}
+}
+
+// Remediation leaves alone what a policy does not remediate; the developer's own requests get the whole decision.
+func TestHandleRemediation(t *testing.T) {
+	for _, remediating := range []bool{true, false} {
+		t.Run(fmt.Sprint(remediating), func(t *testing.T) {
+			p := policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels)
+			p.Remediation = placementv1.RemediationManual
+			h := newFixture(t, p)
+			h.IsRemediation = func(*admissionv1.AdmissionRequest) bool { return remediating }
+			req := request(deployment)
+			req.OldObject.Raw, req.Operation = []byte(deployment), admissionv1.Update
+			if response := h.Handle(t.Context(), req); (len(response.Patches) == 0) != remediating {
+				t.Errorf("patches %v", response.Patches)
+			}
+		})
+	}
+}
+
+func TestGuard(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		t.Run(fmt.Sprint(ready), func(t *testing.T) {
+			h := newFixture(t)
+			h.Ready = func(context.Context) bool { return ready }
+			reached := false
+			recorder := httptest.NewRecorder()
+			h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				reached = true
+				w.WriteHeader(http.StatusOK)
+			})).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/placement/fail", nil))
+			want := http.StatusOK
+			if !ready {
+				want = http.StatusServiceUnavailable
+			}
+			if recorder.Code != want || reached != ready {
+				t.Errorf("status %d, reached = %t", recorder.Code, reached)
+			}
+		})
+	}
+}
+
+// FuzzHandle has every request answered, and never with a pass for what can't be read.
+func FuzzHandle(f *testing.F) {
+	f.Add(deployment, deployment)
+	f.Add(`{}`, ``)
+	f.Add(`null`, `null`)
+	f.Add(`{"metadata": {"labels": "x", "annotations": [1]}}`, `{"metadata": 1}`)
+	f.Add(`{"metadata": {"annotations": {"placement.berth.dev/requested": "{\"labels\":{\"zone\":{}}}"}}}`, `{}`)
+	f.Fuzz(func(t *testing.T, object, old string) {
+		h := newFixture(t, policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels))
+		req := request(object)
+		req.OldObject.Raw = []byte(old)
+		response := h.Handle(t.Context(), req)
+		var document map[string]any
+		if json.Unmarshal([]byte(object), &document) != nil && response.Allowed {
+			t.Fatalf("%q is admitted", object)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package placementpolicy_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/webhooks/placementpolicy"
+)
+
+// catalog serves pods and two kinds of events, and carts once it was refreshed.
+type catalog struct {
+	refreshed  int
+	refreshErr error
+}
+
+func (c *catalog) ByPlural(plural string) []policy.Resource {
+	of := func(group string) policy.Resource {
+		return policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}}
+	}
+	switch {
+	case plural == "pods" || plural == "carts" && c.refreshed > 0:
+		return []policy.Resource{of("")}
+	case plural == "events":
+		return []policy.Resource{of(""), of("events.k8s.io")}
+	}
+	return nil
+}
+
+func (*catalog) Exact(schema.GroupVersionResource) (policy.Resource, bool) {
+	return policy.Resource{}, false
+}
+
+func (c *catalog) Refresh(context.Context) error {
+	c.refreshed++
+	return c.refreshErr
+}
+
+func newPolicy(rego string) *placementv1.PlacementPolicy {
+	return &placementv1.PlacementPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1},
+		Spec: placementv1.PlacementPolicySpec{Rego: rego, Match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+			APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"},
+		}}}},
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := map[string]struct {
+		rego    string
+		change  func(*placementv1.PlacementPolicy)
+		want    []string
+		warning string
+	}{
+		"Sound":     {rego: "package p\nlabels := {\"a\": data.kubernetes.pods.x.y.z}"},
+		"V0":        {rego: "package p\nlabels = {\"a\": \"b\"} { true }", change: func(p *placementv1.PlacementPolicy) { p.Spec.RegoVersion = placementv1.RegoV0 }},
+		"Mistakes":  {rego: "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}", want: []string{"spec.rego: Invalid value: p.rego:2:17: rego_unsafe_var_error: var x is unsafe", "spec.rego: Invalid value: p.rego:3:22: rego_unsafe_var_error: var y is unsafe"}},
+		"Forbidden": {rego: "package p\nlabels := {\"a\": http.send({})}", want: []string{"http.send is not allowed in a placement policy"}},
+		"Ambiguous": {rego: "package p\nlabels := {\"a\": data.kubernetes.events.x}", want: []string{`data.resources["events.k8s.io/v1"].events or data.resources["v1"].events`}},
+		"Match": {
+			rego: "package p\nlabels := {\"a\": x}", change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ResourceRules[0].APIGroups = []string{"placement.berth.dev"}
+			},
+			want: []string{`spec.match.resourceRules[0].apiGroups: Forbidden`, "rego_unsafe_var_error"},
+		},
+		"NotServed":     {rego: "package p\nlabels := {\"a\": data.kubernetes.things.x}", warning: "the policy reads data.kubernetes.things, which the API server does not serve"},
+		"JustInstalled": {rego: "package p\nlabels := {\"a\": data.kubernetes.carts.x}"},
+		"Nothing":       {rego: "package p\nx := 1", warning: "the policy decides nothing"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy(tc.rego)
+			if tc.change != nil {
+				tc.change(p)
+			}
+			before := p.DeepCopy()
+			v := &placementpolicy.Validator{Catalog: &catalog{}}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if (err != nil) != (len(tc.want) > 0) || (err != nil && !apierrors.IsInvalid(err)) {
+				t.Fatalf("error %v", err)
+			}
+			for _, part := range tc.want {
+				if err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("error %v, want it to say %q", err, part)
+				}
+			}
+			if joined := strings.Join(warnings, "; "); (tc.warning == "") != (joined == "") || !strings.Contains(joined, tc.warning) {
+				t.Errorf("warnings %q, want %q", warnings, tc.warning)
+			}
+			if before.Spec.Mode != p.Spec.Mode {
+				t.Error("validation changes the policy")
+			}
+		})
+	}
+}
+
+func TestValidateUpdate(t *testing.T) {
+	v := &placementpolicy.Validator{Catalog: &catalog{}}
+	broken := newPolicy("package")
+	if _, err := v.ValidateUpdate(t.Context(), broken, broken); err == nil {
+		t.Error("a broken policy is taken")
+	}
+	leaving := broken.DeepCopy()
+	leaving.DeletionTimestamp = new(metav1.Now())
+	if _, err := v.ValidateUpdate(t.Context(), broken, leaving); err != nil {
+		t.Errorf("a finalizer can't let go of a broken policy: %v", err)
+	}
+	if _, err := v.ValidateDelete(t.Context(), broken); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCatalogIsDown(t *testing.T) {
+	v := &placementpolicy.Validator{Catalog: &catalog{refreshErr: errors.New("down")}}
+	if _, err := v.ValidateCreate(t.Context(), newPolicy("package p\nlabels := {\"a\": data.kubernetes.things.x}")); err == nil || apierrors.IsInvalid(err) {
+		t.Errorf("error %v", err)
+	}
+}
