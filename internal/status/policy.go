@@ -47,10 +47,13 @@ const (
 // Compute folds the facts into the policy's status. What it keeps of the old status are the times of transitions.
 // Equal facts have equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
+	if f.Standing == nil && len(old.Conditions) > 0 {
+		// A leader that has just started knows less than the last one wrote.
+		return old
+	}
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
 	s := &setter{out: &out, generation: f.Generation}
 	if f.Standing == nil {
-		out.ObservedGeneration, out.Matched, out.Violations, out.Remediated = old.ObservedGeneration, old.Matched, old.Violations, old.Remediated
 		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
 		return out
 	}

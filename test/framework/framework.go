@@ -64,6 +64,8 @@ func Start(ctx context.Context) *Framework {
 	gomega.SetDefaultEventuallyTimeout(Timeout)
 	gomega.SetDefaultEventuallyPollingInterval(Interval)
 	gomega.SetDefaultConsistentlyDuration(Quiet)
+	// Else a wait that has the spec's context lasts until the whole run's deadline.
+	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	gomega.SetDefaultConsistentlyPollingInterval(Interval)
 
 	f := &Framework{root: moduleRoot()}

@@ -2,15 +2,40 @@
 package admission_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 )
 
-var f *framework.Framework
+const (
+	preferences = "federation.kubernetes.io/replica-set-preferences"
+	eu          = "policy.federation.alpha.kubernetes.io/eu-jurisdiction-required"
+	pci         = "policy.federation.alpha.kubernetes.io/pci-compliance-level"
+)
+
+// federatedCluster is the inventory of the design that the seed describes.
+var federatedCluster = schema.GroupVersionKind{Group: "federation.k8s.io", Version: "v1beta1", Kind: "Cluster"}
+
+var (
+	f *framework.Framework
+	// operator is nil while it is stopped.
+	operator *framework.Manager
+)
 
 func TestAdmission(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -20,4 +45,118 @@ func TestAdmission(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
+	DeferCleanup(stopOperator)
+	f.InstallCRD(ctx, framework.NewCRD("federation.k8s.io", "v1beta1", "clusters", "Cluster", apiextensionsv1.ClusterScoped))
+	for name, c := range map[string]struct{ region, pci, certified string }{
+		"gce-europe-west1": {"europe-west1", "2", "true"},
+		"gce-europe-west2": {"europe-west2", "3", "false"},
+		"gce-europe-north": {"europe-north1", "1", "false"},
+		"gce-us-central1":  {"us-central1", "2", "true"},
+	} {
+		cluster := framework.NewObject(federatedCluster, "", name, map[string]string{"example.com/pci-certified": c.certified})
+		cluster.SetLabels(map[string]string{"pci-compliance-level": c.pci})
+		cluster.Object["status"] = map[string]any{"region": c.region, "zones": []any{c.region + "-a"}}
+		f.CreateWithStatus(ctx, cluster)
+	}
 })
+
+// Every spec finds the operator running and ready, whatever the spec before did to it.
+var _ = BeforeEach(startOperator)
+
+func startOperator(ctx SpecContext) {
+	GinkgoHelper()
+	if operator != nil {
+		return
+	}
+	operator = f.StartReadyManager(ctx)
+	Eventually(func(g Gomega, ctx context.Context) {
+		// The API server's own copy of the configuration lags behind what is stored: look at what it does.
+		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
+		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func stopOperator() {
+	if operator != nil {
+		operator.Stop()
+		operator = nil
+	}
+}
+
+// policyNames numbers policies, so that specs do not meet by their names.
+var policyNames int
+
+// newName returns a name that no other spec uses; names that come later sort later.
+func newName(prefix string) string {
+	policyNames++
+	return fmt.Sprintf("%s-%04d", prefix, policyNames)
+}
+
+// manifest renders an object for kubectl.
+func manifest(obj any) string {
+	GinkgoHelper()
+	text, err := yaml.Marshal(obj)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// policyManifest renders a policy for kubectl, without the status that the API type always has.
+func policyManifest(p *placementv1.PlacementPolicy) string {
+	GinkgoHelper()
+	return manifest(map[string]any{
+		"apiVersion": placementv1.GroupVersion.String(), "kind": "PlacementPolicy",
+		"metadata": map[string]any{"name": p.Name}, "spec": p.Spec,
+	})
+}
+
+// annotationsOf returns the object's annotations without those that Berth and kubectl keep their books in.
+func annotationsOf(obj *unstructured.Unstructured) map[string]string {
+	out := obj.GetAnnotations()
+	delete(out, placementv1.RequestedAnnotation)
+	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
+	return out
+}
+
+// stored returns the annotations of an object as it is stored.
+func stored(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) map[string]string {
+	GinkgoHelper()
+	obj, err := f.Get(ctx, gvk, namespace, name)
+	Expect(err).NotTo(HaveOccurred())
+	return annotationsOf(obj)
+}
+
+// eventNotes returns the notes of a namespace's events of a reason.
+func eventNotes(ctx context.Context, namespace, reason string) ([]string, error) {
+	list := &eventsv1.EventList{}
+	if err := f.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var notes []string
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes, nil
+}
+
+// workloadWebhooks returns the webhooks for workloads.
+func workloadWebhooks(ctx context.Context) ([]admissionregistrationv1.MutatingWebhook, error) {
+	list := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	if err := f.Client.List(ctx, list); err != nil {
+		return nil, err
+	}
+	var out []admissionregistrationv1.MutatingWebhook
+	for _, c := range list.Items {
+		out = append(out, c.Webhooks...)
+	}
+	return out, nil
+}
+
+// rego makes a module of the package that the specs' policies share.
+func rego(rules ...string) string {
+	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
+}
+
+// jsonOf is text as a field of a policy.
+func jsonOf(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }

@@ -1,0 +1,249 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// diagnostics compiles and returns what is wrong, a line each; nil if nothing is.
+func diagnostics(t *testing.T, spec placementv1.PlacementPolicySpec) []string {
+	t.Helper()
+	_, err := policy.Compile("p", spec)
+	if err == nil {
+		return nil
+	}
+	compileError, ok := errors.AsType[*policy.CompileError](err)
+	if !ok {
+		t.Fatalf("error is a %T: %v", err, err)
+	}
+	lines := make([]string, len(compileError.Diagnostics))
+	for i, d := range compileError.Diagnostics {
+		lines[i] = d.String()
+	}
+	if want := strings.Join(lines, "\n"); err.Error() != want {
+		t.Errorf("the error says\n%s\nand its diagnostics\n%s", err, want)
+	}
+	return lines
+}
+
+// Cases want the beginnings of the diagnostics: file:row:col: code: message.
+func TestDiagnostics(t *testing.T) {
+	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
+	tests := map[string]struct {
+		spec placementv1.PlacementPolicySpec
+		want []string
+	}{
+		"NoPackage": {specOf(v1, "errors contains \"x\" if true"), []string{"p.rego:1:1: rego_parse_error: "}},
+		"Parse":     {specOf(v1, "package p\n\nlabels := {\"a\": }\n"), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
+		"ParseV0":   {specOf(v0, "package p\n\nlabels = {\"a\": }\n"), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
+		"V0AsV1": {specOf(v1, "package p\n\nerrors[\"x\"] { true }\n"), []string{
+			"p.rego:3:1: rego_parse_error: `if` keyword is required before rule body",
+			"p.rego:3:1: rego_parse_error: `contains` keyword is required for partial set rules",
+		}},
+		"Unsafe":          {specOf(v1, "package p\nlabels := {\"a\": x}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
+		"UnsafeV0":        {specOf(v0, "package p\nlabels[x] = \"a\" { y := 1 }\n"), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
+		"Type":            {specOf(v1, "package p\nerrors contains \"x\" if 1 == \"a\"\n"), []string{"p.rego:2:24: rego_type_error: match error"}},
+		"TypeOfArgument":  {specOf(v1, "package p\nlabels := {\"a\": upper(1)}\n"), []string{"p.rego:2:17: rego_type_error: upper: invalid argument(s)"}},
+		"Undefined":       {specOf(v1, "package p\nlabels := {\"a\": f(1)}\n"), []string{"p.rego:2:17: rego_type_error: undefined function f"}},
+		"Recursion":       {specOf(v1, "package p\nlabels := annotations\nannotations := labels\n"), []string{"p.rego:2:1: rego_recursion_error: ", "p.rego:3:1: rego_recursion_error: "}},
+		"Conflict":        {specOf(v1, "package p\nlabels := {}\nlabels contains \"a\"\n"), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
+		"Several":         {specOf(v1, "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
+		"FunctionV0":      {specOf(v0, "package p\nerrors(x) = y { y := x }\n"), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
+		"Scheduling":      {specOf(v1, "package p\nlabels := {}\nscheduling := {\"nodeSelector\": {}}\n"), []string{"p.rego:3:1: berth_contract_error: the rule scheduling is not applied"}},
+		"SchedulingDeep":  {specOf(v1, "package p\nscheduling.nodeSelector.zone := \"a\"\n"), []string{"p.rego:2:1: berth_contract_error: the rule scheduling"}},
+		"DataResources":   {withData(specOf(v1, "package p\nlabels := {}"), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
+		"DataClusters":    {withData(specOf(v1, "package p\nlabels := {}"), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
+		"DataBerth":       {withData(specOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
+		"DataAbove":       {withData(specOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
+		"DataBeside":      {withData(specOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
+		"ReadBerth":       {specOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: this version of Berth keeps nothing at data.berth"}},
+		"BadGroupVersion": {specOf(v1, "package p\nlabels := {\"a\": \"b\"} if data.resources[\"a/b/c\"].pods"), []string{"p.rego:2:25: berth_unresolved_read: "}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := diagnostics(t, tc.spec)
+			full := slices.Clone(got)
+			for i := range got {
+				if i < len(tc.want) && strings.HasPrefix(got[i], tc.want[i]) {
+					got[i] = tc.want[i]
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("diagnostics (-want +got):\n%s\nin full:\n%s", diff, strings.Join(full, "\n"))
+			}
+		})
+	}
+}
+
+// A text without a package is said to be so once, not in a message within a message.
+func TestEmptyTextIsSaidOnce(t *testing.T) {
+	for _, text := range []string{"", "# nothing", "\n\n"} {
+		for _, d := range diagnostics(t, specOf(placementv1.RegoV1, text)) {
+			if strings.Count(d, "rego_parse_error") != 1 {
+				t.Errorf("%q: %s", text, d)
+			}
+		}
+	}
+}
+
+// forbiddenCalls is a call of each builtin that must not be had, of the right type.
+var forbiddenCalls = map[string]string{
+	"http.send":              `http.send({"method": "GET", "url": "http://localhost"})`,
+	"opa.runtime":            `opa.runtime()`,
+	"time.now_ns":            `time.now_ns()`,
+	"rand.intn":              `rand.intn("seed", 10)`,
+	"uuid.rfc4122":           `uuid.rfc4122("seed")`,
+	"net.lookup_ip_addr":     `net.lookup_ip_addr("localhost")`,
+	"rego.parse_module":      `rego.parse_module("a.rego", "package a")`,
+	"io.jwt.decode":          `io.jwt.decode("a.b.c")`,
+	"bits.lsh":               `bits.lsh(1, 1000000000)`,
+	"net.cidr_expand":        `net.cidr_expand("10.0.0.0/8")`,
+	"graph.reachable":        `graph.reachable({}, {"a"})`,
+	"providers.aws.sign_req": `providers.aws.sign_req({}, {}, 1)`,
+}
+
+func TestForbiddenBuiltins(t *testing.T) {
+	for name, call := range forbiddenCalls {
+		if _, known := ast.BuiltinMap[name]; !known {
+			t.Errorf("OPA does not know %s: the case checks nothing", name)
+		}
+		texts := map[string]placementv1.PlacementPolicySpec{
+			"Call":         specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := %s\n", call)),
+			"CallV0":       specOf(placementv1.RegoV0, fmt.Sprintf("package p\nannotations = {\"a\": x} { x := %s }\n", call)),
+			"InFunction":   specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": f(1)}\nf(y) := x if { x := %s; y }\n", call)),
+			"MockOf":       specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := count([]) with count as %s\n", name)),
+			"Mocked":       specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": 1} if true with %s as 1\n", name)),
+			"MockedByRule": specOf(placementv1.RegoV1, fmt.Sprintf("package p\nf(x) := x\ng := 1 if f(1)\nannotations := {\"a\": 1} if g with f as %s\n", name)),
+		}
+		for form, spec := range texts {
+			t.Run(name+form, func(t *testing.T) {
+				got := diagnostics(t, spec)
+				if len(got) == 0 {
+					t.Fatal("compiles")
+				}
+				if strings.HasPrefix(form, "Call") && !strings.Contains(strings.Join(got, "\n"), name+" is not allowed in a placement policy") {
+					t.Errorf("does not say why: %q", got)
+				}
+			})
+		}
+	}
+}
+
+func TestNondeterministicBuiltins(t *testing.T) {
+	for name, b := range ast.BuiltinMap {
+		if !b.Nondeterministic {
+			continue
+		}
+		args := make([]string, b.Decl.Arity())
+		for i := range args {
+			args[i] = fmt.Sprintf("input[%d]", i)
+		}
+		call := fmt.Sprintf("%s(%s)", name, strings.Join(args, ", "))
+		for version, text := range map[placementv1.RegoVersion]string{
+			placementv1.RegoV0: "package p\nannotations = {\"a\": x} { x := %s }\n",
+			placementv1.RegoV1: "package p\nannotations := {\"a\": x} if { x := %s }\n",
+		} {
+			if got := diagnostics(t, specOf(version, fmt.Sprintf(text, call))); len(got) == 0 {
+				t.Errorf("%s: %s compiles", version, name)
+			}
+		}
+	}
+}
+
+func TestContractRules(t *testing.T) {
+	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
+	nothing := "the package data.p defines none of the rules annotations, labels, errors, warnings: the policy decides nothing"
+	tests := map[string]struct {
+		version  placementv1.RegoVersion
+		body     string
+		want     []string
+		warnings []string
+	}{
+		"None":              {version: v1, body: "x := 1", warnings: []string{nothing}},
+		"Complete":          {version: v1, body: "labels := {}", want: []string{"labels"}},
+		"AllInOrder":        {version: v1, body: "warnings := []\nerrors := []\nlabels := {}\nannotations := {}", want: []string{"annotations", "labels", "errors", "warnings"}},
+		"HeadRef":           {version: v1, body: "annotations[\"x/y\"] := 1\nlabels.a := \"b\"", want: []string{"annotations", "labels"}},
+		"HeadRefVariable":   {version: v1, body: "annotations[k] := v if some k, v in input", want: []string{"annotations"}},
+		"HeadRefDeep":       {version: v1, body: "annotations[k].deep[\"er\"] := v if some k, v in input", want: []string{"annotations"}},
+		"PartialSet":        {version: v1, body: "errors contains \"no\"\nwarnings contains x if some x in input", want: []string{"errors", "warnings"}},
+		"Default":           {version: v1, body: "default labels := {}", want: []string{"labels"}},
+		"Else":              {version: v1, body: "labels := {\"a\": \"b\"} if input.a else := {}", want: []string{"labels"}},
+		"PartialObjectV0":   {version: v0, body: "annotations[\"x\"] = y { y = input.y }", want: []string{"annotations"}},
+		"PartialSetV0":      {version: v0, body: "errors[\"no\"] { input.x }\nwarnings[msg] { msg = input.y }", want: []string{"errors", "warnings"}},
+		"ContainsV0":        {version: v0, body: "import future.keywords\nerrors contains \"no\" if input.x", want: []string{"errors"}},
+		"Several":           {version: v1, body: "errors contains \"a\"\nerrors contains \"b\" if input.x", want: []string{"errors"}},
+		"BelowAnother":      {version: v1, body: "other.labels := {}", warnings: []string{nothing}},
+		"LocalVariable":     {version: v1, body: "x if { labels := 1; labels == 1 }", warnings: []string{nothing}},
+		"HelperFunctions":   {version: v1, body: "labels := {\"a\": f(1)}\nf(x) := \"b\" if x", want: []string{"labels"}},
+		"MissingStaticData": {version: v1, body: "labels := {\"a\": data.acme.x}", want: []string{"labels"}, warnings: []string{"the policy reads data.acme, which spec.data does not have"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, m.Rules); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warnings, m.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The API server's answer must not change from try to try.
+func TestDiagnosticsAreStable(t *testing.T) {
+	text := "package p\nlabels := {\"a\": \"b\"}\nwarnings contains data.kubernetes[input.a]\nannotations := data.resources[input.b]\nerrors contains data.berth.x"
+	want := diagnostics(t, specOf(placementv1.RegoV1, text))
+	if len(want) != 3 {
+		t.Fatalf("diagnostics %q", want)
+	}
+	for range 20 {
+		if diff := cmp.Diff(want, diagnostics(t, specOf(placementv1.RegoV1, text))); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
+
+func TestStaticDataKeepsNumbers(t *testing.T) {
+	m, err := policy.Compile("p", withData(specOf(placementv1.RegoV1, "package p\nlabels := {}"), `{"a": {"n": 12345678901234567890, "f": 1.10}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.Static.String(), `{"a": {"f": 1.10, "n": 12345678901234567890}}`; got != want {
+		t.Errorf("data is %s, want %s", got, want)
+	}
+}
+
+func TestRevisions(t *testing.T) {
+	want := policy.Revision{UID: "uid", Generation: 7, Spec: withData(specOf(placementv1.RegoV0, "package p"), `{"a":1}`)}
+	text, err := policy.EncodeRevision(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := policy.DecodeRevision(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("revision (-want +got):\n%s", diff)
+	}
+	if _, err := policy.DecodeRevision([]byte("{")); err == nil {
+		t.Error("half a revision is decoded")
+	}
+	a, b := policy.RevisionName(strings.Repeat("a", 253)), policy.RevisionName("b")
+	if a == b || len(a) > 63 {
+		t.Errorf("names %q and %q", a, b)
+	}
+}

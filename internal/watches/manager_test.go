@@ -1,0 +1,370 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// The library's handlers of errors wait by the time of the last error, which in these tests may lie ahead.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	os.Exit(m.Run())
+}
+
+var (
+	pods  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+)
+
+// faulty is an API server whose faults the tests choose. It knows lists and watches, and no streamed lists, which
+// clients then do without.
+type faulty struct {
+	dynamic.Interface
+
+	mu       sync.Mutex
+	listErr  map[schema.GroupVersionResource]error
+	watchErr map[schema.GroupVersionResource]error
+	objects  map[schema.GroupVersionResource][]string
+	open     map[schema.GroupVersionResource][]*watch.FakeWatcher
+	lists    map[schema.GroupVersionResource]int
+}
+
+func newFaulty() *faulty {
+	return &faulty{
+		listErr: map[schema.GroupVersionResource]error{}, watchErr: map[schema.GroupVersionResource]error{},
+		objects: map[schema.GroupVersionResource][]string{}, open: map[schema.GroupVersionResource][]*watch.FakeWatcher{},
+		lists: map[schema.GroupVersionResource]int{},
+	}
+}
+
+func (f *faulty) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return &faultyResource{server: f, resource: r}
+}
+
+// set changes the server.
+func (f *faulty) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// watches returns the watches of a type that are open.
+func (f *faulty) watches(r schema.GroupVersionResource) []*watch.FakeWatcher {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[r] = slices.DeleteFunc(f.open[r], func(w *watch.FakeWatcher) bool { return w.IsStopped() })
+	return slices.Clone(f.open[r])
+}
+
+// listed returns how often a type was listed.
+func (f *faulty) listed(r schema.GroupVersionResource) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists[r]
+}
+
+// end ends the open watches of a type, as a restart of the API server does.
+func (f *faulty) end(r schema.GroupVersionResource) {
+	for _, w := range f.watches(r) {
+		w.Stop()
+	}
+}
+
+type faultyResource struct {
+	dynamic.NamespaceableResourceInterface
+	server   *faulty
+	resource schema.GroupVersionResource
+}
+
+func object(name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	o.SetName(name)
+	o.SetNamespace("default")
+	o.SetResourceVersion("2")
+	return o
+}
+
+func (f *faultyResource) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	f.server.lists[f.resource]++
+	if err := f.server.listErr[f.resource]; err != nil {
+		return nil, err
+	}
+	out := &unstructured.UnstructuredList{}
+	out.SetResourceVersion("1")
+	for _, name := range f.server.objects[f.resource] {
+		out.Items = append(out.Items, *object(name))
+	}
+	return out, nil
+}
+
+func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
+	// A streamed list starts from no version that could have expired.
+	if err := f.server.watchErr[f.resource]; err != nil && (!streamed || !apierrors.IsResourceExpired(err)) {
+		return nil, err
+	}
+	if streamed {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
+	}
+	w := watch.NewFakeWithChanSize(10, false)
+	f.server.open[f.resource] = append(f.server.open[f.resource], w)
+	return w, nil
+}
+
+// recording is a sink that keeps the content and what was called.
+type recording struct {
+	mu      sync.Mutex
+	content map[schema.GroupVersionResource][]string
+	calls   []string
+}
+
+func (r *recording) call(resource schema.GroupVersionResource, text string, change func([]string) []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, text+" "+resource.Resource)
+	r.content[resource] = change(r.content[resource])
+}
+
+func (r *recording) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+	r.call(resource, "replace", func([]string) []string {
+		out := []string{}
+		for _, o := range objects {
+			out = append(out, o.GetName())
+		}
+		return out
+	})
+}
+
+func (r *recording) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	r.call(resource, "put", func(all []string) []string {
+		if slices.Contains(all, o.GetName()) {
+			return all
+		}
+		return append(all, o.GetName())
+	})
+}
+
+func (r *recording) Delete(resource schema.GroupVersionResource, _, name string) {
+	r.call(resource, "delete", func(all []string) []string {
+		return slices.DeleteFunc(all, func(n string) bool { return n == name })
+	})
+}
+
+func (r *recording) Drop(resource schema.GroupVersionResource) {
+	r.call(resource, "drop", func([]string) []string { return nil })
+}
+
+func (r *recording) names(resource schema.GroupVersionResource) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.content[resource])
+}
+
+// later waits until the manager is done with what it can do now, and for a time in which it tries again.
+func later() {
+	<-time.After(30 * time.Second)
+	synctest.Wait()
+}
+
+func check(t *testing.T, m *Manager, sink *recording, want State, names []string) {
+	t.Helper()
+	got, ok := m.State(pods)
+	if !ok || got.Synced != want.Synced || !errors.Is(got.Err, want.Err) || (got.Err == nil) != (want.Err == nil) {
+		t.Errorf("state %+v, %t; want %+v", got, ok, want)
+	}
+	if diff := cmp.Diff(names, sink.names(pods)); diff != "" {
+		t.Errorf("content (-want +got):\n%s", diff)
+	}
+}
+
+// Leaks fail these tests by themselves: a bubble of synctest ends only when its goroutines have.
+func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
+		m := NewManager(server, sink, func(schema.GroupVersionResource) {})
+		test(t, ctx, server, sink, m)
+		cancel()
+		m.Set(ctx, nil)
+		synctest.Wait()
+	})
+}
+
+func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]bool {
+	out := map[schema.GroupVersionResource]bool{}
+	for _, r := range resources {
+		out[r] = true
+	}
+	return out
+}
+
+func TestManagerFollowsObjects(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		server.set(func() { server.objects[pods] = []string{"a", "b"} })
+		m.Set(ctx, only(pods))
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a", "b"})
+		w := server.watches(pods)[0]
+		w.Add(object("c"))
+		w.Modify(object("a"))
+		w.Delete(object("b"))
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a", "c"})
+		// After a break everything is read anew, and nothing that was missed is lost.
+		server.set(func() {
+			server.objects[pods] = []string{"d"}
+			server.watchErr[pods] = apierrors.NewResourceExpired("too old")
+		})
+		server.end(pods)
+		later()
+		server.set(func() { delete(server.watchErr, pods) })
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"d"})
+	})
+}
+
+func TestManagerFaults(t *testing.T) {
+	forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
+	missing := apierrors.NewNotFound(pods.GroupResource(), "")
+	broken := errors.New("connection refused")
+	tests := map[string]struct {
+		err         error
+		list, watch bool
+		// want is the state when the fault is there from the start, and when it comes later.
+		first, after State
+		// kept says that what was read before stays.
+		kept bool
+	}{
+		"Forbidden":        {err: forbidden, list: true, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
+		"NotFound":         {err: missing, list: true, watch: true, first: State{Err: missing}, after: State{Err: missing}},
+		"ListForbidden":    {err: forbidden, list: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
+		"WatchForbidden":   {err: forbidden, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
+		"ConnectionBroken": {err: broken, list: true, watch: true, first: State{Err: broken}, after: State{Synced: true, Err: broken}, kept: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+				fail := func() {
+					if tc.list {
+						server.listErr[pods] = tc.err
+					}
+					if tc.watch {
+						server.watchErr[pods] = tc.err
+					}
+				}
+				heal := func() { delete(server.listErr, pods); delete(server.watchErr, pods) }
+				server.set(func() { server.objects[pods] = []string{"a"}; fail() })
+				m.Set(ctx, only(pods))
+				later()
+				check(t, m, sink, tc.first, nil)
+				if state, _ := m.State(pods); !state.Settled() {
+					t.Error("a type that is not to be had is still waited for")
+				}
+				server.set(heal)
+				later()
+				check(t, m, sink, State{Synced: true}, []string{"a"})
+				// The watch of a type whose list alone is refused stays until it ends; then everything is read anew.
+				server.set(func() {
+					fail()
+					if tc.list && !tc.watch {
+						server.watchErr[pods] = apierrors.NewResourceExpired("too old")
+					}
+				})
+				server.end(pods)
+				later()
+				var names []string
+				if tc.kept {
+					names = []string{"a"}
+				}
+				check(t, m, sink, tc.after, names)
+				server.set(heal)
+				later()
+				check(t, m, sink, State{Synced: true}, []string{"a"})
+			})
+		})
+	}
+}
+
+func TestManagerSet(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		m.Set(ctx, only(pods, nodes))
+		m.Set(ctx, only(pods, nodes))
+		later()
+		if len(server.watches(pods)) != 1 || len(server.watches(nodes)) != 1 {
+			t.Errorf("%d and %d watches", len(server.watches(pods)), len(server.watches(nodes)))
+		}
+		if states := m.States(); len(states) != 2 || !states[nodes].Synced {
+			t.Errorf("states %v", states)
+		}
+		m.Set(ctx, only(nodes))
+		later()
+		if len(server.watches(pods)) != 0 || len(server.watches(nodes)) != 1 {
+			t.Errorf("%d and %d watches", len(server.watches(pods)), len(server.watches(nodes)))
+		}
+		if _, ok := m.State(pods); ok {
+			t.Error("a type that is not watched has a state")
+		}
+		sink.mu.Lock()
+		calls := slices.Clone(sink.calls)
+		sink.mu.Unlock()
+		if !slices.Contains(calls, "drop pods") || slices.Contains(calls, "drop nodes") {
+			t.Errorf("calls %v", calls)
+		}
+		lists := server.listed(nodes)
+		m.Set(ctx, only(pods, nodes))
+		later()
+		check(t, m, sink, State{Synced: true}, []string{})
+		if server.listed(nodes) != lists {
+			t.Error("a type that stayed was read anew")
+		}
+	})
+}
+
+// Nothing starts once the manager ends, and State answers while Set waits.
+func TestManagerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
+		changed := map[string]int{}
+		var mu sync.Mutex
+		m := NewManager(server, sink, func(r schema.GroupVersionResource) {
+			mu.Lock()
+			defer mu.Unlock()
+			changed[r.Resource]++
+		})
+		m.Set(ctx, only(pods))
+		later()
+		cancel()
+		synctest.Wait()
+		m.Set(ctx, only(pods, nodes))
+		synctest.Wait()
+		if len(server.watches(nodes)) != 0 || server.listed(nodes) != 0 {
+			t.Error("a watch starts after the end")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if fmt.Sprint(changed) != "map[pods:1]" {
+			t.Errorf("changes told: %v", changed)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+package framework
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Request is one request of the operator to the API server.
+type Request struct {
+	Path  string
+	Query url.Values
+	Body  []byte
+	// Code is the answer's.
+	Code int
+}
+
+// Patches are the PATCH requests of the operator's replicas. It is safe for concurrent use.
+type Patches struct {
+	mu       sync.Mutex
+	requests []Request
+}
+
+// RecordPatches records the patches of the replicas that are started from now on.
+func (f *Framework) RecordPatches() *Patches {
+	out := &Patches{}
+	f.operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recordingTransport{next, out} })
+	return out
+}
+
+// By returns the patches of a field manager below a path, in the order in which they were answered.
+func (p *Patches) By(fieldManager, path string) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.requests), func(r Request) bool {
+		return r.Query.Get("fieldManager") != fieldManager || !strings.Contains(r.Path, path)
+	})
+}
+
+type recordingTransport struct {
+	next http.RoundTripper
+	to   *Patches
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodPatch || req.Body == nil {
+		return t.next.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.Body.Close(); err != nil {
+		return nil, err
+	}
+	sent := req.Clone(req.Context())
+	sent.Body = io.NopCloser(bytes.NewReader(body))
+	response, err := t.next.RoundTrip(sent)
+	if err != nil {
+		return nil, err
+	}
+	t.to.mu.Lock()
+	defer t.to.mu.Unlock()
+	t.to.requests = append(t.to.requests, Request{Path: req.URL.Path, Query: req.URL.Query(), Body: body, Code: response.StatusCode})
+	return response, nil
+}

@@ -1,0 +1,96 @@
+package admission_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// zone is a policy that sets one annotation.
+var zone = rego(`annotations["example.com/zone"] := "a"`)
+
+var _ = Describe("With the operator stopped", func() {
+	It("everything is admitted where no policy exists", func(ctx SpecContext) {
+		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
+		stopOperator()
+		namespace := f.NewNamespace(ctx, nil)
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, "nginx", nil))).To(Succeed())
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "nginx", nil))).To(Succeed())
+	})
+
+	It("what a policy matches is refused, and nothing else", func(ctx SpecContext) {
+		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		p := framework.NewPolicy(newName("closed"), zone, "apps", "replicasets", namespace)
+		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"placed": "yes"}}
+		p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{
+			Name: "no-trials", Expression: `!("trial" in object.metadata.labels)`,
+		}}
+		f.CreateReadyPolicy(ctx, p)
+		replicaSet := func(namespace string, labels map[string]string) client.Object {
+			obj := framework.NewObject(framework.ReplicaSet, namespace, newName("nginx"), nil)
+			obj.SetLabels(labels)
+			return obj
+		}
+		deployment := framework.NewObject(framework.Deployment, namespace, "nginx", nil)
+		deployment.SetLabels(map[string]string{"placed": "yes"})
+		Expect(f.Client.Create(ctx, replicaSet(namespace, map[string]string{"placed": "yes"}))).To(Succeed())
+		stopOperator()
+
+		Expect(f.Client.Create(ctx, replicaSet(namespace, map[string]string{"placed": "yes"}))).
+			To(MatchError(ContainSubstring("failed calling webhook")))
+		Expect(f.Client.Create(ctx, deployment)).To(Succeed(), "another resource")
+		Expect(f.Client.Create(ctx, replicaSet(other, map[string]string{"placed": "yes"}))).To(Succeed(), "another namespace")
+		Expect(f.Client.Create(ctx, replicaSet(namespace, map[string]string{"placed": "no"}))).To(Succeed(), "objectSelector")
+		Expect(f.Client.Create(ctx, replicaSet(namespace, map[string]string{"placed": "yes", "trial": ""}))).To(Succeed(), "matchConditions")
+	})
+
+	It("what a policy with failurePolicy Ignore matches is admitted undecided", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		p := framework.NewPolicy(newName("ignored"), zone, "apps", "replicasets", namespace)
+		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
+		f.CreateReadyPolicy(ctx, p)
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, "before", nil))).To(Succeed())
+		Expect(stored(ctx, framework.ReplicaSet, namespace, "before")).To(HaveKey("example.com/zone"))
+		stopOperator()
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, "after", nil))).To(Succeed())
+		Expect(stored(ctx, framework.ReplicaSet, namespace, "after")).To(BeEmpty())
+	})
+
+	It("a policy can be corrected and deleted", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		p := framework.NewPolicy(newName("correctable"), zone, "apps", "replicasets", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		stopOperator()
+		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 7 })
+		f.DeletePolicy(ctx, p.Name)
+		_, err := f.Policy(ctx, p.Name)
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+		Expect(err).To(HaveOccurred())
+	})
+})
+
+var _ = Describe("The workload webhooks", func() {
+	It("exist while policies do", func(ctx SpecContext) {
+		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
+		namespace := f.NewNamespace(ctx, nil)
+		p := framework.NewPolicy(newName("hooked"), zone, "apps", "replicasets", namespace)
+		f.CreateReadyPolicy(ctx, p)
+		Expect(workloadWebhooks(ctx)).To(ConsistOf(And(
+			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone))),
+			HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Fail))),
+			HaveField("Rules", ConsistOf(HaveField("Rule.Resources", ConsistOf("replicasets")))),
+		)))
+		f.DeletePolicy(ctx, p.Name)
+		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
+		Eventually(func(ctx context.Context) error {
+			return f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, newName("open"), nil))
+		}).WithContext(ctx).Should(Succeed())
+	})
+})

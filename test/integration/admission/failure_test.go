@@ -1,0 +1,91 @@
+package admission_test
+
+import (
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// endless runs longer than anybody waits.
+var endless = rego(`annotations["n"] := count([1 |
+	some a in numbers.range(1, 5000)
+	some b in numbers.range(1, 5000)
+	some c in numbers.range(1, 5000)
+	(a * b) + c < 0
+])`)
+
+var _ = Describe("A policy that runs for ever", func() {
+	It("is cut off at its deadline, and others decide meanwhile", func(ctx SpecContext) {
+		stuck, quick := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		name := newName("endless")
+		p := framework.NewPolicy(name, endless, "", "configmaps", stuck)
+		p.Spec.Remediation.Mode = placementv1.RemediationOff
+		f.CreateReadyPolicy(ctx, p)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("quick"), zone, "", "configmaps", quick))
+
+		var denied sync.WaitGroup
+		for range 3 {
+			object := framework.NewObject(framework.ConfigMap, stuck, newName("stuck"), nil)
+			denied.Go(func() {
+				defer GinkgoRecover()
+				Expect(f.Client.Create(ctx, object)).To(MatchError(And(
+					ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"))))
+			})
+		}
+		for range 5 {
+			begin := time.Now()
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, quick, newName("quick"), nil))).To(Succeed())
+			Expect(time.Since(begin)).To(BeNumerically("<", time.Second))
+		}
+		denied.Wait()
+		Eventually(eventNotes).WithContext(ctx).WithArguments(stuck, events.ReasonEvaluationFailed).
+			Should(ContainElement(ContainSubstring("deadline of 1s")))
+		Expect(operator.Ready(ctx)).To(Succeed())
+		Expect(operator.Series("berth_decision_errors_total", `policy="`+name+`"`, `source="admission"`)).To(HaveEach(BeEquivalentTo(3)))
+	})
+
+	It("admits with a warning if its failurePolicy is Ignore", func(ctx SpecContext) {
+		namespace, name := f.NewNamespace(ctx, nil), newName("endless")
+		p := framework.NewPolicy(name, endless, "", "configmaps", namespace)
+		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
+		p.Spec.Remediation.Mode = placementv1.RemediationOff
+		f.CreateReadyPolicy(ctx, p)
+		// Another policy on the same object still counts.
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("quick"), zone, "", "configmaps", namespace))
+		out := f.MustKubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "c", nil)), "create", "-f", "-")
+		Expect(out).To(And(ContainSubstring("Warning: PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"), ContainSubstring("ignored")))
+		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
+	})
+})
+
+var _ = Describe("A result that the decision contract does not know", func() {
+	DescribeTable("is denied with the names of policy and rule",
+		func(ctx SpecContext, rules, rule, message string) {
+			namespace, name := f.NewNamespace(ctx, nil), newName("contract")
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, rego(rules), "", "configmaps", namespace))
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(MatchError(And(
+				ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(rule), ContainSubstring(message))))
+			Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).
+				Should(ConsistOf(And(ContainSubstring(name), ContainSubstring(rule))))
+		},
+		Entry("a label that is no string", `labels["n"] := 1`, "rule labels", `key "n": must be a string, is a number`),
+		Entry("a label value that is not valid", `labels["n"] := "no spaces"`, "rule labels", `key "n": "no spaces"`),
+		Entry("a label key that is not valid", `labels["a b"] := "x"`, "rule labels", `key "a b"`),
+		Entry("labels that are no object", `labels contains "a"`, "rule labels", "must be an object"),
+		Entry("an annotation key that is not valid", `annotations["a b"] := "x"`, "rule annotations", `key "a b"`),
+		Entry("an annotation of Berth's own", `annotations["placement.berth.dev/requested"] := "{}"`, "rule annotations", "is Berth's own"),
+		Entry("errors that are no strings", `errors contains 7`, "rule errors", "must hold strings, holds a number"),
+		Entry("errors that are one string", `errors := "no"`, "rule errors", "must be a set or an array of strings"),
+		Entry("warnings that are no strings", `warnings contains {"a": 1}`, "rule warnings", "must hold strings, holds an object"),
+		Entry("a complete rule with two values", "annotations := {\"a\": \"1\"} if input.kind == \"ConfigMap\"\n\nannotations := {\"a\": \"2\"} if input.apiVersion == \"v1\"",
+			".rego:5", "conflicting values"),
+		Entry("a key with two values", "annotations[\"a\"] := \"1\" if input.kind == \"ConfigMap\"\n\nannotations[\"a\"] := \"2\" if input.apiVersion == \"v1\"",
+			".rego:5", "conflicting values"),
+	)
+})

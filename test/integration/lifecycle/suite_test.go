@@ -1,0 +1,101 @@
+// Package lifecycle_test shows what happens when replicas, policies and what they depend on come, go and fail.
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var f *framework.Framework
+
+func TestLifecycle(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Lifecycle")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	f.MustKubectl(ctx, "", "apply", "-f", "hack/demo/clusterprofile-crd.yaml")
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "-f", "hack/demo/clusterprofile-crd.yaml")
+})
+
+// start starts a replica that the spec's end stops.
+func start(ctx context.Context) *framework.Manager {
+	GinkgoHelper()
+	m := f.StartReadyManager(ctx)
+	DeferCleanup(m.Stop)
+	awaitValidation(ctx)
+	return m
+}
+
+// awaitValidation waits until the API server asks the running replica about policies: its own copy of the webhook
+// configurations lags behind what is stored.
+func awaitValidation(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) bool {
+		return apierrors.IsInvalid(f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll))
+	}).WithContext(ctx).Should(BeTrue())
+}
+
+var names int
+
+// newName returns a name that no other spec uses.
+func newName(prefix string) string {
+	names++
+	return fmt.Sprintf("%s-%04d", prefix, names)
+}
+
+// zone places everything into a zone.
+func zone(value string) string {
+	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := %q\n", value)
+}
+
+// tryZone asks where a new ConfigMap would be placed.
+func tryZone(ctx context.Context, namespace string) (string, error) {
+	obj := framework.NewObject(framework.ConfigMap, namespace, "try", nil)
+	err := f.Client.Create(ctx, obj, client.DryRunAll)
+	return obj.GetAnnotations()["example.com/zone"], err
+}
+
+// condition returns a policy's condition as "status/reason".
+func condition(ctx context.Context, policy, conditionType string) (string, error) {
+	p := &placementv1.PlacementPolicy{}
+	if err := f.Client.Get(ctx, client.ObjectKey{Name: policy}, p); err != nil {
+		return "", err
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == conditionType {
+			return string(c.Status) + "/" + c.Reason, nil
+		}
+	}
+	return "", nil
+}
+
+// breakPolicy gives a policy a text that does not compile, as may happen while nobody judges policies.
+func breakPolicy(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) error {
+		hook := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		hook.Name = "berth-policies"
+		if err := client.IgnoreNotFound(f.Client.Delete(ctx, hook)); err != nil {
+			return err
+		}
+		p := &placementv1.PlacementPolicy{}
+		if err := f.Client.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
+			return err
+		}
+		p.Spec.Rego = "package placement\n\nthis is not rego"
+		return f.Client.Update(ctx, p)
+	}).WithContext(ctx).Should(Succeed())
+}

@@ -1,0 +1,324 @@
+package remediation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/remediation"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var _ = Describe("A policy that comes after the objects", func() {
+	var namespace string
+	var before map[string]string
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "bare", nil)
+		create(ctx, framework.ConfigMap, namespace, "other", map[string]string{tierKey: "lead"})
+		create(ctx, framework.ConfigMap, namespace, "right", map[string]string{tierKey: "gold"})
+		var err error
+		before, err = versions(ctx, framework.ConfigMap, namespace)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	expectUntouched := func(ctx context.Context) {
+		GinkgoHelper()
+		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(before))
+		Expect(remediationsBelow(namespace)).To(BeEmpty())
+	}
+	sample := func(ctx context.Context, policy string) (map[string]string, error) {
+		p, err := f.Policy(ctx, policy)
+		out := map[string]string{}
+		for _, v := range p.Status.ViolationSample {
+			out[v.Resource+" "+v.Namespace+"/"+v.Name] = v.Message
+		}
+		return out, err
+	}
+	expectTwoViolations := func(ctx context.Context, policy string) {
+		GinkgoHelper()
+		expectCounts(ctx, policy, counts{Matched: 3, Violations: 2, Remediated: 0})
+		Expect(sample(ctx, policy)).To(And(
+			HaveLen(2),
+			HaveKeyWithValue("configmaps "+namespace+"/bare", ContainSubstring(tierKey)),
+			HaveKeyWithValue("configmaps "+namespace+"/other", And(ContainSubstring("lead"), ContainSubstring("gold"))),
+		))
+		Expect(f.Condition(ctx, policy, placementv1.ConditionCompliant)).
+			To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations, "2 of 3"))
+		Expect(total("berth_violations", fmt.Sprintf("policy=%q", policy))).To(Equal(2))
+	}
+
+	It("patches what differs", func(ctx SpecContext) {
+		policy := onConfigMaps(ctx, "automatic", always(tierKey, "gold"), namespace)
+		for _, name := range []string{"bare", "other", "right"} {
+			expectAnnotations(ctx, framework.ConfigMap, namespace, name, map[string]string{tierKey: "gold"})
+		}
+		expectCounts(ctx, policy, counts{Matched: 3, Violations: 0, Remediated: 2})
+		expectCompliant(ctx, policy)
+		after, err := versions(ctx, framework.ConfigMap, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(moved(before, after)).To(Equal([]string{"bare", "other"}))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "other", events.ReasonRemediated).
+			Should(ConsistOf(And(ContainSubstring(policy), ContainSubstring("lead"), ContainSubstring("gold"))))
+	})
+
+	It("lists what differs, with remediation Manual, until its owner acts", func(ctx SpecContext) {
+		policy := onConfigMaps(ctx, "manual", always(tierKey, "gold"), namespace, withRemediation(placementv1.RemediationManual))
+		expectTwoViolations(ctx, policy)
+		expectUntouched(ctx)
+
+		merge(ctx, framework.ConfigMap, namespace, "bare", map[string]any{"data": map[string]any{"k": "v"}})
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
+		expectCounts(ctx, policy, counts{Matched: 3, Violations: 1, Remediated: 0})
+		By("patching the rest when the mode becomes Automatic")
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationAutomatic })
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "other", map[string]string{tierKey: "gold"})
+		expectCounts(ctx, policy, counts{Matched: 3, Violations: 0, Remediated: 1})
+	})
+
+	It("ignores what exists, with remediation Off", func(ctx SpecContext) {
+		policy := onConfigMaps(ctx, "off", always(tierKey, "gold"), namespace, withRemediation(placementv1.RemediationOff))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonRemediationOff))
+		expectUntouched(ctx)
+		Expect(countsOf(ctx, policy)).To(And(HaveField("Matched", -1), HaveField("Violations", -1)))
+		Expect(decided(policy)).To(BeZero())
+	})
+
+	DescribeTable("counts and never patches", func(ctx SpecContext, mode placementv1.Mode) {
+		policy := onConfigMaps(ctx, "mode", always(tierKey, "gold"), namespace, withMode(mode))
+		expectTwoViolations(ctx, policy)
+		expectUntouched(ctx)
+	},
+		Entry("in mode Warn", placementv1.ModeWarn),
+		Entry("in mode DryRun", placementv1.ModeDryRun),
+	)
+
+	It("lists what no patch can heal and does not patch it", func(ctx SpecContext) {
+		policy := onConfigMaps(ctx, "errors", rego(
+			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
+			fmt.Sprintf(`errors contains "lead is not to be had" if input.metadata.annotations[%q] == "lead"`, tierKey),
+		), namespace)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
+		expectCounts(ctx, policy, counts{Matched: 3, Violations: 1, Remediated: 1})
+		Expect(sample(ctx, policy)).To(HaveKeyWithValue("configmaps "+namespace+"/other", ContainSubstring("lead is not to be had")))
+		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "other").Should(Equal(map[string]string{tierKey: "lead"}))
+		Expect(remediationsBelow(namespace)).NotTo(HaveKey("other"))
+	})
+
+	It("says which objects it can't decide, and heals when it can", func(ctx SpecContext) {
+		policy := onConfigMaps(ctx, "failing", rego(`annotations["not a key"] := "x" if input.metadata.name == "bare"`), namespace)
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, "bare"))
+		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "bare").Should(BeEmpty())
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "gold") })
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
+		expectCompliant(ctx, policy)
+	})
+})
+
+var _ = Describe("An automatic policy beside a manual one", func() {
+	It("leaves the manual one's keys until a user changes the object", func(ctx SpecContext) {
+		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead"})
+		manual := onConfigMaps(ctx, "manual", always(tierKey, "gold"), namespace, withRemediation(placementv1.RemediationManual))
+		automatic := onConfigMaps(ctx, "automatic", rego(
+			fmt.Sprintf(`annotations[%q] := data.kubernetes.clusterprofiles[%q].eu1.metadata.labels.pci`, clustersKey, fleet),
+		), namespace)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead", clustersKey: "yes"})
+		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
+
+		certify(ctx, fleet, "eu1", "no")
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead", clustersKey: "no"})
+		expectCounts(ctx, automatic, counts{Matched: 1, Violations: 0, Remediated: 2})
+		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
+
+		By("applying both to an ordinary update")
+		merge(ctx, framework.ConfigMap, namespace, "web", map[string]any{"data": map[string]any{"k": "v"}})
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "gold", clustersKey: "no"})
+		expectCounts(ctx, manual, counts{Matched: 1, Violations: 0, Remediated: 0})
+
+		By("taking no user for its remediation who only calls himself so")
+		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "bronze") })
+		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
+		Expect(f.Client.Patch(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil),
+			client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"w"}}`)), client.FieldOwner(remediation.FieldManager))).To(Succeed())
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "bronze", clustersKey: "no"})
+
+		By("leaving what the manual one has applied, too")
+		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "silver") })
+		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
+		certify(ctx, fleet, "eu1", "maybe")
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "bronze", clustersKey: "maybe"})
+		By("not forgetting what the developer asked of the manual one meanwhile")
+		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = rego("annotations := {}")
+			p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
+		})
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead", clustersKey: "maybe"})
+	})
+})
+
+var _ = Describe("Two policies on one object", func() {
+	conflict := func(ctx context.Context, policy string) func() (metav1.Condition, error) {
+		return func() (metav1.Condition, error) { return f.Condition(ctx, policy, placementv1.ConditionConflicted) }
+	}
+	DescribeTable("are decided by priority, then by name, whichever came first", func(ctx SpecContext, winnerFirst, byName bool) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "before", map[string]string{tierKey: "lead"})
+		first, second := newName("pair"), newName("pair")
+		winner, loser := second, first
+		if byName {
+			winner, loser = first, second
+		}
+		add := func(name, value string) {
+			p := framework.NewPolicy(name, always(tierKey, value, "example.com/"+value, "yes"), "", "configmaps", namespace)
+			if name == winner && !byName {
+				p.Spec.Priority = 1
+			}
+			f.CreateReadyPolicy(ctx, p)
+		}
+		if winnerFirst {
+			add(winner, "won")
+			add(loser, "lost")
+		} else {
+			add(loser, "lost")
+			expectAnnotations(ctx, framework.ConfigMap, namespace, "before", map[string]string{tierKey: "lost", "example.com/lost": "yes"})
+			add(winner, "won")
+		}
+		create(ctx, framework.ConfigMap, namespace, "after", map[string]string{tierKey: "lead"})
+		want := map[string]string{tierKey: "won", "example.com/won": "yes", "example.com/lost": "yes"}
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "before", want)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "after", want)
+		Eventually(conflict(ctx, winner)).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict, loser))
+		Eventually(conflict(ctx, loser)).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict, winner))
+		for _, policy := range []string{winner, loser} {
+			expectCompliant(ctx, policy)
+			Eventually(countsOf).WithContext(ctx).WithArguments(policy).Should(And(HaveField("Matched", 2), HaveField("Violations", 0)))
+		}
+		settled, err := versions(ctx, framework.ConfigMap, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(settled))
+
+		By("handing the key to the other one, then back to the developer, who asked for something else")
+		f.ChangePolicy(ctx, winner, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/won", "yes") })
+		want[tierKey] = "lost"
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "before", want)
+		Eventually(conflict(ctx, loser)).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNoConflict))
+		f.ChangePolicy(ctx, loser, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/lost", "yes") })
+		want[tierKey] = "lead"
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "before", want)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "after", want)
+	},
+		Entry("priority, winner first", true, false),
+		Entry("priority, winner last", false, false),
+		Entry("name, winner first", true, true),
+		Entry("name, winner last", false, true),
+	)
+})
+
+var _ = Describe("A policy that never settles", func() {
+	// expectStopped waits until patching stops and says so, and checks that everything else goes on.
+	expectStopped := func(ctx context.Context, policy, namespace string) {
+		GinkgoHelper()
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotSettling, "web"))
+		stopped, err := versions(ctx, framework.ConfigMap, namespace)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(versions).WithContext(ctx).WithArguments(framework.ConfigMap, namespace).Should(Equal(stopped))
+		Expect(operator.Ready(ctx)).To(Succeed())
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, "web", events.ReasonRemediationStopped).ShouldNot(BeEmpty())
+
+		By("deciding what other policies match, as ever")
+		elsewhere := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, elsewhere, "web", nil)
+		onConfigMaps(ctx, "healthy", always(tierKey, "gold"), elsewhere)
+		expectAnnotations(ctx, framework.ConfigMap, elsewhere, "web", map[string]string{tierKey: "gold"})
+
+		By("going on when the policy is corrected")
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always("example.com/rounds", "corrected") })
+		// It may be too late for the object itself: the brake forgets after a minute.
+		Eventually(stored).WithContext(ctx).WithTimeout(2*time.Minute).WithArguments(framework.ConfigMap, namespace, "web").
+			Should(HaveKeyWithValue("example.com/rounds", "corrected"))
+		expectCompliant(ctx, policy)
+	}
+
+	It("is stopped where it reads the type that it changes", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", nil)
+		policy := onConfigMaps(ctx, "feedback", rego(
+			fmt.Sprintf(`seen := to_number(object.get(data.kubernetes.configmaps[%q].web.metadata, ["annotations", "example.com/rounds"], "0"))`, namespace),
+			`annotations["example.com/rounds"] := sprintf("%d", [seen + 1])`,
+		), namespace)
+		expectStopped(ctx, policy, namespace)
+	})
+
+	It("is stopped where it depends on what every write changes", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", nil)
+		policy := onConfigMaps(ctx, "version", rego(`annotations["example.com/rounds"] := input.metadata.resourceVersion`), namespace)
+		expectStopped(ctx, policy, namespace)
+	})
+
+	It("is stopped where two policies feed each other through two types", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", nil)
+		create(ctx, framework.Deployment, namespace, "web", nil)
+		follow := func(plural string) string {
+			return rego(
+				fmt.Sprintf(`seen := to_number(object.get(data.kubernetes.%s[%q].web.metadata, ["annotations", "example.com/rounds"], "0"))`, plural, namespace),
+				`annotations["example.com/rounds"] := sprintf("%d", [seen + 1])`,
+			)
+		}
+		policy := onConfigMaps(ctx, "mutual", follow("deployments"), namespace)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("mutual"), follow("configmaps"), "apps", "deployments", namespace))
+		expectStopped(ctx, policy, namespace)
+	})
+})
+
+var _ = Describe("kubectl get placementpolicies", func() {
+	It("shows how a policy fares", func(ctx SpecContext) {
+		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "a", map[string]string{clustersKey: "eu1_us1"})
+		create(ctx, framework.ConfigMap, namespace, "b", map[string]string{clustersKey: "gone"})
+		create(ctx, framework.ConfigMap, namespace, "c", nil)
+		automatic := onConfigMaps(ctx, "columns", certified("annotations", clustersKey, fleet), namespace)
+		manual := onConfigMaps(ctx, "columns", always(tierKey, "gold"), namespace,
+			withRemediation(placementv1.RemediationManual), withMode(placementv1.ModeWarn))
+		expectCounts(ctx, automatic, counts{Matched: 3, Violations: 0, Remediated: 1})
+		expectCounts(ctx, manual, counts{Matched: 3, Violations: 3, Remediated: 0})
+
+		lines := strings.Split(strings.TrimSpace(f.MustKubectl(ctx, "", "get", "placementpolicies", automatic, manual)), "\n")
+		Expect(strings.Fields(lines[0])).To(Equal([]string{"NAME", "READY", "MODE", "MATCHED", "VIOLATIONS", "REMEDIATED", "AGE"}))
+		Expect(strings.Fields(lines[1])).To(HaveExactElements(automatic, "True", "Enforce", "3", "0", "1", MatchRegexp(`^\d+m?s?`)))
+		Expect(strings.Fields(lines[2])).To(HaveExactElements(manual, "True", "Warn", "3", "3", "0", MatchRegexp(`^\d+m?s?`)))
+
+		lines = strings.Split(strings.TrimSpace(f.MustKubectl(ctx, "", "get", "plpol", automatic, manual, "-o", "wide")), "\n")
+		Expect(strings.Fields(lines[0])[7:]).To(Equal([]string{"REASON", "DATA", "ENGINE"}))
+		Expect(strings.Fields(lines[1])[7:]).To(Equal([]string{"InForce", "clusterprofiles.multicluster.x-k8s.io", "Embedded"}))
+		Expect(strings.Fields(lines[2])[7]).To(Equal("InForce"))
+		Expect(strings.Fields(lines[2])).To(HaveLen(9), "a policy that reads nothing has no data to show: %s", lines[2])
+		Expect(f.MustKubectl(ctx, "", "get", "berth", automatic)).To(ContainSubstring(automatic))
+	})
+
+	It("goes on counting remediations after a restart", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "a", nil)
+		policy := onConfigMaps(ctx, "restart", always(tierKey, "gold"), namespace)
+		expectCounts(ctx, policy, counts{Matched: 1, Violations: 0, Remediated: 1})
+		stopOperator()
+		startOperator(ctx)
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "silver") })
+		expectCounts(ctx, policy, counts{Matched: 1, Violations: 0, Remediated: 2})
+	})
+})

@@ -1,0 +1,252 @@
+package remediation_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/controllers/remediation"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// settledFor is how long the issue wants nothing to move.
+const settledFor = time.Minute
+
+// portPolicy reads nothing but ports, and says how many are open.
+func portPolicy() string {
+	return rego(
+		`open contains name if data.kubernetes.ports[name].spec.open`,
+		fmt.Sprintf(`annotations[%q] := sprintf("%%d ports", [count(open)])`, tierKey),
+	)
+}
+
+// fleetOfWorkloads are 60 Deployments, of which every third lists the cluster that is going to change.
+type fleetOfWorkloads struct {
+	fleet, namespace    string
+	affected            []string
+	profiles, byPort    string
+	configs, configured string
+}
+
+func newFleetOfWorkloads(ctx context.Context) fleetOfWorkloads {
+	GinkgoHelper()
+	w := fleetOfWorkloads{
+		fleet: newFleet(ctx, "eu1", "eu2", "us1"), namespace: f.NewNamespace(ctx, nil), configs: f.NewNamespace(ctx, nil),
+	}
+	p := framework.NewPolicy(newName("profiles"), certified("annotations", clustersKey, w.fleet), "apps", "deployments", w.namespace)
+	f.CreateReadyPolicy(ctx, p)
+	w.profiles = p.Name
+	p = framework.NewPolicy(newName("ports"), portPolicy(), "apps", "deployments", w.namespace)
+	f.CreateReadyPolicy(ctx, p)
+	w.byPort = p.Name
+	w.configured = onConfigMaps(ctx, "configs", portPolicy(), w.configs)
+	for i := range 60 {
+		name := fmt.Sprintf("w%02d", i)
+		switch i % 3 {
+		case 0:
+			w.affected = append(w.affected, name)
+			create(ctx, framework.Deployment, w.namespace, name, map[string]string{clustersKey: "eu1_us1"})
+		case 1:
+			create(ctx, framework.Deployment, w.namespace, name, map[string]string{clustersKey: "eu2_us1"})
+		default:
+			create(ctx, framework.Deployment, w.namespace, name, nil)
+		}
+	}
+	create(ctx, framework.ConfigMap, w.configs, "c", nil)
+	for _, policy := range []string{w.profiles, w.byPort} {
+		Eventually(countsOf).WithContext(ctx).WithArguments(policy).Should(HaveField("Matched", 60))
+		expectCompliant(ctx, policy)
+	}
+	expectCompliant(ctx, w.configured)
+	return w
+}
+
+// expectMoved waits until all that was to move has the wanted value, checks that nothing else moved, and returns the
+// new versions.
+func (w fleetOfWorkloads) expectMoved(ctx context.Context, before map[string]string, want string) map[string]string {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) ([]string, error) {
+		objects, err := list(ctx, framework.Deployment, w.namespace)
+		done := []string{}
+		for name, o := range objects {
+			if o.GetAnnotations()[clustersKey] == want {
+				done = append(done, name)
+			}
+		}
+		slices.Sort(done)
+		return done, err
+	}).WithContext(ctx).Should(Equal(w.affected))
+	after, err := versions(ctx, framework.Deployment, w.namespace)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(moved(before, after)).To(Equal(w.affected))
+	return after
+}
+
+var _ = Describe("When a cluster's labels change", func() {
+	It("patches exactly the workloads whose decision changed, once each", func(ctx SpecContext) {
+		w := newFleetOfWorkloads(ctx)
+		before, err := versions(ctx, framework.Deployment, w.namespace)
+		Expect(err).NotTo(HaveOccurred())
+		baseline, err := countsOf(ctx, w.profiles)
+		Expect(err).NotTo(HaveOccurred())
+		earlier := remediationsBelow(w.namespace)
+		decidedBefore := map[string]int{w.profiles: decided(w.profiles), w.byPort: decided(w.byPort), w.configured: decided(w.configured)}
+		profileBefore, err := versions(ctx, clusterProfile, w.fleet)
+		Expect(err).NotTo(HaveOccurred())
+
+		certify(ctx, w.fleet, "eu1", "no")
+
+		after := w.expectMoved(ctx, before, "us1")
+		baseline.Remediated += len(w.affected)
+		expectCounts(ctx, w.profiles, baseline)
+		expectCompliant(ctx, w.profiles)
+
+		By("sending one request for each of them, which nobody's conflict had repeated")
+		requests := map[string]int{}
+		for name, n := range remediationsBelow(w.namespace) {
+			if n != earlier[name] {
+				requests[name] = n - earlier[name]
+			}
+		}
+		Expect(requests).To(HaveLen(len(w.affected)))
+		for _, name := range w.affected {
+			Expect(requests).To(HaveKeyWithValue(name, 1))
+		}
+		Expect(total("berth_remediations_total", fmt.Sprintf("policy=%q", w.profiles), fmt.Sprintf("outcome=%q", metrics.RemediationPatched))).
+			To(Equal(baseline.Remediated))
+
+		By("asking no policy about what it does not read")
+		Expect(decided(w.profiles) - decidedBefore[w.profiles]).To(BeNumerically(">=", 60))
+		Expect(decided(w.configured)).To(Equal(decidedBefore[w.configured]), "its objects did not change")
+		Expect(decided(w.byPort)-decidedBefore[w.byPort]).To(BeNumerically("<=", len(w.affected)), "it is asked about the objects that the other policy changed, no others")
+
+		By("leaving everything alone from then on")
+		Consistently(versions).WithContext(ctx).WithArguments(framework.Deployment, w.namespace).Should(Equal(after))
+		changed, err := versions(ctx, clusterProfile, w.fleet)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(moved(profileBefore, changed)).To(Equal([]string{"eu1"}))
+		Expect(remediationsBelow(w.configs)).To(BeEmpty())
+
+		By("telling the objects' owners")
+		for _, name := range w.affected {
+			Eventually(eventNotes).WithContext(ctx).WithArguments(w.namespace, name, events.ReasonRemediated).
+				Should(ContainElement(And(ContainSubstring(w.profiles), ContainSubstring(clustersKey), ContainSubstring("us1"))))
+		}
+		Expect(eventNotes(ctx, w.namespace, "w01", events.ReasonRemediated)).To(BeEmpty())
+
+		By("widening exactly them when the cluster returns")
+		certify(ctx, w.fleet, "eu1", "yes")
+		w.expectMoved(ctx, after, "eu1_us1")
+		baseline.Remediated += len(w.affected)
+		expectCounts(ctx, w.profiles, baseline)
+	})
+
+	It("does nothing where a change makes no decision differ", func(ctx SpecContext) {
+		w := newFleetOfWorkloads(ctx)
+		before, err := versions(ctx, framework.Deployment, w.namespace)
+		Expect(err).NotTo(HaveOccurred())
+		asked := decided(w.profiles)
+		merge(ctx, clusterProfile, w.fleet, "eu1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"color": "blue"}}})
+		Eventually(func() int { return decided(w.profiles) - asked }).WithContext(ctx).Should(BeNumerically(">=", 60))
+		Consistently(versions).WithContext(ctx).WithArguments(framework.Deployment, w.namespace).Should(Equal(before))
+	})
+
+	It("follows an inventory of a kind of its own", func(ctx SpecContext) {
+		w := newFleetOfWorkloads(ctx)
+		profiles := decided(w.profiles)
+		name := newName("port")
+		obj := framework.NewObject(port, "", name, nil)
+		obj.Object["spec"] = map[string]any{"open": true}
+		Expect(f.Client.Create(ctx, obj)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(f.Client.Delete(ctx, framework.NewObject(port, "", name, nil))).To(Succeed())
+		})
+		Eventually(func(ctx context.Context) (map[string]int, error) {
+			objects, err := list(ctx, framework.Deployment, w.namespace)
+			return tally(objects, tierKey), err
+		}).WithContext(ctx).Should(Equal(map[string]int{"1 ports": 60}))
+		expectAnnotations(ctx, framework.ConfigMap, w.configs, "c", map[string]string{tierKey: "1 ports"})
+		expectCompliant(ctx, w.byPort)
+		Expect(decided(w.profiles)-profiles).To(BeNumerically("<=", 60), "once for each object that the other policy changed")
+	})
+
+	It("leaves every object alone for a full minute once it has settled", Label("slow"), func(ctx SpecContext) {
+		w := newFleetOfWorkloads(ctx)
+		before, err := versions(ctx, framework.Deployment, w.namespace)
+		Expect(err).NotTo(HaveOccurred())
+		certify(ctx, w.fleet, "eu1", "no")
+		after := w.expectMoved(ctx, before, "us1")
+		expectCompliant(ctx, w.profiles)
+		statuses := func(ctx context.Context) ([]string, error) {
+			var out []string
+			for _, name := range []string{w.profiles, w.byPort, w.configured} {
+				p, err := f.Policy(ctx, name)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, p.ResourceVersion)
+			}
+			return out, nil
+		}
+		Eventually(countsOf).WithContext(ctx).WithArguments(w.profiles).Should(HaveField("Remediated", BeNumerically(">=", len(w.affected))))
+		quiet, err := statuses(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(func(g Gomega, ctx context.Context) {
+			g.Expect(versions(ctx, framework.Deployment, w.namespace)).To(Equal(after))
+			g.Expect(statuses(ctx)).To(Equal(quiet))
+		}).WithContext(ctx).WithTimeout(settledFor).WithPolling(time.Second).Should(Succeed())
+	})
+})
+
+// tally counts the values of an annotation.
+func tally(objects map[string]*unstructured.Unstructured, key string) map[string]int {
+	out := map[string]int{}
+	for _, o := range objects {
+		out[o.GetAnnotations()[key]]++
+	}
+	return out
+}
+
+var _ = Describe("A remediating patch", func() {
+	It("has a precondition and a field manager of its own, and changes no owner of the keys", func(ctx SpecContext) {
+		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
+		onConfigMaps(ctx, "patch", certified("annotations", clustersKey, fleet), namespace)
+		obj := create(ctx, framework.ConfigMap, namespace, "web", map[string]string{clustersKey: "eu1_us1"})
+		owner := ownersOf(obj, clustersKey)
+		Expect(owner).To(HaveLen(1))
+		certify(ctx, fleet, "eu1", "no")
+		expectClusters(ctx, namespace, "web", "us1")
+
+		sent := patches.By(remediation.FieldManager, "/namespaces/"+namespace+"/")
+		Expect(sent).To(HaveLen(1))
+		Expect(sent[0].Code).To(Equal(200))
+		Expect(string(sent[0].Body)).To(And(
+			ContainSubstring(`"resourceVersion":"`+obj.GetResourceVersion()+`"`),
+			ContainSubstring(`"uid":"`+string(obj.GetUID())+`"`),
+		))
+		Expect(sent[0].Query).NotTo(HaveKey("force"))
+		got, err := f.Get(ctx, framework.ConfigMap, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(ownersOf(got, "placement.berth.dev/requested")).To(Equal([]string{remediation.FieldManager}))
+		Expect(ownersOf(got, clustersKey)).To(Equal(owner))
+	})
+})
+
+// ownersOf returns the field managers of an annotation.
+func ownersOf(obj *unstructured.Unstructured, key string) []string {
+	out := []string{}
+	for _, entry := range obj.GetManagedFields() {
+		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+key+`"`) {
+			out = append(out, entry.Manager)
+		}
+	}
+	return out
+}

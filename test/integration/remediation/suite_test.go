@@ -1,0 +1,337 @@
+// Package remediation_test shows what becomes of existing objects when policies, data or objects change, on a real API
+// server.
+package remediation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/remediation"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// Keys that the specs' policies set.
+const (
+	clustersKey = "example.com/clusters"
+	tierKey     = "example.com/tier"
+)
+
+var (
+	clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
+	// port is an inventory that only these specs know.
+	port = schema.GroupVersionKind{Group: "inventory.example.com", Version: "v1", Kind: "Port"}
+)
+
+var (
+	f *framework.Framework
+	// patches are the operator's, of all specs.
+	patches *framework.Patches
+	// operator is nil while it is stopped.
+	operator *framework.Manager
+)
+
+func TestRemediation(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Remediation")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	DeferCleanup(stopOperator)
+	patches = f.RecordPatches()
+	f.InstallClusterProfiles(ctx)
+	f.InstallCRD(ctx, framework.NewCRD(port.Group, port.Version, "ports", port.Kind, apiextensionsv1.ClusterScoped))
+})
+
+// Every spec finds the operator running and ready, whatever the spec before did to it.
+var _ = BeforeEach(func(ctx SpecContext) {
+	if operator == nil {
+		startOperator(ctx)
+	}
+})
+
+// startOperator starts the operator and waits until the API server's own copy of the webhook configurations, which lags
+// behind what is stored, leads to it.
+func startOperator(ctx context.Context) {
+	GinkgoHelper()
+	operator = f.StartReadyManager(ctx)
+	Eventually(func(g Gomega, ctx context.Context) {
+		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
+		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func stopOperator() {
+	if operator != nil {
+		operator.Stop()
+		operator = nil
+	}
+}
+
+var names int
+
+// newName returns a name that no other spec uses; names that come later sort later.
+func newName(prefix string) string {
+	names++
+	return fmt.Sprintf("%s-%04d", prefix, names)
+}
+
+// rego makes a module of the package that the specs' policies share.
+func rego(rules ...string) string {
+	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
+}
+
+// certified leaves of the clusters that the developer lists under key those whose ClusterProfile in the namespace is
+// labelled pci=yes. A developer who lists none gets none.
+func certified(field, key, fleet string) string {
+	return rego(
+		fmt.Sprintf(`offered contains name if data.kubernetes.clusterprofiles[%q][name].metadata.labels.pci == "yes"`, fleet),
+		fmt.Sprintf(`requested := split(input.metadata.%s[%q], "_")`, field, key),
+		fmt.Sprintf(`%s[%q] := concat("_", [c | some c in requested; c in offered]) if requested`, field, key),
+	)
+}
+
+// always sets annotations without looking at anything.
+func always(keysAndValues ...string) string {
+	var rules []string
+	for i := 0; i < len(keysAndValues); i += 2 {
+		rules = append(rules, fmt.Sprintf("annotations[%q] := %q", keysAndValues[i], keysAndValues[i+1]))
+	}
+	return rego(rules...)
+}
+
+// newFleet makes a namespace with ClusterProfiles that are all labelled pci=yes.
+func newFleet(ctx context.Context, clusters ...string) string {
+	GinkgoHelper()
+	fleet := f.NewNamespace(ctx, nil)
+	for _, name := range clusters {
+		obj := framework.NewObject(clusterProfile, fleet, name, nil)
+		obj.SetLabels(map[string]string{"pci": "yes"})
+		obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+		Expect(f.Client.Create(ctx, obj)).To(Succeed())
+	}
+	return fleet
+}
+
+// certify sets the label that certified looks at.
+func certify(ctx context.Context, fleet, cluster, pci string) {
+	GinkgoHelper()
+	merge(ctx, clusterProfile, fleet, cluster, map[string]any{"metadata": map[string]any{"labels": map[string]any{"pci": pci}}})
+}
+
+// merge merges a change into an object as a user who does not look at the object first.
+func merge(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change map[string]any) {
+	GinkgoHelper()
+	Expect(tryMerge(ctx, gvk, namespace, name, change)).To(Succeed())
+}
+
+func tryMerge(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change map[string]any) error {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	return f.Client.Patch(ctx, framework.NewObject(gvk, namespace, name, nil), client.RawPatch(types.MergePatchType, body))
+}
+
+// annotate changes annotations as a user; nil removes one.
+func annotate(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, annotations map[string]any) {
+	GinkgoHelper()
+	merge(ctx, gvk, namespace, name, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// create creates an object with annotations.
+func create(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, annotations map[string]string) *unstructured.Unstructured {
+	GinkgoHelper()
+	obj := framework.NewObject(gvk, namespace, name, annotations)
+	Expect(f.Client.Create(ctx, obj)).To(Succeed())
+	return obj
+}
+
+// manifest renders an object for kubectl.
+func manifest(obj any) string {
+	GinkgoHelper()
+	text, err := yaml.Marshal(obj)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// annotationsOf returns the object's annotations without those that Berth and kubectl keep their books in.
+func annotationsOf(obj *unstructured.Unstructured) map[string]string {
+	out := obj.GetAnnotations()
+	delete(out, placementv1.RequestedAnnotation)
+	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
+	return out
+}
+
+// stored returns the annotations of an object as it is stored.
+func stored(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (map[string]string, error) {
+	obj, err := f.Get(ctx, gvk, namespace, name)
+	return annotationsOf(obj), err
+}
+
+// expectAnnotations waits until an object has these annotations and no others.
+func expectAnnotations(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, want map[string]string) {
+	GinkgoHelper()
+	matcher := Equal(want)
+	if len(want) == 0 {
+		matcher = BeEmpty()
+	}
+	Eventually(stored).WithContext(ctx).WithArguments(gvk, namespace, name).Should(matcher)
+}
+
+// expectClusters waits until a ConfigMap has these clusters and nothing else.
+func expectClusters(ctx context.Context, namespace, name, want string) {
+	GinkgoHelper()
+	expectAnnotations(ctx, framework.ConfigMap, namespace, name, map[string]string{clustersKey: want})
+}
+
+// list returns the objects of a kind in a namespace by name.
+func list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (map[string]*unstructured.Unstructured, error) {
+	objects := &unstructured.UnstructuredList{}
+	objects.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := f.Client.List(ctx, objects, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	out := map[string]*unstructured.Unstructured{}
+	for i := range objects.Items {
+		out[objects.Items[i].GetName()] = &objects.Items[i]
+	}
+	return out, nil
+}
+
+// versions returns the resourceVersions of the objects of a kind in a namespace by name.
+func versions(ctx context.Context, gvk schema.GroupVersionKind, namespace string) (map[string]string, error) {
+	objects, err := list(ctx, gvk, namespace)
+	out := map[string]string{}
+	for name, o := range objects {
+		out[name] = o.GetResourceVersion()
+	}
+	return out, err
+}
+
+// moved returns the names whose value differs, sorted.
+func moved(before, after map[string]string) []string {
+	out := []string{}
+	for name := range maps.Keys(after) {
+		if before[name] != after[name] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// remediationsBelow returns how often each path below a namespace was patched by remediation.
+func remediationsBelow(namespace string) map[string]int {
+	out := map[string]int{}
+	for _, r := range patches.By(remediation.FieldManager, "/namespaces/"+namespace+"/") {
+		out[r.Path[strings.LastIndex(r.Path, "/")+1:]]++
+	}
+	return out
+}
+
+// total sums the series of a metric that have all of these labels.
+func total(metric string, labels ...string) int {
+	GinkgoHelper()
+	series, err := operator.Series(metric, labels...)
+	Expect(err).NotTo(HaveOccurred())
+	sum := 0.0
+	for _, value := range series {
+		sum += value
+	}
+	return int(sum)
+}
+
+// decided returns how often remediation asked a policy.
+func decided(policy string) int {
+	GinkgoHelper()
+	return total("berth_decisions_total", fmt.Sprintf("policy=%q", policy), fmt.Sprintf("source=%q", metrics.SourceRemediation))
+}
+
+// counts are what `kubectl get` shows of a policy; -1 stands for an absent one.
+type counts struct{ Matched, Violations, Remediated int }
+
+func countsOf(ctx context.Context, policy string) (counts, error) {
+	p, err := f.Policy(ctx, policy)
+	if err != nil {
+		return counts{}, err
+	}
+	out := counts{-1, -1, -1}
+	if n := p.Status.Matched; n != nil {
+		out.Matched = int(*n)
+	}
+	if n := p.Status.Violations; n != nil {
+		out.Violations = int(*n)
+	}
+	if n := p.Status.Remediated; n != nil {
+		out.Remediated = int(*n)
+	}
+	return out, nil
+}
+
+// expectCounts waits until a policy's status has these counts.
+func expectCounts(ctx context.Context, policy string, want counts) {
+	GinkgoHelper()
+	Eventually(countsOf).WithContext(ctx).WithArguments(policy).Should(Equal(want))
+}
+
+// expectCompliant waits until nothing is left to do for a policy.
+func expectCompliant(ctx context.Context, policy string) {
+	GinkgoHelper()
+	Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+		Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonCompliant))
+}
+
+// eventNotes returns the notes of the events of a reason about an object.
+func eventNotes(ctx context.Context, namespace, name, reason string) ([]string, error) {
+	events := &eventsv1.EventList{}
+	if err := f.Client.List(ctx, events, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var notes []string
+	for _, e := range events.Items {
+		if e.Reason == reason && e.Regarding.Name == name {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes, nil
+}
+
+// onConfigMaps is a ready policy on the ConfigMaps of namespaces, which tune may change first.
+func onConfigMaps(ctx context.Context, prefix, text, namespace string, tune ...func(*placementv1.PlacementPolicy)) string {
+	GinkgoHelper()
+	p := framework.NewPolicy(newName(prefix), text, "", "configmaps", namespace)
+	for _, t := range tune {
+		t(p)
+	}
+	f.CreateReadyPolicy(ctx, p)
+	return p.Name
+}
+
+func withMode(mode placementv1.Mode) func(*placementv1.PlacementPolicy) {
+	return func(p *placementv1.PlacementPolicy) { p.Spec.Mode = mode }
+}
+
+func withRemediation(mode placementv1.RemediationMode) func(*placementv1.PlacementPolicy) {
+	return func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = mode }
+}
