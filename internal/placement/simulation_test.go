@@ -460,9 +460,7 @@ func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 	}
 	next := newMetadata()
 	for f := range next {
-		for key, value := range wanted[f] {
-			next[f][key] = value
-		}
+		maps.Copy(next[f], wanted[f])
 		for key, standing := range current[f] {
 			if value, sent := wanted[f][key]; !sent || value != standing {
 				continue

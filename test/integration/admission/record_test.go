@@ -16,7 +16,9 @@ const wish = "example.com/zones"
 // echo narrows the developer's wish to what is allowed, and shows what it was asked with.
 const echo = `package placement
 
-annotations["example.com/zones"] := concat(",", sort(narrowed)) if input.metadata.annotations["example.com/zones"]
+wanted := split(input.metadata.annotations["example.com/zones"], ",")
+
+annotations["example.com/zones"] := concat(",", [z | some z in wanted; z in data.allowed]) if count(wanted) > 0
 
 annotations["example.com/seen"] := object.get(input.metadata, ["annotations", "example.com/zones"], "none")
 `
