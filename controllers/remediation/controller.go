@@ -195,9 +195,14 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 		c.Ledger.ForgetPolicy(name)
 	}
 	c.Rewatch()
-	c.enqueue(c.targets.keys(func(r schema.GroupVersionResource) bool {
+	keys := c.targets.keys(func(r schema.GroupVersionResource) bool {
 		return (before != nil && before.Matcher.SelectsResource(r)) || (after != nil && after.Matcher.SelectsResource(r))
-	}, everywhere)...)
+	}, everywhere)
+	for _, key := range keys {
+		// What did not settle under the old policy may under the new one.
+		c.brake.Forget(key)
+	}
+	c.enqueue(keys...)
 }
 
 // DataChanged has the objects decided whose policies read the type.
@@ -250,7 +255,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
 	due := dueChanges(outcome.Verdicts)
-	stopped := len(due) > 0 && c.feedsBack(due, key) && !c.brake.Allows(key, c.Clock.Now())
+	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
 	c.report(c.Ledger.Record(key, outcome.Verdicts, stopped))
 	if len(due) == 0 || stopped {
 		return reconcile.Result{}, nil
@@ -332,16 +337,6 @@ func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 	return out
 }
 
-// feedsBack says whether a policy reads the very type that it changes, so that its own output may change its next decision.
-func (c *Controller) feedsBack(due []*placement.Verdict, key remediation.Key) bool {
-	return slices.ContainsFunc(due, func(v *placement.Verdict) bool {
-		standing := c.Registry.Get(v.Policy.Name)
-		return standing != nil && standing.Binding != nil && slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool {
-			return r.GroupResource() == key.Resource.GroupResource()
-		})
-	})
-}
-
 // remediate has one object put right.
 //
 // The patch names nothing but the record of the developer's intent and the version that was judged. The API server
@@ -367,7 +362,7 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj, wa
 		c.count(due, metrics.RemediationFailed)
 		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", names(due), err))
 		return reconcile.Result{}, fmt.Errorf("patching %s: %w", key, err)
-	case got.GetResourceVersion() == obj.GetResourceVersion() || len(placement.Patch(got, want)) > 0:
+	case got.GetResourceVersion() == obj.GetResourceVersion() || !placed(got, due):
 		c.count(due, metrics.RemediationFailed)
 		return reconcile.Result{}, fmt.Errorf("patching %s: the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet", key)
 	}
@@ -378,10 +373,22 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj, wa
 		c.Changed(v.Policy.Name)
 	}
 	c.Events.Remediated(got, fmt.Sprintf("%s: %s", names(due), describe(due)))
-	if c.feedsBack(due, key) && !c.brake.Allows(key, c.Clock.Now()) {
+	if !c.brake.Allows(key, c.Clock.Now()) {
 		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", names(due)))
 	}
 	return reconcile.Result{}, nil
+}
+
+// placed says whether an object has what the policies decided.
+func placed(obj *unstructured.Unstructured, due []*placement.Verdict) bool {
+	for _, v := range due {
+		for _, change := range v.Changes {
+			if !change.Done(obj) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func patchBody(obj, want *unstructured.Unstructured) ([]byte, error) {

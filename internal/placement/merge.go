@@ -50,6 +50,15 @@ func (c Change) Action() string {
 	return out
 }
 
+// Done says whether the object has what the change is about.
+func (c Change) Done(obj *unstructured.Unstructured) bool {
+	value, present := metadataOf(obj, c.Field)[c.Key]
+	if c.To == nil {
+		return !present
+	}
+	return present && value == *c.To
+}
+
 // Conflict is one key that two policies set to different values.
 type Conflict struct {
 	Field string

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// Limits of the brake: an object that was patched this often within this time is not settling.
+// Limits of the brake: an object that was patched this often within this time is not settling. A decision that depends
+// on its own output is patched many times a second; a world that changes this often for one object is rare enough to
+// be told apart.
 const (
-	brakePatches = 8
+	brakePatches = 20
 	brakeWindow  = time.Minute
 )
 
