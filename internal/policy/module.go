@@ -215,7 +215,9 @@ func oneError(file string, at *ast.Location, code, message string) *CompileError
 // compileError keeps what OPA says and adds why a known function is undefined.
 func compileError(file string, err error) *CompileError {
 	var list ast.Errors
-	if !errors.As(err, &list) {
+	if single, ok := errors.AsType[*ast.Error](err); ok {
+		list = ast.Errors{single}
+	} else if !errors.As(err, &list) {
 		return oneError(file, nil, ast.ParseErr, err.Error())
 	}
 	out := &CompileError{}

@@ -277,6 +277,11 @@ func TestManagerFaults(t *testing.T) {
 				m.Set(ctx, only(pods))
 				later()
 				check(t, m, sink, tc.first, nil)
+				sink.mu.Lock()
+				if slices.Contains(sink.calls, "replace pods") {
+					t.Errorf("calls %v: for a moment, what can't be watched was taken for complete", sink.calls)
+				}
+				sink.mu.Unlock()
 				if state, _ := m.State(pods); !state.Settled() {
 					t.Error("a type that is not to be had is still waited for")
 				}
