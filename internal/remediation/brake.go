@@ -9,7 +9,7 @@ import (
 // on its own output is patched many times a second; a world that changes this often for one object is rare enough to
 // be told apart.
 const (
-	brakePatches = 20
+	brakePatches = 100
 	brakeWindow  = time.Minute
 )
 
