@@ -109,7 +109,8 @@ var _ = Describe("What the developer asked for", func() {
 			GinkgoHelper()
 			f.MustKubectl(ctx, "", "annotate", "--overwrite", "configmap", name, "-n", namespace, placementv1.RequestedAnnotation+"="+value)
 		}
-		const forged = `{"annotations":{"example.com/zones":{"requested":"b","by":"x","set":"961b6dd3ede3cb8e"}},"signature":"AAAA"}`
+		// It says of the value a, by its digest, that a policy put it there in the place of b.
+		const forged = `{"annotations":{"example.com/zones":{"requested":"b","by":"x","set":"ca978112ca1bbdca"}},"signature":"AAAA"}`
 
 		It("counts for nothing on creation", func(ctx SpecContext) {
 			obj := object("c", "a")

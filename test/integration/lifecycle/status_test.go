@@ -132,6 +132,11 @@ var _ = Describe("The status of policies", func() {
 		stop()
 		start(ctx)
 		quiet()
+
+		// Who corrects a policy has nothing to wait for any more.
+		f.ChangePolicy(ctx, lastGood, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone("a") })
+		want[lastGood], lastGood = placementv1.ReasonInForce, ""
+		quiet()
 	})
 })
 
