@@ -18,7 +18,12 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &PlacementPolicy{}, &PlacementPolicyList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&PlacementPolicy{}, &PlacementPolicyList{},
+		&ScopedQuota{}, &ScopedQuotaList{},
+		&ClusterScopedQuota{}, &ClusterScopedQuotaList{},
+		&LimitedResource{}, &LimitedResourceList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
