@@ -20,6 +20,9 @@ type Engine interface {
 	Name() string
 	// Prepare returns an evaluator for one policy. It holds no resources of the engine: who no longer wants it drops it.
 	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
+	// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module ends by construction
+	// and reads no data: it waits for no other evaluation, so that no policy can hold it up.
+	PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 }
 
 // Data receives the replicated world. Methods are safe for concurrent use; changes of one resource type must come

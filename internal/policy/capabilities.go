@@ -46,6 +46,7 @@ func restricted(version ast.RegoVersion) *ast.Capabilities {
 	capabilities.Builtins = slices.DeleteFunc(slices.Clone(capabilities.Builtins), func(b *ast.Builtin) bool {
 		return !slices.Contains(allowedBuiltins, b.Name)
 	})
+	capabilities.Builtins = append(capabilities.Builtins, ownBuiltins...)
 	capabilities.AllowNet = []string{}
 	return capabilities
 }

@@ -59,20 +59,41 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	if len(m.Rules) == 0 {
 		return out, nil
 	}
+	prepared, err := prepareQuery(ctx, m, rego.Store(newView(e.data, m, b)))
+	if err != nil {
+		return nil, fmt.Errorf("preparing policy %s: %w", name, err)
+	}
+	out.query = prepared
+	return out, nil
+}
+
+// PrepareGenerated implements engine.Engine.
+func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
+	prepared, err := prepareQuery(ctx, m, rego.StrictBuiltinErrors(true))
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", name, err)
+	}
+	return generated{prepared}, nil
+}
+
+func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
 	query, err := ast.ParseBodyWithOpts(queryText(m), ast.ParserOptions{RegoVersion: ast.RegoV1})
 	if err != nil {
-		return nil, fmt.Errorf("preparing policy %s: %w", name, err)
+		return nil, err
 	}
-	prepared, err := rego.New(
-		rego.ParsedQuery(query),
-		rego.Compiler(m.Compiler),
-		rego.Store(newView(e.data, m, b)),
-	).PrepareForEval(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("preparing policy %s: %w", name, err)
-	}
-	out.query = &prepared
-	return out, nil
+	options := append([]func(*rego.Rego){rego.ParsedQuery(query), rego.Compiler(m.Compiler)}, builtins...)
+	prepared, err := rego.New(append(options, more...)...).PrepareForEval(ctx)
+	return &prepared, err
+}
+
+// generated are the rules of a generated module.
+type generated struct {
+	query *rego.PreparedEvalQuery
+}
+
+// Evaluate implements policy.Rules.
+func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[string]any, error) {
+	return ask(ctx, g.query, input)
 }
 
 // queryText asks for the contract's rules that exist, and for nothing else of the package. Each is wrapped in a
@@ -164,19 +185,28 @@ func (p *evaluator) replicated() error {
 }
 
 func (p *evaluator) evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	value, err := ast.InterfaceToValue(input)
-	if err != nil {
-		return placement.Decision{}, fmt.Errorf("converting input: %w", err)
-	}
-	results, err := p.query.Eval(ctx, rego.EvalParsedInput(value))
+	rules, err := ask(ctx, p.query, input)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
 			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 		}
 		return placement.Decision{}, err
 	}
+	return placement.ParseDecision(rules)
+}
+
+// ask evaluates a query of queryText's form and returns the values of the rules that are defined.
+func ask(ctx context.Context, query *rego.PreparedEvalQuery, input map[string]any) (map[string]any, error) {
+	value, err := ast.InterfaceToValue(input)
+	if err != nil {
+		return nil, fmt.Errorf("converting input: %w", err)
+	}
+	results, err := query.Eval(ctx, rego.EvalParsedInput(value))
+	if err != nil {
+		return nil, err
+	}
 	if len(results) != 1 {
-		return placement.Decision{}, fmt.Errorf("evaluation gave %d results, want 1", len(results))
+		return nil, fmt.Errorf("evaluation gave %d results, want 1", len(results))
 	}
 	wrapped, _ := results[0].Bindings[result].(map[string]any)
 	rules := make(map[string]any, len(wrapped))
@@ -185,5 +215,5 @@ func (p *evaluator) evaluate(ctx context.Context, input map[string]any) (placeme
 			rules[rule] = list[0]
 		}
 	}
-	return placement.ParseDecision(rules)
+	return rules, nil
 }

@@ -1,0 +1,58 @@
+package embedded
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// builtins implements what Berth adds to the language.
+var builtins = []func(*rego.Rego){
+	quantityFunction(policy.QuantityAdd, func(x, y resource.Quantity) *ast.Term {
+		x.Add(y)
+		return ast.StringTerm(x.String())
+	}),
+	quantityFunction(policy.QuantitySub, func(x, y resource.Quantity) *ast.Term {
+		x.Sub(y)
+		return ast.StringTerm(x.String())
+	}),
+	quantityFunction(policy.QuantityCompare, func(x, y resource.Quantity) *ast.Term {
+		return ast.IntNumberTerm(x.Cmp(y))
+	}),
+}
+
+func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {
+	function := &rego.Function{Name: b.Name, Decl: b.Decl}
+	return rego.Function2(function, func(_ rego.BuiltinContext, x, y *ast.Term) (*ast.Term, error) {
+		left, err := quantity(x)
+		if err != nil {
+			return nil, err
+		}
+		right, err := quantity(y)
+		if err != nil {
+			return nil, err
+		}
+		return apply(left, right), nil
+	})
+}
+
+func quantity(t *ast.Term) (resource.Quantity, error) {
+	var text string
+	switch v := t.Value.(type) {
+	case ast.String:
+		text = string(v)
+	case ast.Number:
+		text = string(v)
+	default:
+		return resource.Quantity{}, fmt.Errorf("%s is not a quantity", t)
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return resource.Quantity{}, fmt.Errorf("%s is not a quantity: %w", t, err)
+	}
+	return q, nil
+}
