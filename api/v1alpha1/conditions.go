@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Condition types of a PlacementPolicy. Every reason that Berth sets is one of the constants below.
+// Condition types. Those of a PlacementPolicy come first; every reason that Berth sets is one of the constants below.
 const (
 	// ConditionReady sums up: the policy's newest text is compiled, its data is replicated and the API server asks
 	// Berth about what it matches.
@@ -97,4 +97,32 @@ const (
 const (
 	// ReasonInvalidPolicy: the policy has to be corrected; the Compiled condition says how.
 	ReasonInvalidPolicy = "InvalidPolicy"
+)
+
+// Condition types of quotas, besides Ready.
+const (
+	// ConditionUsageCurrent is True if what is used is counted for the newest spec.
+	ConditionUsageCurrent = "UsageCurrent"
+	// ConditionExceeded is True if more is used than hard, such as after hard was lowered.
+	ConditionExceeded = "Exceeded"
+)
+
+// Reasons of UsageCurrent, and of Ready where that is its cause; besides ReasonForbidden and ReasonWatchFailed.
+const (
+	// ReasonCounted: used is counted.
+	ReasonCounted = "Counted"
+	// ReasonCounting: objects are being read for the first time.
+	ReasonCounting = "Counting"
+	// ReasonNotTracked: some names of hard count nothing.
+	ReasonNotTracked = "NotTracked"
+	// ReasonExempt: nothing is ever counted or limited there.
+	ReasonExempt = "Exempt"
+)
+
+// Reasons of Exceeded.
+const (
+	// ReasonWithinHard: no more is used than hard.
+	ReasonWithinHard = "WithinHard"
+	// ReasonAboveHard: more is used than hard; nothing is admitted that would use yet more.
+	ReasonAboveHard = "AboveHard"
 )

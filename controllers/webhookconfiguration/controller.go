@@ -1,5 +1,6 @@
 // Package webhookconfiguration owns the webhook configurations at run time: the one for workloads, whose rules come
-// from the policies that exist and which does not exist without a policy, and the one for the policies themselves.
+// from the policies that exist and which does not exist without a policy, the one for what quotas count, likewise, and
+// the one for the policies themselves.
 package webhookconfiguration
 
 import (
@@ -23,12 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/status"
 )
 
@@ -72,21 +75,24 @@ type Certificate interface {
 type Controller struct {
 	client      client.Client
 	registry    *placement.Registry
+	evaluators  *quota.Evaluators
 	loaded      func(context.Context) bool
 	certificate Certificate
 	options     Options
 	wake        chan event.GenericEvent
 
-	mu          sync.Mutex
-	states      map[string]status.HookState
-	subscribers []func(policy string)
+	mu               sync.Mutex
+	states           map[string]status.HookState
+	subscribers      []func(policy string)
+	quotaStates      map[quota.Key]status.HookState
+	quotaSubscribers []func(quota.Key)
 }
 
 // New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
 // it stands: it may hold rules of policies that this replica has not read yet.
-func New(c client.Client, registry *placement.Registry, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
+func New(c client.Client, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
 	out := &Controller{
-		client: c, registry: registry, loaded: loaded, certificate: certificate, options: o,
+		client: c, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, options: o,
 		wake: make(chan event.GenericEvent, 1), states: map[string]status.HookState{},
 	}
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
@@ -119,12 +125,16 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{request}
 	})
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return builder.ControllerManagedBy(mgr).
 		Named("webhookconfiguration").
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, all).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all).
 		// A deleted last policy changes nothing else that is watched here.
 		Watches(&placementv1.PlacementPolicy{}, all).
+		Watches(&placementv1.ScopedQuota{}, all, specChanged).
+		Watches(&placementv1.ClusterScopedQuota{}, all, specChanged).
+		Watches(&placementv1.LimitedResource{}, all, specChanged).
 		WatchesRawSource(source.Channel(c.wake, all)).
 		WatchesRawSource(source.Channel(c.certificate.Changes(), all)).
 		Complete(c)
@@ -134,7 +144,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
 
-// Reconcile makes both configurations what they should be.
+// Reconcile makes the configurations what they should be.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	bundle := c.certificate.CABundle()
 	if bundle == nil {
@@ -142,6 +152,9 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, nil
 	}
 	if err := c.applyPolicies(ctx, bundle); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := c.applyQuotas(ctx, bundle); err != nil {
 		return reconcile.Result{}, err
 	}
 	if !c.loaded(ctx) {

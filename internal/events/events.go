@@ -2,10 +2,12 @@
 package events
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 )
@@ -14,6 +16,7 @@ import (
 const (
 	ReasonDenied             = "PlacementDenied"
 	ReasonEvaluationFailed   = "PlacementEvaluationFailed"
+	ReasonQuotaDenied        = "QuotaDenied"
 	ReasonRemediated         = "PlacementRemediated"
 	ReasonRemediationFailed  = "PlacementRemediationFailed"
 	ReasonRemediationStopped = "PlacementRemediationStopped"
@@ -45,6 +48,15 @@ func (r *Recorder) EvaluationFailed(obj *unstructured.Unstructured, namespace, m
 	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit, message)
 }
 
+// QuotaDenied says that a quota or a limit denied a request in a namespace. The event is about the quota, since the
+// object does not come to be; who creates objects of its own, as a ReplicaSet does, tells of the denial itself.
+func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
+	if by == nil {
+		return
+	}
+	r.recorder.Eventf(by, nil, corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit, "%s", short(fmt.Sprintf("in namespace %s: %s", namespace, message)))
+}
+
 // Remediated says that an existing object was brought into line.
 func (r *Recorder) Remediated(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeNormal, ReasonRemediated, actionRemediate, message)
@@ -61,9 +73,7 @@ func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message st
 }
 
 func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {
-	if len(message) > maxNote {
-		message = strings.ToValidUTF8(message[:maxNote-3], "") + "..."
-	}
+	message = short(message)
 	// An object that is being created may have no name yet, and an event needs one to be about.
 	name := obj.GetName()
 	if name == "" {
@@ -75,4 +85,12 @@ func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, re
 		UID: types.UID(obj.GetUID()), ResourceVersion: obj.GetResourceVersion(),
 	}
 	r.recorder.Eventf(about, nil, eventType, reason, action, "%s", message)
+}
+
+// short cuts a message to what the events API admits.
+func short(message string) string {
+	if len(message) <= maxNote {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxNote-3], "") + "..."
 }

@@ -52,6 +52,7 @@ type Metrics struct {
 	objects      *prometheus.GaugeVec
 	violations   *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
+	quotas       quotaMetrics
 }
 
 // New returns the metrics, registered with r.
@@ -84,8 +85,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_remediations_total", Help: "Patches of existing objects, by policy and outcome; from the leader.",
 		}, []string{"policy", "outcome"}),
+		quotas: newQuotaMetrics(),
 	}
-	for _, c := range []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations} {
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations}
+	for _, c := range append(own, m.quotas.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -35,6 +35,9 @@ type Options struct {
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency bounds the evaluations that run at once.
 	EvaluationConcurrency int
+	// ReservationTTL is how long a charge to a quota waits for its object: longer than the API server takes to give up
+	// a request.
+	ReservationTTL time.Duration
 	// Metrics is where Berth's metrics are registered; nil for the registry that MetricsAddress serves.
 	Metrics prometheus.Registerer
 }
@@ -50,6 +53,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
+	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
 }

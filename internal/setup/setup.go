@@ -8,8 +8,10 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/controllers/policy"
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/policystatus"
+	quotacontroller "github.com/berth-dev/berth/controllers/quota"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
@@ -46,10 +49,12 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/watches"
 	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
+	quotawebhook "github.com/berth-dev/berth/webhooks/quota"
 )
 
 // NewScheme returns a scheme with the kinds that Berth reads and writes typed.
@@ -75,6 +80,9 @@ type parts struct {
 	registry    *placement.Registry
 	ledger      *domain.Ledger
 	decider     *placement.Decider
+	evaluators  *quota.Evaluators
+	modules     *quota.Compiler
+	namespaces  *watches.Namespaces
 	metrics     *metrics.Metrics
 	events      *events.Recorder
 
@@ -84,6 +92,7 @@ type parts struct {
 	hooks       *webhookconfiguration.Controller
 	remediation *remediation.Controller
 	status      *policystatus.Controller
+	quotas      *quotacontroller.Controller
 	ready       *readiness
 }
 
@@ -215,11 +224,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
-	registerer := p.options.Metrics
-	if registerer == nil {
-		registerer = ctrlmetrics.Registry
-	}
-	if p.metrics, err = metrics.New(registerer); err != nil {
+	if p.metrics, err = metrics.New(p.registerer()); err != nil {
 		return err
 	}
 	p.events = events.New(p.mgr.GetEventRecorder("berth"))
@@ -227,26 +232,39 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	p.engine = embedded.New(p.data, embedded.Options{Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency})
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
+	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
+	p.evaluators = quota.NewEvaluators(clock.RealClock{})
+	p.modules = quota.NewCompiler(p.engine.PrepareGenerated)
 	p.decider = &placement.Decider{
 		Policies:     p.registry,
-		Namespaces:   &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()},
+		Namespaces:   p.namespaces,
 		Keyring:      keyring,
 		OwnNamespace: p.options.Namespace,
 	}
 	return nil
 }
 
-func (p *parts) addControllers(ctx context.Context, _ *rest.Config) error {
+func (p *parts) registerer() prometheus.Registerer {
+	if p.options.Metrics != nil {
+		return p.options.Metrics
+	}
+	return ctrlmetrics.Registry
+}
+
+func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) {
 	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.registry, p.options.Namespace)
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
-	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.registry, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
+	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
 	})
 	p.ready = &readiness{
 		certificate: func() bool { return p.certificate.CABundle() != nil },
 		policies:    p.policies.Loaded,
 		data:        p.replication.Settled,
+	}
+	if p.ready.quotas, err = p.watchQuotas(ctx); err != nil {
+		return err
 	}
 	p.remediation = remediation.New(remediation.Deps{
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
@@ -262,6 +280,16 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) error {
 		},
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
+	p.quotas = quotacontroller.New(quotacontroller.Deps{
+		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
+		Compiler: p.modules, Evaluators: p.evaluators, Metrics: p.metrics, Clock: clock.RealClock{},
+		Hook: p.hooks.QuotaState, OwnNamespace: p.options.Namespace,
+	})
+	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
+	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
+		return err
+	}
+	p.catalog.Subscribe(p.quotas.Rewatch)
 	p.hooks.Subscribe(p.status.Changed)
 	p.replication.Subscribe(func(r schema.GroupVersionResource) {
 		p.remediation.DataChanged(r)
@@ -277,12 +305,27 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) error {
 	if err := p.watchNamespaces(ctx); err != nil {
 		return err
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status, p.quotas} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// watchQuotas keeps the quotas and limits cached on every replica. The returned function says whether they are read.
+func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
+	var informers []cache.Informer
+	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
+		informer, err := p.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching quotas: %w", err)
+		}
+		informers = append(informers, informer)
+	}
+	return func() bool {
+		return !slices.ContainsFunc(informers, func(i cache.Informer) bool { return !i.HasSynced() })
+	}, nil
 }
 
 // watchNamespaces has a namespace's objects decided anew when its labels may have changed, and keeps the namespaces
@@ -312,11 +355,19 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	} {
 		handler := &placementwebhook.Handler{
 			Decider: p.decider, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
-			Ready: p.ready.isReady, FailurePolicy: failurePolicy,
+			FailurePolicy: failurePolicy,
 			IsRemediation: remediation.IsRemediation(p.identity),
 		}
-		server.Register(path, handler.Guard(&admission.Webhook{Handler: handler}))
+		server.Register(path, p.ready.guard(&admission.Webhook{Handler: handler}))
 	}
+	server.Register(webhookconfiguration.PathQuota, p.ready.guard(&admission.Webhook{Handler: quotawebhook.New(quotawebhook.Deps{
+		Ledger: &quotawebhook.Ledger{
+			Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
+			Namespaces: p.namespaces, Compiler: p.modules, OwnNamespace: p.options.Namespace,
+		},
+		Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
+		ReservationTTL: p.options.ReservationTTL,
+	})}))
 	server.Register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
 	return nil

@@ -80,9 +80,7 @@ type setter struct {
 }
 
 func (s *setter) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&s.out.Conditions, metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: s.generation,
-	})
+	(&conditions{list: &s.out.Conditions, generation: s.generation}).set(conditionType, status, reason, message)
 }
 
 func truncate(s string, limit int) string {

@@ -41,3 +41,10 @@ func NewNamespace() *metav1.PartialObjectMetadata {
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return out
 }
+
+// NewNamespaceList returns an empty list of namespaces as the cache holds them.
+func NewNamespaceList() *metav1.PartialObjectMetadataList {
+	out := &metav1.PartialObjectMetadataList{}
+	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	return out
+}

@@ -44,25 +44,11 @@ type Handler struct {
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 	Clock   clock.PassiveClock
-	// Ready says whether everything is loaded that decisions need. While it is not, no request is decided.
-	Ready func(context.Context) bool
 	// FailurePolicy is what the API server does where this webhook gives no answer; what can't be decided at all is
 	// answered alike.
 	FailurePolicy placementv1.FailurePolicy
 	// IsRemediation says whether a request is a patch of Berth's own remediation.
 	IsRemediation func(*admissionv1.AdmissionRequest) bool
-}
-
-// Guard is the handler as an HTTP handler. While this replica is not ready it is no webhook at all: the API server
-// gets an HTTP error and does what the webhook's failure policy says.
-func (h *Handler) Guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.Ready(r.Context()) {
-			http.Error(w, "Berth is starting: policies or their data are not loaded yet", http.StatusServiceUnavailable)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // Handle implements admission.Handler.

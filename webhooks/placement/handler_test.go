@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +88,6 @@ func newFixture(t *testing.T, all ...*placement.Policy) fixture {
 	return fixture{notes: n, Handler: &webhook.Handler{
 		Decider: &placement.Decider{Policies: inForce(all), Namespaces: namespaces{}, Keyring: keyring, OwnNamespace: "berth-system"},
 		Events:  events.New(n), Metrics: m, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0)),
-		Ready:         func(context.Context) bool { return true },
 		FailurePolicy: placementv1.FailurePolicyFail,
 		IsRemediation: func(*admissionv1.AdmissionRequest) bool { return false },
 	}}
@@ -271,28 +268,6 @@ func TestHandleRemediation(t *testing.T) {
 			req.OldObject.Raw, req.Operation = []byte(deployment), admissionv1.Update
 			if response := h.Handle(t.Context(), req); (len(response.Patches) == 0) != remediating {
 				t.Errorf("patches %v", response.Patches)
-			}
-		})
-	}
-}
-
-func TestGuard(t *testing.T) {
-	for _, ready := range []bool{true, false} {
-		t.Run(fmt.Sprint(ready), func(t *testing.T) {
-			h := newFixture(t)
-			h.Ready = func(context.Context) bool { return ready }
-			reached := false
-			recorder := httptest.NewRecorder()
-			h.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				reached = true
-				w.WriteHeader(http.StatusOK)
-			})).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/placement/fail", nil))
-			want := http.StatusOK
-			if !ready {
-				want = http.StatusServiceUnavailable
-			}
-			if recorder.Code != want || reached != ready {
-				t.Errorf("status %d, reached = %t", recorder.Code, reached)
 			}
 		})
 	}

@@ -1,0 +1,459 @@
+// Package quota counts what the namespaces of quotas take and keeps their status. The leader runs it.
+package quota
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Catalog tells which types the API server serves.
+type Catalog interface {
+	ByPlural(plural string) []policy.Resource
+}
+
+// Deps is what a Controller works with.
+type Deps struct {
+	// Client reads from a cache and writes; Live reads from the API server.
+	Client     client.Client
+	Live       client.Reader
+	Dynamic    dynamic.Interface
+	Catalog    Catalog
+	Compiler   *quota.Compiler
+	Evaluators *quota.Evaluators
+	Metrics    *metrics.Metrics
+	Clock      clock.PassiveClock
+	// Hook says how an object's part in the webhook configuration fares.
+	Hook func(quota.Key) status.HookState
+	// OwnNamespace is Berth's own, where nothing is counted.
+	OwnNamespace string
+}
+
+// Controller keeps status. Create it with New.
+type Controller struct {
+	Deps
+	meter   *quota.Meter
+	watches *watches.Manager
+	wake    chan struct{}
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[quota.Key]
+	// dirty are quotas of which something changed that explains another usage.
+	dirty map[quota.Key]bool
+	// settled is when each quota's reservations were last written.
+	settled map[quota.Key]time.Time
+}
+
+// New returns a controller.
+func New(d Deps) *Controller {
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), dirty: map[quota.Key]bool{}, settled: map[quota.Key]time.Time{}}
+	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	ctl, err := controller.NewTyped("quota", mgr, controller.TypedOptions[quota.Key]{
+		Reconciler:              c,
+		MaxConcurrentReconciles: 2,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[quota.Key](20*time.Millisecond, time.Minute),
+	})
+	if err != nil {
+		return err
+	}
+	changes := &changes{controller: c}
+	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, changes)); err != nil {
+			return err
+		}
+	}
+	var namespaces client.Object = watches.NewNamespace()
+	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &joins{controller: c})); err != nil {
+		return err
+	}
+	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
+}
+
+// start is the controller's source: it keeps the watches on what quotas count.
+func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[quota.Key]) error {
+	c.mu.Lock()
+	c.queue = queue
+	c.mu.Unlock()
+	go func() {
+		for {
+			if wanted, err := c.wanted(ctx); err == nil {
+				c.watches.Set(ctx, wanted)
+			} else if ctx.Err() == nil {
+				ctrllog.FromContext(ctx).Error(err, "Listing quotas")
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.wake:
+			}
+		}
+	}()
+	return nil
+}
+
+// Rewatch has the watched types computed anew: quotas or what the API server serves have changed.
+func (c *Controller) Rewatch() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wanted are the types that quotas count and the API server serves.
+func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]bool, error) {
+	quotas, err := c.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[schema.GroupVersionResource]bool{}
+	for _, q := range quotas {
+		types, _ := c.Evaluators.Types(q.QuotaSpec())
+		for t := range types {
+			if served, ok := c.served(t); ok {
+				out[served] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// served is the version in which objects of a type are counted; ok is false if there are none in any namespace.
+func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource, bool) {
+	for _, r := range c.Catalog.ByPlural(t.Resource) {
+		if r.Group == t.Group && r.Namespaced {
+			return r.GroupVersionResource, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
+}
+
+// all returns every quota of both kinds, to read.
+func (c *Controller) all(ctx context.Context) ([]placementv1.Quota, error) {
+	var out []placementv1.Quota
+	scoped := &placementv1.ScopedQuotaList{}
+	if err := c.Client.List(ctx, scoped, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range scoped.Items {
+		out = append(out, &scoped.Items[i])
+	}
+	cluster := &placementv1.ClusterScopedQuotaList{}
+	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range cluster.Items {
+		out = append(out, &cluster.Items[i])
+	}
+	return out, nil
+}
+
+// gather is how long changes are gathered before a recount, so that a wave of them is one.
+const gather = 50 * time.Millisecond
+
+func (c *Controller) enqueue(key quota.Key, dirty bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if dirty {
+		c.dirty[key] = true
+	}
+	if c.queue != nil {
+		c.queue.AddAfter(key, gather)
+	}
+}
+
+// HookChanged says that an object's part in the webhook configuration fares differently.
+func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key, false) }
+
+// objectsChanged has the quotas recounted that count objects of a type, in one namespace or, if that is empty, in all.
+func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
+	// A cache that is synced answers at once, and the context of the watch ends with the process.
+	quotas, err := c.all(context.Background())
+	if err != nil {
+		return
+	}
+	for _, q := range quotas {
+		if namespace != "" && q.GetNamespace() != "" && q.GetNamespace() != namespace {
+			continue
+		}
+		if types, _ := c.Evaluators.Types(q.QuotaSpec()); types[t] != nil {
+			key, _ := quota.KeyOf(q)
+			c.enqueue(key, true)
+		}
+	}
+}
+
+// watchChanged has the quotas recounted that count objects of a type whose watch fares differently.
+func (c *Controller) watchChanged(r schema.GroupVersionResource) {
+	c.objectsChanged(r.GroupResource(), "")
+}
+
+// namespacesChanged has the quotas recounted that select namespaces.
+func (c *Controller) namespacesChanged(ctx context.Context) {
+	cluster := &placementv1.ClusterScopedQuotaList{}
+	if err := c.Client.List(ctx, cluster); err != nil {
+		return
+	}
+	for i := range cluster.Items {
+		key, _ := quota.KeyOf(&cluster.Items[i])
+		c.enqueue(key, true)
+	}
+}
+
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas;clusterscopedquotas;limitedresources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas/status;clusterscopedquotas/status;limitedresources/status,verbs=get;patch;update
+
+// fullRecount is how often a quota is counted even if nothing is known to have changed.
+const fullRecount = 5 * time.Minute
+
+// Reconcile brings one object's status up to date.
+func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
+	if key.Kind == quota.KindLimitedResource {
+		return reconcile.Result{}, c.reconcileLimit(ctx, key)
+	}
+	c.mu.Lock()
+	dirty := c.dirty[key]
+	delete(c.dirty, key)
+	c.mu.Unlock()
+	// At first as the cache has it; who lost a race reads what the winner wrote.
+	from := client.Reader(c.Client)
+	var next time.Time
+	err := retry.OnError(contended, apierrors.IsConflict, func() error {
+		var err error
+		next, err = c.recount(ctx, from, key, dirty)
+		from = c.Live
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		c.keepDirty(key, dirty)
+		return reconcile.Result{}, err
+	}
+	again := fullRecount
+	if !next.IsZero() {
+		again = min(again, max(next.Sub(c.Clock.Now()), gather))
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// keepDirty keeps for the next try that a change explains another usage.
+func (c *Controller) keepDirty(key quota.Key, dirty bool) {
+	if dirty {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.dirty[key] = true
+	}
+}
+
+// contended is how a recount tries again while webhooks charge.
+var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.2, Jitter: 1, Cap: 50 * time.Millisecond}
+
+func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, dirty bool) (time.Time, error) {
+	q := newQuota(key)
+	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(key)
+		}
+		return time.Time{}, err
+	}
+	rules, err := c.Compiler.Quota(ctx, q)
+	if err != nil {
+		return time.Time{}, err
+	}
+	selected, err := c.selected(ctx, q)
+	if err != nil {
+		return time.Time{}, err
+	}
+	counted, err := c.meter.Recount(ctx, q, rules, selected.has, func(t schema.GroupResource) bool {
+		_, served := c.served(t)
+		return !served
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	states := map[schema.GroupResource]watches.State{}
+	for _, t := range counted.Missing {
+		served, _ := c.served(t)
+		states[t], _ = c.watches.State(served)
+		if states[t].Err == nil {
+			// The watch's first content brings the quota back; until then what the last leader counted holds.
+			c.keepDirty(key, dirty)
+			return time.Time{}, nil
+		}
+	}
+	return c.write(ctx, key, dirty, len(selected), status.QuotaFacts{
+		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
+		Hook: c.Hook(key), Exempt: key.Namespace == c.OwnNamespace,
+	})
+}
+
+// forget drops what is kept of a quota that is gone.
+func (c *Controller) forget(key quota.Key) {
+	c.Metrics.ForgetQuota(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.dirty, key)
+	delete(c.settled, key)
+}
+
+func (c *Controller) untracked(q placementv1.Quota) []string {
+	_, names := c.Evaluators.Types(q.QuotaSpec())
+	var out []string
+	for _, name := range names {
+		out = append(out, string(name))
+	}
+	return out
+}
+
+// settlePace is how often a status is written for no other reason than that reservations are settled: that changes
+// nothing that is used, and each write makes those try again who charge.
+const settlePace = time.Second
+
+// write writes the status if it differs, and returns when the quota is to be counted again; zero for no sooner than
+// others are.
+func (c *Controller) write(ctx context.Context, key quota.Key, dirty bool, selected int, facts status.QuotaFacts) (time.Time, error) {
+	q, next := facts.Quota, facts.Recount.Next
+	before, _ := q.DeepCopyObject().(placementv1.Quota)
+	*q.QuotaStatus() = status.ComputeQuota(facts)
+	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
+		cluster.Status.Namespaces = status.ComputeNamespaces(facts.Recount)
+		cluster.Status.SelectedNamespaces = new(int32(selected))
+	}
+	if equality.Semantic.DeepEqual(before, q) {
+		return next, nil
+	}
+	if wait := c.settledAgo(key, before, q); wait > 0 {
+		return c.Clock.Now().Add(wait), nil
+	}
+	if err := c.Client.Status().Update(ctx, q); err != nil {
+		return next, err
+	}
+	was, is := before.QuotaStatus(), q.QuotaStatus()
+	if !dirty && was.ObservedGeneration == is.ObservedGeneration && len(was.Reservations) == len(is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
+		ctrllog.FromContext(ctx).Info("Corrected usage that nothing known had changed", "was", was.Used, "is", is.Used)
+		c.Metrics.QuotaDrift(key)
+	}
+	return next, nil
+}
+
+// settledAgo is how long a write is to wait that does nothing but drop reservations.
+func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
+	now := c.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same, _ := after.DeepCopyObject().(placementv1.Quota)
+	same.QuotaStatus().Reservations = before.QuotaStatus().Reservations
+	if equality.Semantic.DeepEqual(before, same) && len(before.QuotaStatus().Reservations) < placementv1.MaxReservations/2 {
+		if wait := settlePace - now.Sub(c.settled[key]); wait > 0 {
+			return wait
+		}
+	}
+	c.settled[key] = now
+	return 0
+}
+
+func newQuota(key quota.Key) placementv1.Quota {
+	if key.Kind == quota.KindClusterScopedQuota {
+		return &placementv1.ClusterScopedQuota{}
+	}
+	return &placementv1.ScopedQuota{}
+}
+
+// selection is a set of namespaces.
+type selection map[string]bool
+
+func (s selection) has(namespace string) bool { return s[namespace] }
+
+// selected returns the namespaces whose objects a quota counts.
+func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selection, error) {
+	cluster, ok := q.(*placementv1.ClusterScopedQuota)
+	if !ok {
+		return selection{q.GetNamespace(): q.GetNamespace() != c.OwnNamespace}, nil
+	}
+	selector := labels.Everything()
+	if cluster.Spec.NamespaceSelector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector); err != nil {
+			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+		}
+	}
+	list := watches.NewNamespaceList()
+	if err := c.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	out := selection{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = true
+	}
+	delete(out, match.NamespaceSystem)
+	delete(out, c.OwnNamespace)
+	return out, nil
+}
+
+func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
+	limit := &placementv1.LimitedResource{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.Metrics.ForgetQuota(key)
+		}
+		return client.IgnoreNotFound(err)
+	}
+	rules, err := c.Compiler.Limit(ctx, limit)
+	if err != nil {
+		return err
+	}
+	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	next := status.ComputeLimit(limit, rules, c.Hook(key), never)
+	if equality.Semantic.DeepEqual(limit.Status, next) {
+		return nil
+	}
+	limit.Status = next
+	return client.IgnoreNotFound(c.Client.Status().Update(ctx, limit))
+}
+
+// Usage returns the quotas as the cache has them, for metrics; nil if this replica is not the leader.
+func (c *Controller) Usage() []placementv1.Quota {
+	c.mu.Lock()
+	leads := c.queue != nil
+	c.mu.Unlock()
+	if !leads {
+		return nil
+	}
+	quotas, err := c.all(context.Background())
+	if err != nil {
+		return nil
+	}
+	return quotas
+}

@@ -1,0 +1,125 @@
+package quota
+
+import (
+	"context"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[quota.Key]
+
+// changes follows the quotas and limits themselves.
+type changes struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*changes)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *changes) Create(_ context.Context, e event.TypedCreateEvent[client.Object], _ queue) {
+	h.changed(e.Object, true)
+}
+
+// Update implements handler.TypedEventHandler.
+func (h *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
+	h.changed(e.ObjectNew, e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID())
+}
+
+// Delete implements handler.TypedEventHandler.
+func (h *changes) Delete(_ context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
+	h.changed(e.Object, true)
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*changes) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+
+func (h *changes) changed(o client.Object, spec bool) {
+	key, ok := quota.KeyOf(o)
+	if !ok {
+		return
+	}
+	if spec {
+		h.controller.Rewatch()
+	}
+	h.controller.enqueue(key, spec)
+}
+
+// joins follows the namespaces that join or leave what a ClusterScopedQuota selects.
+type joins struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*joins)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *joins) Create(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ queue) {
+	h.controller.namespacesChanged(ctx)
+}
+
+// Update implements handler.TypedEventHandler.
+func (h *joins) Update(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
+	if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+		h.controller.namespacesChanged(ctx)
+	}
+}
+
+// Delete implements handler.TypedEventHandler.
+func (h *joins) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ queue) {
+	h.controller.namespacesChanged(ctx)
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*joins) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+
+// sink measures what is watched.
+type sink struct {
+	meter *quota.Meter
+	// changed is told of each change that matters to quotas; no namespace stands for all.
+	changed func(t schema.GroupResource, namespace string)
+}
+
+var _ watches.Sink = (*sink)(nil)
+
+// Replace implements watches.Sink.
+func (s *sink) Replace(r schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+	s.report(s.meter.Replace(r.GroupResource(), objects))
+	s.changed(r.GroupResource(), "")
+}
+
+// Put implements watches.Sink.
+func (s *sink) Put(r schema.GroupVersionResource, o *unstructured.Unstructured) {
+	matters, err := s.meter.Put(r.GroupResource(), o)
+	s.report(err)
+	if matters {
+		s.changed(r.GroupResource(), o.GetNamespace())
+	}
+}
+
+// Delete implements watches.Sink.
+func (s *sink) Delete(r schema.GroupVersionResource, namespace, name string) {
+	if s.meter.Delete(r.GroupResource(), namespace, name) {
+		s.changed(r.GroupResource(), namespace)
+	}
+}
+
+// Drop implements watches.Sink.
+func (s *sink) Drop(r schema.GroupVersionResource) {
+	s.meter.Drop(r.GroupResource())
+	s.changed(r.GroupResource(), "")
+}
+
+func (*sink) report(err error) {
+	if err != nil {
+		ctrllog.Log.WithName("quota").Error(err, "Left out of what is counted")
+	}
+}

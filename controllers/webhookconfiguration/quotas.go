@@ -1,0 +1,141 @@
+package webhookconfiguration
+
+import (
+	"context"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/status"
+)
+
+// QuotasName is the name of the configuration for what quotas count and limits limit.
+const QuotasName = "berth-quota"
+
+// PathQuota is where that webhook is served.
+const PathQuota = "/quota"
+
+// quotaTimeout is how many seconds the API server waits for an answer: a contended quota takes some.
+const quotaTimeout = 10
+
+// SubscribeQuotas has f called when the state of a quota's or a limit's rules changed. f must be quick. Subscribe
+// before the start.
+func (c *Controller) SubscribeQuotas(f func(quota.Key)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quotaSubscribers = append(c.quotaSubscribers, f)
+}
+
+// QuotaState returns how the rules of a quota or a limit fare.
+func (c *Controller) QuotaState(key quota.Key) status.HookState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quotaStates[key]
+}
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete
+
+// applyQuotas writes the configuration that has requests charged and limited. Rules that the API server refuses are
+// left out, so that one object's mistake is not another's.
+func (c *Controller) applyQuotas(ctx context.Context, bundle []byte) error {
+	var scoped placementv1.ScopedQuotaList
+	var cluster placementv1.ClusterScopedQuotaList
+	var limits placementv1.LimitedResourceList
+	for _, list := range []client.ObjectList{&scoped, &cluster, &limits} {
+		if err := c.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+	}
+	next := map[quota.Key]status.HookState{}
+	of := func(o client.Object) {
+		if key, ok := quota.KeyOf(o); ok {
+			next[key] = status.HookState{Generation: o.GetGeneration()}
+		}
+	}
+	for i := range scoped.Items {
+		of(&scoped.Items[i])
+	}
+	for i := range cluster.Items {
+		of(&cluster.Items[i])
+	}
+	for i := range limits.Items {
+		of(&limits.Items[i])
+	}
+	webhooks := c.evaluators.Webhooks(scoped.Items, cluster.Items, limits.Items, c.options.Namespace)
+	for {
+		err := c.writeQuotas(ctx, webhooks, bundle)
+		i, reason := rejectedWebhook(err)
+		if i < 0 || i >= len(webhooks) {
+			if err != nil {
+				return err
+			}
+			break
+		}
+		for _, key := range webhooks[i].For {
+			next[key] = status.HookState{Rejected: reason}
+		}
+		webhooks = slices.Delete(webhooks, i, i+1)
+	}
+	c.setQuotaStates(next)
+	return nil
+}
+
+func (c *Controller) writeQuotas(ctx context.Context, webhooks []quota.Webhook, bundle []byte) error {
+	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	err := c.client.Get(ctx, client.ObjectKey{Name: QuotasName}, have)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	exists := err == nil
+	if len(webhooks) == 0 {
+		if !exists {
+			return nil
+		}
+		ctrllog.FromContext(ctx).Info("Deleting webhook configuration for quotas: none is left")
+		return client.IgnoreNotFound(c.client.Delete(ctx, have))
+	}
+	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: QuotasName, Labels: labels()}}
+	for _, w := range webhooks {
+		webhook := w.Webhook
+		webhook.ClientConfig = c.clientConfig(PathQuota, bundle)
+		webhook.TimeoutSeconds = new(int32(quotaTimeout))
+		want.Webhooks = append(want.Webhooks, webhook)
+	}
+	if !exists {
+		ctrllog.FromContext(ctx).Info("Creating webhook configuration for quotas", "webhooks", len(want.Webhooks))
+		err := c.client.Create(ctx, want)
+		if apierrors.IsAlreadyExists(err) {
+			// The cache lags behind a configuration that was made a moment ago; its arrival wakes us.
+			return nil
+		}
+		return err
+	}
+	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
+		return nil
+	}
+	ctrllog.FromContext(ctx).Info("Updating webhook configuration for quotas", "webhooks", len(want.Webhooks))
+	want.ResourceVersion = have.ResourceVersion
+	return c.client.Update(ctx, want)
+}
+
+func (c *Controller) setQuotaStates(next map[quota.Key]status.HookState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.quotaStates
+	c.quotaStates = next
+	for key, state := range next {
+		if before[key] == state {
+			continue
+		}
+		for _, f := range c.quotaSubscribers {
+			f(key)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// Answers to requests that quotas count.
+const (
+	QuotaAllowed = "allowed"
+	QuotaDenied  = "denied"
+	QuotaPending = "pending"
+	QuotaError   = "error"
+)
+
+// quotaMetrics are the metrics of quotas that are counted as things happen.
+type quotaMetrics struct {
+	requests  *prometheus.HistogramVec
+	denials   *prometheus.CounterVec
+	conflicts prometheus.Counter
+	drift     *prometheus.CounterVec
+}
+
+func newQuotaMetrics() quotaMetrics {
+	return quotaMetrics{
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "berth_quota_admission_duration_seconds", Help: "Time to decide and charge one admission request, by answer.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+		}, []string{"answer"}),
+		denials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_quota_denials_total", Help: "Requests that a quota or a LimitedResource denied, by the first that did.",
+		}, []string{"kind", "namespace", "name"}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_quota_charge_conflicts_total", Help: "Rounds of decisions that were repeated since a quota had changed meanwhile.",
+		}),
+		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_quota_drift_total", Help: "Recounts that corrected usage which nothing that is known had changed; from the leader.",
+		}, []string{"kind", "namespace", "name"}),
+	}
+}
+
+func (m *quotaMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.denials, m.conflicts, m.drift}
+}
+
+// QuotaAdmission counts one answered request.
+func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
+	m.quotas.requests.WithLabelValues(answer).Observe(took.Seconds())
+}
+
+// QuotaDenial counts a denial by a quota or a LimitedResource; nil counts nothing.
+func (m *Metrics) QuotaDenial(by runtime.Object) {
+	if k, ok := quota.KeyOf(by); ok {
+		m.quotas.denials.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc()
+	}
+}
+
+// QuotaConflict counts a round of decisions that is repeated.
+func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
+
+// QuotaDrift counts a correction.
+func (m *Metrics) QuotaDrift(k quota.Key) {
+	m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc()
+}
+
+// ForgetQuota removes the series of a quota or a LimitedResource.
+func (m *Metrics) ForgetQuota(k quota.Key) {
+	m.quotas.denials.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
+	m.quotas.drift.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
+}
+
+// QuotaUsage collects used and hard of the quotas that list returns at the moment of the scrape.
+type QuotaUsage struct {
+	list       func() []placementv1.Quota
+	used, hard *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*QuotaUsage)(nil)
+
+// NewQuotaUsage returns a collector; list is to return at once, from a cache, and nothing on all replicas but one.
+func NewQuotaUsage(list func() []placementv1.Quota) *QuotaUsage {
+	labels := []string{"kind", "namespace", "name", "resource"}
+	return &QuotaUsage{
+		list: list,
+		used: prometheus.NewDesc("berth_quota_used", "What is used of a quota, in the resource's own unit; from the leader.", labels, nil),
+		hard: prometheus.NewDesc("berth_quota_hard", "The limit of a quota, in the resource's own unit; from the leader.", labels, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (u *QuotaUsage) Describe(out chan<- *prometheus.Desc) {
+	out <- u.used
+	out <- u.hard
+}
+
+// Collect implements prometheus.Collector.
+func (u *QuotaUsage) Collect(out chan<- prometheus.Metric) {
+	for _, q := range u.list() {
+		k, _ := quota.KeyOf(q)
+		status := q.QuotaStatus()
+		for name, amount := range status.Hard {
+			out <- prometheus.MustNewConstMetric(u.hard, prometheus.GaugeValue, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+		}
+		for name, amount := range status.Used {
+			out <- prometheus.MustNewConstMetric(u.used, prometheus.GaugeValue, amount.AsApproximateFloat64(), k.Kind, k.Namespace, k.Name, string(name))
+		}
+	}
+}

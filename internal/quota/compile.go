@@ -1,0 +1,112 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// Prepare makes a compiled module ready to be asked. The engine has one.
+type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
+
+// Rules are the generated module of one quota or limit, ready to be asked.
+type Rules struct {
+	// Module is the text and its digest.
+	Module placementv1.QuotaModule
+	admit  policy.Rules
+	count  policy.Rules
+}
+
+// cached bounds how many modules are kept; one takes some hundred kilobytes.
+const cached = 1024
+
+// Compiler generates and compiles the modules of quotas and limits and keeps them: quotas with equal specs share one.
+// It is safe for concurrent use.
+type Compiler struct {
+	prepare  Prepare
+	byObject *lru.Cache
+	byDigest *lru.Cache
+}
+
+// NewCompiler returns a compiler for an engine.
+func NewCompiler(p Prepare) *Compiler {
+	return &Compiler{prepare: p, byObject: lru.New(cached), byDigest: lru.New(cached)}
+}
+
+// version identifies a spec.
+type version struct {
+	uid        types.UID
+	generation int64
+}
+
+// prepared are the parts of Rules that do not name an object.
+type prepared struct {
+	admit, count policy.Rules
+}
+
+// Quota returns a quota's rules.
+func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
+	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, quotaDecision, []string{ruleCounts})
+}
+
+var quotaDecision = []string{ruleApplies, ruleChanges, ruleCoveredResources, ruleCoveredScopes, ruleRequested, rulePending, ruleErrors}
+
+// Limit returns a limit's rules.
+func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
+	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, []string{ruleUncoveredResources, ruleUncoveredScopes}, nil)
+}
+
+func (c *Compiler) rules(ctx context.Context, object interface {
+	runtime.Object
+	GetUID() types.UID
+	GetGeneration() int64
+}, generate func() string, decision, count []string) (*Rules, error) {
+	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
+	if known, ok := c.byObject.Get(key); ok {
+		rules, _ := known.(*Rules)
+		return rules, nil
+	}
+	named, _ := KeyOf(object)
+	text := generate()
+	rules := &Rules{Module: placementv1.QuotaModule{
+		Digest: digest(text),
+		Rego:   header(named) + text,
+	}}
+	shared, err := c.compile(ctx, rules.Module.Digest, text, decision, count)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
+	}
+	rules.admit, rules.count = shared.admit, shared.count
+	c.byObject.Add(key, rules)
+	return rules, nil
+}
+
+func (c *Compiler) compile(ctx context.Context, digest, text string, decision, count []string) (prepared, error) {
+	if known, ok := c.byDigest.Get(digest); ok {
+		p, _ := known.(prepared)
+		return p, nil
+	}
+	module, err := policy.CompileGenerated(digest, text, decision)
+	if err != nil {
+		return prepared{}, err
+	}
+	var p prepared
+	if p.admit, err = c.prepare(ctx, digest, module); err != nil {
+		return prepared{}, err
+	}
+	if len(count) > 0 {
+		counting := *module
+		counting.Rules = count
+		if p.count, err = c.prepare(ctx, digest, &counting); err != nil {
+			return prepared{}, err
+		}
+	}
+	c.byDigest.Add(digest, p)
+	return p, nil
+}

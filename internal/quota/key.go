@@ -1,0 +1,32 @@
+package quota
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Kinds of what this package decides.
+const (
+	KindScopedQuota        = "ScopedQuota"
+	KindClusterScopedQuota = "ClusterScopedQuota"
+	KindLimitedResource    = "LimitedResource"
+)
+
+// Key names a quota or a LimitedResource.
+type Key struct {
+	Kind, Namespace, Name string
+}
+
+// KeyOf returns an object's key; ok is false for what is neither a quota nor a LimitedResource.
+func KeyOf(o runtime.Object) (key Key, ok bool) {
+	switch q := o.(type) {
+	case *placementv1.ScopedQuota:
+		return Key{KindScopedQuota, q.Namespace, q.Name}, true
+	case *placementv1.ClusterScopedQuota:
+		return Key{KindClusterScopedQuota, "", q.Name}, true
+	case *placementv1.LimitedResource:
+		return Key{KindLimitedResource, "", q.Name}, true
+	}
+	return Key{}, false
+}

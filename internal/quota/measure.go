@@ -1,0 +1,222 @@
+package quota
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstream "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/utils/clock"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+)
+
+var (
+	pods     = corev1.Resource("pods")
+	services = corev1.Resource("services")
+	claims   = corev1.Resource("persistentvolumeclaims")
+)
+
+// countPrefix begins the names that count the objects of any type.
+const countPrefix = "count/"
+
+// countAliases are names older than countPrefix, as upstream's registry of evaluators has them
+// (k8s.io/kubernetes/pkg/quota/v1/evaluator/core, legacyObjectCountAliases).
+var countAliases = map[schema.GroupResource]corev1.ResourceName{
+	corev1.Resource("configmaps"):             corev1.ResourceConfigMaps,
+	corev1.Resource("resourcequotas"):         corev1.ResourceQuotas,
+	corev1.Resource("replicationcontrollers"): corev1.ResourceReplicationControllers,
+	corev1.Resource("secrets"):                corev1.ResourceSecrets,
+}
+
+// Evaluators measure what objects take, by Kubernetes' own evaluators. They are safe for concurrent use.
+type Evaluators struct {
+	special map[schema.GroupResource]upstream.Evaluator
+}
+
+// NewEvaluators returns evaluators. By the clock they know when a pod that does not end has had its time.
+func NewEvaluators(c clock.Clock) *Evaluators {
+	return &Evaluators{special: map[schema.GroupResource]upstream.Evaluator{
+		pods:     core.NewPodEvaluator(nil, c),
+		services: core.NewServiceEvaluator(nil),
+		claims:   core.NewPersistentVolumeClaimEvaluator(nil),
+	}}
+}
+
+func (e *Evaluators) of(resource schema.GroupResource) upstream.Evaluator {
+	if special, ok := e.special[resource]; ok {
+		return special
+	}
+	return generic.NewObjectCountEvaluator(resource, nil, countAliases[resource])
+}
+
+// Types returns which types of objects the names of hard count, with the names, and the names that count nothing.
+func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName, untracked []corev1.ResourceName) {
+	types = map[schema.GroupResource][]corev1.ResourceName{}
+	for name := range spec.Hard {
+		resource, ok := e.counted(name)
+		if !ok || match.Never(resource) {
+			untracked = append(untracked, name)
+			continue
+		}
+		types[resource] = append(types[resource], name)
+	}
+	for _, names := range types {
+		slices.Sort(names)
+	}
+	slices.Sort(untracked)
+	return types, untracked
+}
+
+// counted is the type whose objects a name counts.
+func (e *Evaluators) counted(name corev1.ResourceName) (schema.GroupResource, bool) {
+	for resource, evaluator := range e.special {
+		if len(evaluator.MatchingResources([]corev1.ResourceName{name})) > 0 {
+			return resource, true
+		}
+	}
+	for resource, alias := range countAliases {
+		if name == alias {
+			return resource, true
+		}
+	}
+	if counted, ok := strings.CutPrefix(string(name), countPrefix); ok {
+		return schema.ParseGroupResource(counted), true
+	}
+	return schema.GroupResource{}, false
+}
+
+// Scopes are what the scopes of quotas look at in an object. Values are comparable.
+type Scopes struct {
+	resource                               schema.GroupResource
+	terminating, bestEffort, crossAffinity bool
+	// classes are names of classes, sorted, each followed by a space.
+	classes string
+}
+
+// facts are the scopes as a module's input: whether each scope matches, and the names of classes for those that have
+// some. A type that does not have a scope does not have its fact, so that no expression about it matches.
+func (s Scopes) facts() map[string]any {
+	classes := []any{}
+	for _, name := range strings.Fields(s.classes) {
+		classes = append(classes, name)
+	}
+	switch s.resource {
+	case pods:
+		return map[string]any{
+			string(corev1.ResourceQuotaScopeTerminating):               s.terminating,
+			string(corev1.ResourceQuotaScopeNotTerminating):            !s.terminating,
+			string(corev1.ResourceQuotaScopeBestEffort):                s.bestEffort,
+			string(corev1.ResourceQuotaScopeNotBestEffort):             !s.bestEffort,
+			string(corev1.ResourceQuotaScopeCrossNamespacePodAffinity): s.crossAffinity,
+			string(corev1.ResourceQuotaScopePriorityClass):             classes,
+		}
+	case claims:
+		return map[string]any{string(corev1.ResourceQuotaScopeVolumeAttributesClass): classes}
+	default:
+		return map[string]any{}
+	}
+}
+
+// measurement is what one object takes, and its scopes.
+type measurement struct {
+	usage  corev1.ResourceList
+	scopes Scopes
+}
+
+func (e *Evaluators) measure(resource schema.GroupResource, object runtime.Object) (measurement, error) {
+	evaluator := e.of(resource)
+	usage, err := evaluator.Usage(object)
+	if err != nil {
+		return measurement{}, err
+	}
+	m := measurement{usage: usage, scopes: Scopes{resource: resource}}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		if o.Spec.PriorityClassName != "" {
+			m.scopes.classes = o.Spec.PriorityClassName + " "
+		}
+		matched, err := evaluator.MatchingScopes(o, podScopes)
+		if err != nil {
+			return measurement{}, err
+		}
+		for _, r := range matched {
+			switch r.ScopeName {
+			case corev1.ResourceQuotaScopeTerminating:
+				m.scopes.terminating = true
+			case corev1.ResourceQuotaScopeBestEffort:
+				m.scopes.bestEffort = true
+			case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+				m.scopes.crossAffinity = true
+			}
+		}
+	case *corev1.PersistentVolumeClaim:
+		m.scopes.classes = volumeAttributesClasses(o)
+	}
+	return m, nil
+}
+
+var podScopes = []corev1.ScopedResourceSelectorRequirement{
+	{ScopeName: corev1.ResourceQuotaScopeTerminating, Operator: corev1.ScopeSelectorOpExists},
+	{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpExists},
+	{ScopeName: corev1.ResourceQuotaScopeCrossNamespacePodAffinity, Operator: corev1.ScopeSelectorOpExists},
+}
+
+// volumeAttributesClasses are the classes that a claim wants, has and is being given: upstream's evaluator, which does
+// not export them, counts a claim for each.
+func volumeAttributesClasses(c *corev1.PersistentVolumeClaim) string {
+	var names []string
+	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName} {
+		if name != nil && *name != "" {
+			names = append(names, *name)
+		}
+	}
+	if m := c.Status.ModifyVolumeStatus; m != nil && m.TargetVolumeAttributesClassName != "" {
+		names = append(names, m.TargetVolumeAttributesClassName)
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range slices.Compact(names) {
+		b.WriteString(name + " ")
+	}
+	return b.String()
+}
+
+// newObject returns an empty object of the Go type that the type's evaluator wants.
+func newObject(resource schema.GroupResource) runtime.Object {
+	switch resource {
+	case pods:
+		return &corev1.Pod{}
+	case services:
+		return &corev1.Service{}
+	case claims:
+		return &corev1.PersistentVolumeClaim{}
+	default:
+		return &metav1.PartialObjectMetadata{}
+	}
+}
+
+func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
+	object := newObject(resource)
+	if err := json.Unmarshal(raw, object); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", resource, err)
+	}
+	return object, nil
+}
+
+// amounts is a list of resources as a module's input.
+func amounts(list corev1.ResourceList) map[string]any {
+	out := make(map[string]any, len(list))
+	for name, amount := range list {
+		out[string(name)] = amount.String()
+	}
+	return out
+}

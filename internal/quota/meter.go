@@ -1,0 +1,198 @@
+package quota
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Meter knows what every existing object of the counted types takes. It is safe for concurrent use.
+type Meter struct {
+	evaluators *Evaluators
+	clock      clock.PassiveClock
+
+	mu    sync.Mutex
+	types map[schema.GroupResource]*tally
+}
+
+// tally holds the objects of one type.
+type tally struct {
+	// objects by namespace and name.
+	objects map[string]map[string]*entry
+	// seen are the uids of objects that came and went, with the time when that may be forgotten.
+	seen map[types.UID]time.Time
+	// awaited are uids of objects of which a newer version settles a reservation.
+	awaited map[types.UID]bool
+}
+
+// entry is one object.
+type entry struct {
+	uid     types.UID
+	version string
+	measurement
+	// lapses is when the object takes no more than lapsed; zero for never.
+	lapses time.Time
+	lapsed corev1.ResourceList
+}
+
+// remembered is how long the uid of an object that is gone is kept: longer than any reservation.
+const remembered = 10 * time.Minute
+
+// NewMeter returns a meter that knows no type.
+func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
+	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*tally{}}
+}
+
+// Replace gives the complete content of a type. Objects that can't be measured are left out and named in the error.
+func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.Unstructured) error {
+	var failed error
+	next := &tally{objects: map[string]map[string]*entry{}, seen: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
+	for _, o := range objects {
+		e, err := m.entry(resource, o)
+		if err != nil {
+			failed = err
+			continue
+		}
+		next.put(o.GetNamespace(), o.GetName(), e)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before, ok := m.types[resource]; ok {
+		next.awaited = before.awaited
+		next.seen = before.seen
+		for namespace, objects := range before.objects {
+			for name, e := range objects {
+				if now := next.objects[namespace][name]; now == nil || now.uid != e.uid {
+					next.seen[e.uid] = m.clock.Now().Add(remembered)
+				}
+			}
+		}
+	}
+	m.types[resource] = next
+	return failed
+}
+
+// Put adds or changes one object. It says whether that matters to any quota of the object's namespace.
+func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured) (bool, error) {
+	e, err := m.entry(resource, o)
+	if err != nil {
+		return false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.types[resource]
+	if !ok {
+		return false, nil
+	}
+	before := t.objects[o.GetNamespace()][o.GetName()]
+	if before != nil && before.uid != e.uid {
+		t.seen[before.uid] = m.clock.Now().Add(remembered)
+	}
+	t.put(o.GetNamespace(), o.GetName(), e)
+	return before == nil || before.uid != e.uid || before.scopes != e.scopes || !before.lapses.Equal(e.lapses) ||
+		!equal(before.usage, e.usage) || t.awaited[e.uid], nil
+}
+
+// Delete removes one object. It says whether that matters to any quota of the object's namespace.
+func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.types[resource]
+	if !ok || t.objects[namespace][name] == nil {
+		return false
+	}
+	now := m.clock.Now()
+	for uid, until := range t.seen {
+		if now.After(until) {
+			delete(t.seen, uid)
+		}
+	}
+	t.seen[t.objects[namespace][name].uid] = now.Add(remembered)
+	delete(t.objects[namespace], name)
+	if len(t.objects[namespace]) == 0 {
+		delete(t.objects, namespace)
+	}
+	return true
+}
+
+// Drop forgets a type.
+func (m *Meter) Drop(resource schema.GroupResource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.types, resource)
+}
+
+func (t *tally) put(namespace, name string, e *entry) {
+	if t.objects[namespace] == nil {
+		t.objects[namespace] = map[string]*entry{}
+	}
+	t.objects[namespace][name] = e
+}
+
+func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructured) (*entry, error) {
+	object := newObject(resource)
+	if _, special := m.evaluators.special[resource]; special {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
+			return nil, fmt.Errorf("reading %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
+		}
+	}
+	measured, err := m.evaluators.measure(resource, object)
+	if err != nil {
+		return nil, fmt.Errorf("measuring %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
+	}
+	e := &entry{uid: o.GetUID(), version: o.GetResourceVersion(), measurement: measured}
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return e, nil
+	}
+	// Upstream stops counting a pod that should be gone by now, such as one on a node that is lost.
+	e.lapses = pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+	ended := pod.DeepCopy()
+	ended.Status.Phase = corev1.PodFailed
+	e.lapsed, err = m.evaluators.of(resource).Usage(ended)
+	return e, err
+}
+
+// at returns what the object takes at a time.
+func (e *entry) at(now time.Time) corev1.ResourceList {
+	if !e.lapses.IsZero() && now.After(e.lapses) {
+		return e.lapsed
+	}
+	return e.usage
+}
+
+// arrived says whether the change that a reservation is for is in what the meter knows, or can't come any more.
+func (t *tally) arrived(r *placementv1.Reservation) bool {
+	uid := types.UID(r.ObjectUID)
+	if _, gone := t.seen[uid]; gone {
+		return true
+	}
+	e := t.objects[r.Namespace][r.Name]
+	if uid == "" || e == nil || e.uid != uid {
+		return false
+	}
+	if r.ObjectVersion == "" {
+		return true
+	}
+	// An update that starts from a version makes the very next one, or none.
+	order, err := resourceversion.CompareResourceVersion(e.version, r.ObjectVersion)
+	if err != nil {
+		return e.version != r.ObjectVersion
+	}
+	if order <= 0 {
+		t.awaited[uid] = true
+		return false
+	}
+	delete(t.awaited, uid)
+	return true
+}

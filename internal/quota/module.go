@@ -1,0 +1,251 @@
+package quota
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Rules of the generated modules that are asked for.
+const (
+	ruleApplies          = "applies"
+	ruleChanges          = "changes"
+	ruleCoveredResources = "covered_resources"
+	ruleCoveredScopes    = "covered_scopes"
+	ruleRequested        = "requested"
+	rulePending          = "pending"
+	ruleErrors           = "errors"
+
+	ruleCounts = "counts"
+
+	ruleUncoveredResources = "uncovered_resources"
+	ruleUncoveredScopes    = "uncovered_scopes"
+)
+
+// quotaRules are the same for every quota: they read what is generated from the spec.
+//
+//	input.name         the quota's name, for messages
+//	input.used         what is used so far; empty while that is not counted for the newest spec
+//	input.tracks       which names of hard count objects of the request's type
+//	input.scopes       the object's scopes
+//	input.old_scopes   those of the object as it was; absent if nothing was charged for that
+//	input.usage        what the object takes
+//	input.delta        what it takes more than before
+//	input.subresource  the request's
+const quotaRules = `
+default applies := false
+
+applies if {
+	count(input.tracks) > 0
+	matches(input.scopes)
+}
+
+# The recount asks this of every object.
+counts if matches(input.scopes)
+
+covered_resources := input.tracks if applies
+
+# What an object that was counted before takes more than before; else all that it takes.
+change := input.delta if {
+	matches(input.old_scopes)
+} else := input.usage
+
+changes if {
+	applies
+	some amount in change
+	k8s.quantity.compare(amount, 0) != 0
+}
+
+requested[name] := amount if {
+	applies
+	some name, amount in change
+	name in object.keys(hard)
+	k8s.quantity.compare(amount, 0) > 0
+}
+
+exceeded contains name if {
+	some name, amount in requested
+	sum := k8s.quantity.add(object.get(input.used, name, "0"), amount)
+	k8s.quantity.compare(sum, object.get(hard, name, 0)) > 0
+}
+
+unknown contains name if {
+	applies
+	some name in input.tracks
+	not input.used[name]
+}
+
+# What is not counted yet is not denied for good: the request is to be tried again.
+pending contains message if {
+	count(unknown) > 0
+	message := sprintf("status unknown for quota: %s, resources: %s", [input.name, concat(",", sort(unknown))])
+}
+
+# A change of status reports what is so already: it is charged, and never denied.
+errors contains message if {
+	count(exceeded) > 0
+	input.subresource != "status"
+	message := sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", [
+		input.name, list(requested), list(input.used), list(hard),
+	])
+}
+
+list(amounts) := concat(",", [text |
+	some name in sort(exceeded)
+	text := sprintf("%s=%s", [name, amounts[name]])
+])
+`
+
+// The rules of a LimitedResource that read what is generated from the spec.
+//
+//	input.usage              what the object takes
+//	input.scopes             the object's scopes
+//	input.covered_resources  the names that quotas which match the object limit
+//	input.covered_scopes     the scopes of quotas that match the object
+const (
+	limitResourceRules = `
+limited contains name if {
+	some name, amount in input.usage
+	k8s.quantity.compare(amount, 0) > 0
+	some part in parts
+	contains(name, part)
+}
+
+uncovered_resources contains name if {
+	some name in limited
+	not name in input.covered_resources
+}
+`
+	limitScopeRules = `
+uncovered_scopes := [text |
+	some [_, scope, text] in limited_scopes
+	not scope in input.covered_scopes
+]
+`
+)
+
+// generateQuota returns the module of a quota's spec. Equal specs have equal texts.
+func generateQuota(spec *placementv1.QuotaSpec) string {
+	var b strings.Builder
+	b.WriteString("package berth.quota\n\n# spec.hard\nhard := {")
+	for i, name := range slices.Sorted(maps.Keys(spec.Hard)) {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		amount := spec.Hard[name]
+		fmt.Fprintf(&b, "\t%s: %s,\n", quoted(string(name)), quoted(amount.String()))
+	}
+	b.WriteString("}\n")
+
+	var calls, covered []string
+	add := func(path string, r corev1.ScopedResourceSelectorRequirement) {
+		function := fmt.Sprintf("scope_%d", len(calls)+1)
+		writeScope(&b, function, path, r)
+		calls = append(calls, "\t"+function+"(object)\n")
+		covered = append(covered, fmt.Sprintf("covered_scopes contains %s if %s(input.scopes)\n", quoted(string(r.ScopeName)), function))
+	}
+	for i, scope := range spec.Scopes {
+		add(fmt.Sprintf("spec.scopes[%d]", i), corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if spec.ScopeSelector != nil {
+		for i, r := range spec.ScopeSelector.MatchExpressions {
+			add(fmt.Sprintf("spec.scopeSelector.matchExpressions[%d]", i), r.Upstream())
+		}
+	}
+	if len(calls) == 0 {
+		b.WriteString("\n# Without scopes, every object counts.\nmatches(_) := true\n\ncovered_scopes := set()\n")
+	} else {
+		b.WriteString("\n# An object counts if every scope matches it.\nmatches(object) if {\n" + strings.Join(calls, "") + "}\n")
+		b.WriteString("\n" + strings.Join(covered, "\n"))
+	}
+	b.WriteString(quotaRules)
+	return b.String()
+}
+
+// generateLimit returns the module of a LimitedResource's spec. Equal specs have equal texts.
+func generateLimit(spec *placementv1.LimitedResourceSpec) string {
+	var b strings.Builder
+	b.WriteString("package berth.limit\n")
+	if len(spec.MatchContains) == 0 {
+		b.WriteString("\nuncovered_resources := set()\n")
+	} else {
+		b.WriteString("\n# spec.matchContains\nparts := " + set(spec.MatchContains) + "\n" + limitResourceRules)
+	}
+	if len(spec.MatchScopes) == 0 {
+		b.WriteString("\nuncovered_scopes := []\n")
+		return b.String()
+	}
+	for i, r := range spec.MatchScopes {
+		function := fmt.Sprintf("scope_%d", i+1)
+		writeScope(&b, function, fmt.Sprintf("spec.matchScopes[%d]", i), r.Upstream())
+		fmt.Fprintf(&b, "\nlimited_scopes contains [%d, %s, %s] if %s(input.scopes)\n",
+			i+1, quoted(string(r.ScopeName)), quoted(fmt.Sprint(r.Upstream())), function)
+	}
+	b.WriteString(limitScopeRules)
+	return b.String()
+}
+
+// writeScope writes a function that says whether a scope matches an object. The operator counts for scopes that are
+// names of classes alone, as upstream has it; its validation admits no other than Exists for the rest.
+func writeScope(b *strings.Builder, function, path string, r corev1.ScopedResourceSelectorRequirement) {
+	fmt.Fprintf(b, "\n# %s: %s %s", path, r.ScopeName, r.Operator)
+	if len(r.Values) > 0 {
+		fmt.Fprintf(b, " [%s]", strings.Join(r.Values, " "))
+	}
+	b.WriteString("\n")
+	classes := "object." + string(r.ScopeName)
+	rule := func(body string) { fmt.Fprintf(b, "%s(object) if %s\n", function, body) }
+	if r.ScopeName != corev1.ResourceQuotaScopePriorityClass && r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+		rule(classes)
+		return
+	}
+	switch r.Operator {
+	case corev1.ScopeSelectorOpIn:
+		rule("{\n\tsome class in " + classes + "\n\tclass in " + set(r.Values) + "\n}")
+	case corev1.ScopeSelectorOpNotIn:
+		rule("count(" + classes + ") == 0")
+		b.WriteString("\n")
+		rule("{\n\tsome class in " + classes + "\n\tnot class in " + set(r.Values) + "\n}")
+	case corev1.ScopeSelectorOpExists:
+		rule("count(" + classes + ") > 0")
+	case corev1.ScopeSelectorOpDoesNotExist:
+		rule("count(" + classes + ") == 0")
+	}
+}
+
+func set(values []string) string {
+	out := make([]string, len(values))
+	for i, v := range slices.Sorted(slices.Values(values)) {
+		out[i] = quoted(v)
+	}
+	return "{" + strings.Join(slices.Compact(out), ", ") + "}"
+}
+
+// quoted is a string in Rego, which has JSON's.
+func quoted(s string) string {
+	// Marshalling a string can't fail.
+	text, _ := json.Marshal(s)
+	return string(text)
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// header says where a module comes from.
+func header(k Key) string {
+	name := k.Name
+	if k.Namespace != "" {
+		name = k.Namespace + "/" + name
+	}
+	return fmt.Sprintf("# Generated by Berth from %s %s. Changes are lost.\n", k.Kind, name)
+}

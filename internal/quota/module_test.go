@@ -1,0 +1,128 @@
+package quota_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func newCompiler() *quota.Compiler {
+	return quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated)
+}
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// The text of a module is part of what an administrator sees: a change of it shows in these files.
+func TestGolden(t *testing.T) {
+	in := func(scope corev1.ResourceQuotaScope, operator corev1.ScopeSelectorOperator, values ...string) placementv1.ScopeRequirement {
+		return placementv1.ScopeRequirement{ScopeName: scope, Operator: operator, Values: values}
+	}
+	quotas := map[string]placementv1.QuotaSpec{
+		"empty":  {},
+		"counts": {Hard: list("pods", "10", "requests.cpu", "1500m", "count/widgets.example.com", "3")},
+		"scopes": {
+			Hard:   list("pods", "1"),
+			Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopePriorityClass},
+		},
+		"selector": {
+			Hard: list("pods", "10"),
+			ScopeSelector: &placementv1.ScopeSelector{MatchExpressions: []placementv1.ScopeRequirement{
+				in(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn, "gold", "cluster-services", "gold"),
+				in(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpNotIn, "bronze"),
+				in(corev1.ResourceQuotaScopeTerminating, corev1.ScopeSelectorOpExists),
+			}},
+		},
+		"volumes": {
+			Hard: list("requests.storage", "10Gi"),
+			ScopeSelector: &placementv1.ScopeSelector{MatchExpressions: []placementv1.ScopeRequirement{
+				in(corev1.ResourceQuotaScopeVolumeAttributesClass, corev1.ScopeSelectorOpDoesNotExist),
+			}},
+		},
+	}
+	limits := map[string]placementv1.LimitedResourceSpec{
+		"contains": {Resource: "persistentvolumeclaims", MatchContains: []string{".storageclass.storage.k8s.io/requests.storage", `"quoted"`}},
+		"scopes": {Resource: "pods", MatchScopes: []placementv1.ScopeRequirement{
+			in(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn, "cluster-services"),
+			in(corev1.ResourceQuotaScopeBestEffort, corev1.ScopeSelectorOpExists),
+		}},
+	}
+	compiler := newCompiler()
+	for name, spec := range quotas {
+		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name, UID: types.UID("q" + name)}}
+		q.Spec.QuotaSpec = spec
+		t.Run("quota_"+name, func(t *testing.T) {
+			rules, err := compiler.Quota(t.Context(), q)
+			golden(t, "quota_"+name, rules, err)
+		})
+	}
+	for name, spec := range limits {
+		l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("l" + name)}, Spec: spec}
+		t.Run("limit_"+name, func(t *testing.T) {
+			rules, err := compiler.Limit(t.Context(), l)
+			golden(t, "limit_"+name, rules, err)
+		})
+	}
+}
+
+func golden(t *testing.T, name string, rules *quota.Rules, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("testdata", "modules", name+".rego")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(rules.Module.Rego), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), rules.Module.Rego); diff != "" {
+		t.Errorf("-want +got; write the file anew with -update if the change is meant:\n%s", diff)
+	}
+}
+
+// Equal specs share a compiled module, whichever objects they come from and in whichever order their maps are.
+func TestDigestIsOfTheSpec(t *testing.T) {
+	compiler := newCompiler()
+	digest := func(ctx context.Context, uid, hardPods string) string {
+		q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: uid, UID: types.UID(uid)}}
+		q.Spec.Hard = list("requests.cpu", "2", "pods", hardPods, "requests.memory", "1Gi")
+		rules, err := compiler.Quota(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rules.Module.Digest
+	}
+	if digest(t.Context(), "a", "1") != digest(t.Context(), "b", "1") {
+		t.Error("equal specs differ")
+	}
+	if digest(t.Context(), "c", "1") == digest(t.Context(), "d", "2") {
+		t.Error("different specs are equal")
+	}
+}

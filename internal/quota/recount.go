@@ -1,0 +1,211 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	upstream "k8s.io/apiserver/pkg/quota/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Recount is what a quota's status should say of usage.
+type Recount struct {
+	// Used is what existing objects take, and the reservations that are left. A name whose objects are not known is
+	// as it was counted for the newest spec, or absent.
+	Used corev1.ResourceList
+	// Reservations are those whose objects are not there yet.
+	Reservations []placementv1.Reservation
+	// Namespaces is what existing objects take by namespace, of those where anything is taken.
+	Namespaces map[string]corev1.ResourceList
+	// Next is when the count changes by itself; zero for never.
+	Next time.Time
+	// Missing are counted types of which the meter has no complete content.
+	Missing []schema.GroupResource
+}
+
+// Recount counts what a quota's namespaces take. selects says which namespaces those are; absent says of a type that
+// the meter does not know that there are no objects of it. An error says that the module could not be evaluated.
+func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, selects func(namespace string) bool, absent func(schema.GroupResource) bool) (*Recount, error) {
+	counted, _ := m.evaluators.Types(q.QuotaSpec())
+	// The lock is held throughout, so that the objects and what settles reservations are of one moment; the modules'
+	// answers are few, one for each kind of object.
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
+	known := map[schema.GroupResource]bool{}
+	for resource, names := range counted {
+		known[resource] = m.types[resource] != nil || absent(resource)
+		out.begin(q, resource, names, known[resource])
+	}
+	slices.SortFunc(out.Missing, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	m.reservations(q, out, known, now)
+	matches := map[Scopes]bool{}
+	for resource, names := range counted {
+		t := m.types[resource]
+		if t == nil {
+			continue
+		}
+		for namespace, objects := range t.objects {
+			if !selects(namespace) {
+				continue
+			}
+			for _, e := range objects {
+				match, decided := matches[e.scopes]
+				if !decided {
+					var err error
+					if match, err = rules.counts(ctx, e.scopes); err != nil {
+						return nil, fmt.Errorf("quota %s: %w", q.GetName(), err)
+					}
+					matches[e.scopes] = match
+				}
+				if match {
+					out.count(namespace, e, names, now)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// begin sets what a type's names are before any object is counted.
+func (r *Recount) begin(q placementv1.Quota, counted schema.GroupResource, names []corev1.ResourceName, known bool) {
+	if !known {
+		r.Missing = append(r.Missing, counted)
+	}
+	status := q.QuotaStatus()
+	for _, name := range names {
+		before, ok := status.Used[name]
+		switch {
+		case known:
+			r.Used[name] = resource.Quantity{Format: resource.DecimalSI}
+		case ok && status.ObservedGeneration == q.GetGeneration():
+			r.Used[name] = before.DeepCopy()
+		}
+	}
+}
+
+// reservations keeps those whose change may still come. What one took of a type that is not known is in Used already.
+func (m *Meter) reservations(q placementv1.Quota, out *Recount, known map[schema.GroupResource]bool, now time.Time) {
+	for _, r := range q.QuotaStatus().Reservations {
+		of := schema.ParseGroupResource(r.Resource)
+		if _, counted := known[of]; !counted || !now.Before(r.Expires.Time) {
+			if !known[of] {
+				out.Used = subtract(out.Used, r.Delta)
+			}
+			continue
+		}
+		if t := m.types[of]; t != nil && t.arrived(&r) {
+			continue
+		}
+		out.Reservations = append(out.Reservations, r)
+		out.after(r.Expires.Time)
+		if known[of] {
+			out.Used = upstream.Add(out.Used, upstream.Mask(r.Delta, upstream.ResourceNames(out.Used)))
+		}
+	}
+}
+
+// count adds what an object takes.
+func (r *Recount) count(namespace string, e *entry, names []corev1.ResourceName, now time.Time) {
+	if e.lapses.After(now) {
+		r.after(e.lapses)
+	}
+	taken := e.at(now)
+	for _, name := range names {
+		amount, ok := taken[name]
+		if !ok || amount.IsZero() {
+			continue
+		}
+		if r.Namespaces[namespace] == nil {
+			r.Namespaces[namespace] = corev1.ResourceList{}
+		}
+		add(r.Namespaces[namespace], name, amount)
+		add(r.Used, name, amount)
+	}
+}
+
+// add adds to one amount of a list, as upstream's Add does to all.
+func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
+	sum, ok := list[name]
+	if !ok {
+		list[name] = amount.DeepCopy()
+		return
+	}
+	sum.Add(amount)
+	list[name] = sum
+}
+
+// after sets Next to a time, if that is sooner.
+func (r *Recount) after(t time.Time) {
+	if r.Next.IsZero() || t.Before(r.Next) {
+		r.Next = t
+	}
+}
+
+// counts asks a quota's module whether objects of some scopes count.
+func (r *Rules) counts(ctx context.Context, scopes Scopes) (bool, error) {
+	answer, err := r.count.Evaluate(ctx, map[string]any{"scopes": scopes.facts()})
+	if err != nil {
+		return false, err
+	}
+	return answer[ruleCounts] == true, nil
+}
+
+func equal(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) }
+
+// Exceeded returns the names of which more is used than hard, sorted.
+func Exceeded(hard, used corev1.ResourceList) []corev1.ResourceName {
+	_, names := upstream.LessThanOrEqual(upstream.Mask(used, upstream.ResourceNames(hard)), hard)
+	slices.Sort(names)
+	return names
+}
+
+// maxSummary is how many resources a summary shows.
+const maxSummary = 3
+
+// first are the resources that people look for first.
+var first = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
+
+// Summary shows used and hard of the first resources, such as "pods: 3/10, requests.cpu: 1500m/4, +2 more".
+func Summary(hard, used corev1.ResourceList) string {
+	names := slices.SortedFunc(maps.Keys(hard), func(a, b corev1.ResourceName) int {
+		if x, y := rank(a), rank(b); x != y {
+			return x - y
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	var parts []string
+	for i, name := range names {
+		if i == maxSummary {
+			parts = append(parts, fmt.Sprintf("+%d more", len(names)-i))
+			break
+		}
+		limit := hard[name]
+		amount := "?"
+		if q, ok := used[name]; ok {
+			amount = q.String()
+		}
+		text := string(name)
+		if len(text) > 48 {
+			text = text[:45] + "..."
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s/%s", text, amount, limit.String()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func rank(name corev1.ResourceName) int {
+	if i := slices.Index(first, name); i >= 0 {
+		return i
+	}
+	return len(first)
+}

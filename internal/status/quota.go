@@ -1,0 +1,151 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// QuotaFacts is all that the leader knows of one quota.
+type QuotaFacts struct {
+	Quota placementv1.Quota
+	Rules *quota.Rules
+	// Recount is what is used.
+	Recount *quota.Recount
+	// Untracked are names of hard that count nothing.
+	Untracked []string
+	// Types says how reading the types fares that are not known.
+	Types map[schema.GroupResource]watches.State
+	Hook  HookState
+	// Exempt says that the quota is where nothing is counted.
+	Exempt bool
+}
+
+// ComputeQuota folds the facts into a quota's status. What it keeps of the old status are the times of transitions.
+func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
+	old := f.Quota.QuotaStatus()
+	hard := f.Quota.QuotaSpec().Hard
+	out := placementv1.QuotaStatus{
+		Conditions:         slices.Clone(old.Conditions),
+		ObservedGeneration: f.Quota.GetGeneration(),
+		Hard:               hard,
+		Used:               f.Recount.Used,
+		Reservations:       f.Recount.Reservations,
+		Summary:            truncate(quota.Summary(hard, f.Recount.Used), 256),
+		Module:             &f.Rules.Module,
+	}
+	c := &conditions{list: &out.Conditions, generation: f.Quota.GetGeneration()}
+	c.usage(f)
+	c.exceeded(f)
+	c.quotaReady(f)
+	return out
+}
+
+// conditions sets those of one object.
+type conditions struct {
+	list       *[]metav1.Condition
+	generation int64
+}
+
+func (c *conditions) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(c.list, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: c.generation,
+	})
+}
+
+func (c *conditions) usage(f QuotaFacts) {
+	for _, missing := range f.Recount.Missing {
+		if err := f.Types[missing].Err; err != nil {
+			r := policy.Resource{GroupVersionResource: missing.WithVersion("")}
+			c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, reasonOf(err), explain(r, err)+"; its objects are asked to be tried again until they can be counted")
+			return
+		}
+	}
+	if len(f.Recount.Missing) > 0 {
+		names := make([]string, len(f.Recount.Missing))
+		for i, missing := range f.Recount.Missing {
+			names[i] = missing.String()
+		}
+		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+few(names))
+		return
+	}
+	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
+}
+
+func (c *conditions) exceeded(f QuotaFacts) {
+	names := quota.Exceeded(f.Quota.QuotaSpec().Hard, f.Recount.Used)
+	if len(names) == 0 {
+		c.set(placementv1.ConditionExceeded, metav1.ConditionFalse, placementv1.ReasonWithinHard, "no more is used than hard")
+		return
+	}
+	texts := make([]string, len(names))
+	for i, name := range names {
+		used, hard := f.Recount.Used[name], f.Quota.QuotaSpec().Hard[name]
+		texts[i] = fmt.Sprintf("%s: %s of %s", name, used.String(), hard.String())
+	}
+	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard, and nothing more is admitted: "+few(texts))
+}
+
+func (c *conditions) quotaReady(f QuotaFacts) {
+	usage := meta.FindStatusCondition(*c.list, placementv1.ConditionUsageCurrent)
+	mode := f.Quota.QuotaSpec().Mode
+	switch {
+	case f.Exempt:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
+	case len(f.Untracked) > 0:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotTracked,
+			fmt.Sprintf("nothing is counted under %s: remove it from spec.hard, or write count/<resource>.<group>", few(f.Untracked)))
+	case usage.Status != metav1.ConditionTrue:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, usage.Reason, usage.Message)
+	case f.Hook.Rejected != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Hook.Rejected)
+	case f.Hook.Generation != f.Quota.GetGeneration():
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
+	case mode == placementv1.ModeWarn:
+		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
+	case mode == placementv1.ModeDryRun:
+		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonDryRunMode, "the quota counts, and denies nothing")
+	default:
+		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what exceeds the quota is denied")
+	}
+}
+
+// ComputeNamespaces is the breakdown of a ClusterScopedQuota by namespace.
+func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
+	var out []placementv1.NamespaceUsage
+	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {
+		if len(out) == placementv1.MaxNamespaces {
+			break
+		}
+		out = append(out, placementv1.NamespaceUsage{Namespace: namespace, Used: r.Namespaces[namespace]})
+	}
+	return out
+}
+
+// ComputeLimit is the status of a LimitedResource. never says that its type is never limited.
+func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, never bool) placementv1.LimitedResourceStatus {
+	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: &rules.Module}
+	c := &conditions{list: &out.Conditions, generation: l.Generation}
+	switch {
+	case never:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt,
+			strings.TrimPrefix(l.Spec.APIGroup+"/"+l.Spec.Resource, "/")+" are never limited: a cluster could be locked out of itself")
+	case hook.Rejected != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
+	case hook.Generation != l.Generation:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
+	default:
+		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
+	}
+	return out
+}

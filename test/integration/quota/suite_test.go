@@ -1,0 +1,47 @@
+// Package quota_test shows what the kinds of quota accept and do, on a real API server.
+package quota_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var (
+	f *framework.Framework
+	// operator is nil while it is stopped.
+	operator *framework.Manager
+)
+
+func TestQuota(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Quota")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	DeferCleanup(stopOperator)
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s",
+		"crd/scopedquotas.placement.berth.dev", "crd/clusterscopedquotas.placement.berth.dev", "crd/limitedresources.placement.berth.dev")
+})
+
+// Every spec finds the operator running and ready, whatever the spec before did to it.
+var _ = BeforeEach(startOperator)
+
+func startOperator(ctx SpecContext) {
+	GinkgoHelper()
+	if operator == nil {
+		operator = f.StartReadyManager(ctx)
+	}
+}
+
+func stopOperator() {
+	if operator != nil {
+		operator.Stop()
+		operator = nil
+	}
+}

@@ -1,0 +1,127 @@
+// Package quota answers the admission requests of the objects that quotas count and limits limit.
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+var _ admission.Handler = (*Handler)(nil)
+
+// deadline is what a request may take in all; the API server waits for a little longer.
+const deadline = 9 * time.Second
+
+// retryAfter is when a request that could not be decided is to be tried again, in seconds.
+const retryAfter = 1
+
+// Handler decides one request at a time against quotas and limits. Create it with New; it is safe for concurrent use.
+type Handler struct {
+	evaluators *quota.Evaluators
+	desk       *desk
+	events     *events.Recorder
+	metrics    *metrics.Metrics
+	clock      clock.PassiveClock
+}
+
+// Deps are what a Handler works with.
+type Deps struct {
+	Ledger     *Ledger
+	Evaluators *quota.Evaluators
+	Events     *events.Recorder
+	Metrics    *metrics.Metrics
+	Clock      clock.PassiveClock
+	// ReservationTTL is how long a charge waits for its object. It must be longer than the API server takes to give
+	// up a request.
+	ReservationTTL time.Duration
+}
+
+// New returns a handler.
+func New(d Deps) *Handler {
+	return &Handler{
+		evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock,
+		desk: &desk{ledger: d.Ledger, clock: d.Clock, ttl: d.ReservationTTL, conflicts: d.Metrics.QuotaConflict},
+	}
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start := h.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	response, answer := h.decide(ctx, req)
+	h.metrics.QuotaAdmission(answer, h.clock.Since(start))
+	return response
+}
+
+func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	request, err := h.evaluators.NewRequest(&req.AdmissionRequest)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err), metrics.QuotaError
+	}
+	if request == nil {
+		return admission.Allowed(""), metrics.QuotaAllowed
+	}
+	verdict, err := h.desk.decide(ctx, request)
+	switch {
+	case errors.Is(err, errContended) || errors.Is(err, errUnreachable):
+		return tryAgain(err.Error()), metrics.QuotaPending
+	case err != nil:
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("quota could not be decided: %w", err)), metrics.QuotaError
+	}
+	response, answer := h.respond(ctx, request, verdict)
+	response.Warnings = verdict.Warned
+	response.AuditAnnotations = map[string]string{}
+	for name, text := range verdict.Audited {
+		response.AuditAnnotations[strings.ReplaceAll(name, ".", "_")] = text
+	}
+	return response, answer
+}
+
+func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict) (admission.Response, string) {
+	switch {
+	case len(verdict.Denied) > 0:
+		texts := make([]string, len(verdict.Denied))
+		for i, denial := range verdict.Denied {
+			texts[i] = denial.Message
+			if !request.DryRun {
+				h.events.QuotaDenied(denial.By, request.Namespace, denial.Message)
+				h.metrics.QuotaDenial(denial.By)
+			}
+		}
+		message := strings.Join(texts, "; ")
+		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
+		return denied(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
+	case len(verdict.Pending) > 0:
+		return tryAgain(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
+	default:
+		return admission.Allowed(""), metrics.QuotaAllowed
+	}
+}
+
+// tryAgain asks the client to try again. Kubernetes' clients do so by themselves.
+func tryAgain(message string) admission.Response {
+	return denied(&metav1.Status{
+		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+		Message: message + ": try again",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
+	})
+}
+
+func denied(status *metav1.Status) admission.Response {
+	status.Status = metav1.StatusFailure
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: status}}
+}
