@@ -352,21 +352,35 @@ func (c *Controller) count() {
 }
 
 // expectPending notes, once, which policies have to be loaded before this replica may decide.
+//
+// It lists without the lock. Until the cache is filled a list waits, and whoever waited for the lock meanwhile could
+// not give up at its own deadline. Of several lists at once the first to arrive counts, and it needs to be no newer
+// than the others: every policy in it is still to be loaded, because nothing is loaded before a list has arrived.
 func (c *Controller) expectPending(ctx context.Context) error {
-	c.pendingMu.Lock()
-	defer c.pendingMu.Unlock()
-	if c.pending != nil {
+	if c.expected() {
 		return nil
 	}
 	list := &placementv1.PlacementPolicyList{}
 	if err := c.reader.List(ctx, list); err != nil {
 		return fmt.Errorf("listing policies: %w", err)
 	}
-	c.pending = sets.New[string]()
+	names := sets.New[string]()
 	for _, p := range list.Items {
-		c.pending.Insert(p.Name)
+		names.Insert(p.Name)
+	}
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	if c.pending == nil {
+		c.pending = names
 	}
 	return nil
+}
+
+// expected says whether it is known which policies have to be loaded.
+func (c *Controller) expected() bool {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	return c.pending != nil
 }
 
 func (c *Controller) loaded(name string) {

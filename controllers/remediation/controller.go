@@ -260,7 +260,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if len(due) == 0 || stopped {
 		return reconcile.Result{}, nil
 	}
-	return c.remediate(ctx, key, obj, outcome.Object, due)
+	return c.remediate(ctx, key, obj, due)
 }
 
 // request asks what policies say of an existing object, as if Berth updated it without a change.
@@ -339,14 +339,16 @@ func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 
 // remediate has one object put right.
 //
-// The patch names nothing but the record of the developer's intent and the version that was judged. The API server
-// then asks Berth's own webhook, which decides the object as it decides every other update. So there is one way by
-// which placements get into objects, the keys keep the owners that they have, and a developer who applies the same
-// manifest again gets no conflict with Berth.
-func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj, want *unstructured.Unstructured, due []*placement.Verdict) (reconcile.Result, error) {
+// The patch names nothing but the version that was judged, and changes nothing by itself. The API server then asks
+// Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
+// placements get into objects, the keys keep the owners that they have, and a developer who applies the same manifest
+// again gets no conflict with Berth. Where the API server does not ask, as it may while it does not know of the webhook
+// yet or where the webhook's failure is ignored, the object stays as it is: a new record of the developer's intent
+// beside the old placement would have made that placement the developer's.
+func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due []*placement.Verdict) (reconcile.Result, error) {
 	log := ctrllog.FromContext(ctx)
 	log.V(2).Info("Patching")
-	body, err := patchBody(obj, want)
+	body, err := patchBody(obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -391,15 +393,10 @@ func placed(obj *unstructured.Unstructured, due []*placement.Verdict) bool {
 	return true
 }
 
-func patchBody(obj, want *unstructured.Unstructured) ([]byte, error) {
-	var requested *string
-	if text, ok := want.GetAnnotations()[placementv1.RequestedAnnotation]; ok {
-		requested = &text
-	}
+func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": obj.GetResourceVersion(),
 		"uid":             obj.GetUID(),
-		"annotations":     map[string]any{placementv1.RequestedAnnotation: requested},
 	}})
 }
 

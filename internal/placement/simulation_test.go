@@ -513,14 +513,14 @@ func (s *simulation) step() {
 	}
 }
 
-// remediate is what remediation does: decide the stored object, and patch it through the webhook.
+// remediate is what remediation does: decide the stored object, and send it through the webhook as it is.
 func (s *simulation) remediate() {
 	s.Helper()
 	out := s.decide(s.live, s.stored, s.stored, true)
 	if refused(out) || len(placement.Patch(s.stored, out.Object)) == 0 {
 		return
 	}
-	if !s.admit(s.patch(s.stored, out.Object), true) {
+	if !s.admit(s.stored.DeepCopy(), true) {
 		s.Fatal("the webhook refused what remediation had decided")
 	}
 	if got, want := s.stored.Object, out.Object.Object; !cmp.Equal(metadataOf(out.Object), metadataOf(s.stored)) {

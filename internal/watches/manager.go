@@ -41,10 +41,17 @@ type State struct {
 	Synced bool
 	// Err is why the type can't be read, if it can't.
 	Err error
+	// Failures is how often in a row it could not.
+	Failures int
 }
 
-// Settled says that nothing more is to be waited for: the type is complete, or known not to be to be had.
-func (s State) Settled() bool { return s.Synced || s.Err != nil }
+// patience is how many failures in a row mean that a type is not to be had for now: some five seconds' worth.
+const patience = 5
+
+// Settled says that nothing more is to be waited for: the type is complete, or known not to be to be had. An error that
+// may be gone at the next try settles nothing; one that stays, such as that of an extension API server which is down,
+// must not keep everything waiting that does not need the type.
+func (s State) Settled() bool { return s.Synced || gone(s.Err) || s.Failures >= patience }
 
 // Manager keeps one list-watch for each wanted type. It is safe for concurrent use.
 type Manager struct {
@@ -143,6 +150,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 		log.V(2).Info("Watch failed", "error", err.Error())
 		m.setState(resource, r, func(s *State) {
 			s.Err = err
+			s.Failures++
 			if gone(err) {
 				s.Synced = false
 			}
@@ -213,7 +221,7 @@ func benign(err error) bool {
 
 // gone errors say that the type is not to be had until somebody grants or installs it.
 func gone(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
 // store hands what a reflector reads to the sink.

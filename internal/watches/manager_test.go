@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,17 +248,19 @@ func TestManagerFollowsObjects(t *testing.T) {
 func TestManagerFaults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
 	missing := apierrors.NewNotFound(pods.GroupResource(), "")
+	unknown := apierrors.NewUnauthorized("no such user")
 	broken := errors.New("connection refused")
 	tests := map[string]struct {
 		err         error
 		list, watch bool
 		// want is the state when the fault is there from the start, and when it comes later.
 		first, after State
-		// kept says that what was read before stays.
+		// kept says that what was read before stays; then what was not read yet is waited for.
 		kept bool
 	}{
 		"Forbidden":        {err: forbidden, list: true, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
 		"NotFound":         {err: missing, list: true, watch: true, first: State{Err: missing}, after: State{Err: missing}},
+		"Unauthorized":     {err: unknown, list: true, watch: true, first: State{Err: unknown}, after: State{Err: unknown}},
 		"ListForbidden":    {err: forbidden, list: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
 		"WatchForbidden":   {err: forbidden, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
 		"ConnectionBroken": {err: broken, list: true, watch: true, first: State{Err: broken}, after: State{Synced: true, Err: broken}, kept: true},
@@ -282,8 +286,8 @@ func TestManagerFaults(t *testing.T) {
 					t.Errorf("calls %v: for a moment, what can't be watched was taken for complete", sink.calls)
 				}
 				sink.mu.Unlock()
-				if state, _ := m.State(pods); !state.Settled() {
-					t.Error("a type that is not to be had is still waited for")
+				if state, _ := m.State(pods); state.Settled() == tc.kept {
+					t.Errorf("settled: %t, after %v", state.Settled(), tc.err)
 				}
 				server.set(heal)
 				later()
@@ -306,6 +310,42 @@ func TestManagerFaults(t *testing.T) {
 				later()
 				check(t, m, sink, State{Synced: true}, []string{"a"})
 			})
+		})
+	}
+}
+
+// A replica becomes Ready when its types are settled: what may come at the next try must not be missing by then, and
+// what needs somebody's doing must not hold it up.
+func TestStateSettled(t *testing.T) {
+	of := pods.GroupResource()
+	forbidden := apierrors.NewForbidden(of, "", errors.New("no grant"))
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	tests := map[string]struct {
+		state State
+		want  bool
+	}{
+		"Untried":            {state: State{}},
+		"Synced":             {state: State{Synced: true}, want: true},
+		"SyncedAndFailing":   {state: State{Synced: true, Err: refused}, want: true},
+		"Forbidden":          {state: State{Err: forbidden}, want: true},
+		"Unauthorized":       {state: State{Err: apierrors.NewUnauthorized("no such user")}, want: true},
+		"NotFound":           {state: State{Err: apierrors.NewNotFound(of, "")}, want: true},
+		"MethodNotSupported": {state: State{Err: apierrors.NewMethodNotSupported(of, "list")}, want: true},
+		"Wrapped":            {state: State{Err: fmt.Errorf("listing: %w", forbidden)}, want: true},
+		"ConnectionRefused":  {state: State{Err: refused}},
+		"Deadline":           {state: State{Err: context.DeadlineExceeded}},
+		"Timeout":            {state: State{Err: apierrors.NewTimeoutError("slow", 0)}},
+		"ServerTimeout":      {state: State{Err: apierrors.NewServerTimeout(of, "list", 0)}},
+		"InternalError":      {state: State{Err: apierrors.NewInternalError(errors.New("no leader"))}},
+		"ServiceUnavailable": {state: State{Err: apierrors.NewServiceUnavailable("starting")}},
+		"TooManyRequests":    {state: State{Err: apierrors.NewTooManyRequests("busy", 0), Failures: patience - 1}},
+		"DownForLong":        {state: State{Err: apierrors.NewServiceUnavailable("down"), Failures: patience}, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.state.Settled(); got != tc.want {
+				t.Errorf("settled: %t, want %t", got, tc.want)
+			}
 		})
 	}
 }

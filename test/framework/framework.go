@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -150,19 +152,23 @@ type Manager struct {
 
 	probes string
 	cancel context.CancelFunc
-	done   chan error
+	// done is closed when the replica has ended, by err.
+	done chan struct{}
+	err  error
 }
 
-// StartManager starts a replica as the command does, with options that tune may change. It is not Ready yet.
+// StartManager starts a replica as the command does, with options that tune may change. It is not Ready yet. If it
+// could not start because somebody took one of its ports meanwhile, Ready says so.
 func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
 	ginkgo.GinkgoHelper()
-	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan error, 1)}
+	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{})}
 	webhookPort, probePort := freePort(), freePort()
 	m.URL = "https://localhost:" + strconv.Itoa(webhookPort)
 	m.probes = net.JoinHostPort("127.0.0.1", strconv.Itoa(probePort))
 	options := setup.Options{
 		Namespace: OperatorNamespace, WebhookURL: m.URL, WebhookHost: "127.0.0.1", WebhookPort: webhookPort,
 		MetricsAddress: "0", ProbeAddress: m.probes, EvaluationTimeout: time.Second, EvaluationConcurrency: 8, Metrics: m.Metrics,
+		ReservationTTL: 65 * time.Second,
 	}
 	for _, t := range tune {
 		t(&options)
@@ -173,11 +179,16 @@ func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Option
 	mgr, err := setup.New(run, f.operator, options)
 	if err != nil {
 		cancel()
+		m.err = err
+		close(m.done)
+		gomega.Expect(m.lostPort()).To(gomega.BeTrue(), "%v", err)
+		return m
 	}
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	go func() {
 		defer ginkgo.GinkgoRecover()
-		m.done <- mgr.Start(run)
+		defer close(m.done)
+		defer cancel()
+		m.err = mgr.Start(run)
 	}()
 	return m
 }
@@ -185,13 +196,48 @@ func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Option
 // StartReadyManager is StartManager and waits until the replica is Ready.
 func (f *Framework) StartReadyManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
 	ginkgo.GinkgoHelper()
-	m := f.StartManager(ctx, tune...)
-	gomega.Eventually(m.Ready).WithContext(ctx).Should(gomega.Succeed())
-	return m
+	return startReady(ctx, func() *Manager { return f.StartManager(ctx, tune...) })
 }
 
-// Ready asks the replica's /readyz.
+// startReady starts replicas until one does not lose a port, and waits until it is Ready.
+func startReady(ctx context.Context, start func() *Manager) *Manager {
+	ginkgo.GinkgoHelper()
+	const tries = 3
+	for try := 1; ; try++ {
+		m := start()
+		again := false
+		gomega.Eventually(func(ctx context.Context) error {
+			if again = try < tries && m.lostPort(); again {
+				return nil
+			}
+			return m.Ready(ctx)
+		}).WithContext(ctx).Should(gomega.Succeed())
+		if !again {
+			return m
+		}
+	}
+}
+
+// ended says whether the replica has ended; only then is there an err.
+func (m *Manager) ended() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// lostPort says whether the replica ended because somebody took one of its ports before it did.
+func (m *Manager) lostPort() bool {
+	return m.ended() && errors.Is(m.err, syscall.EADDRINUSE)
+}
+
+// Ready asks the replica's /readyz. For a replica that has ended no Eventually waits any longer.
 func (m *Manager) Ready(ctx context.Context) error {
+	if m.ended() {
+		return gomega.StopTrying("the replica has ended").Wrap(m.err)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.probes+"/readyz", nil)
 	if err != nil {
 		return err
@@ -211,18 +257,40 @@ func (m *Manager) Ready(ctx context.Context) error {
 func (m *Manager) Stop() {
 	ginkgo.GinkgoHelper()
 	m.cancel()
-	var err error
-	gomega.Eventually(m.done).WithTimeout(time.Minute).Should(gomega.Receive(&err))
-	m.done <- nil
-	gomega.Expect(errors.Is(err, context.Canceled) || err == nil).To(gomega.BeTrue(), "%v", err)
+	gomega.Eventually(m.done).WithTimeout(time.Minute).Should(gomega.BeClosed())
+	gomega.Expect(errors.Is(m.err, context.Canceled) || m.err == nil).To(gomega.BeTrue(), "%v", m.err)
 }
 
-// freePort returns a port that was free a moment ago.
+// firstPort is the lowest port that freePort returns; well-known services are below it.
+const firstPort = 10000
+
+// freePort returns a port that was free a moment ago, and that no outgoing connection is given: it is below those that
+// the machine takes for them, unless that leaves none.
 func freePort() int {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	gomega.Expect(ok).To(gomega.BeTrue())
-	return address.Port
+	ginkgo.GinkgoHelper()
+	limit := firstEphemeralPort()
+	if limit <= firstPort {
+		limit = 1 << 16
+	}
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(limit-firstPort)
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			gomega.Expect(listener.Close()).To(gomega.Succeed())
+			return port
+		}
+	}
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "no port is free")
+	return 0
+}
+
+// firstEphemeralPort is the lowest port that the machine gives to outgoing connections.
+func firstEphemeralPort() int {
+	first := 32768
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		// What can't be read leaves the usual one.
+		_, _ = fmt.Sscan(string(text), &first)
+	}
+	return first
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -175,6 +177,39 @@ var _ = Describe("The developer's intent", func() {
 		certifiedPolicy(ctx)
 		expectClusters(ctx, namespace, "web", "eu1_us1")
 	})
+
+	// The API server's copy of a new webhook configuration lags behind, and with failurePolicy Ignore it may go without
+	// an answer: then a remediating patch arrives without what the webhook would have made of it.
+	DescribeTable("survives a remediating patch that the webhook is not asked about", func(ctx SpecContext, meanwhile func(context.Context), left string) {
+		policy := certifiedPolicy(ctx, func(p *placementv1.PlacementPolicy) { p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore })
+		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{clustersKey: "eu1_eu2_us1"})
+		certify(ctx, fleet, "eu1", "no")
+		expectClusters(ctx, namespace, "web", "eu2_us1")
+		before, err := f.Get(ctx, framework.ConfigMap, namespace, "web")
+		Expect(err).NotTo(HaveOccurred())
+		stopOperator()
+		meanwhile(ctx)
+		// Whatever becomes of this spec, the next one needs an operator that is asked.
+		DeferCleanup(stopOperator)
+		operator = f.StartReadyManager(ctx, func(o *setup.Options) {
+			// Nobody listens at the discard port.
+			o.WebhookURL = "https://localhost:9"
+		})
+		Eventually(func() int {
+			return total("berth_remediations_total", fmt.Sprintf("policy=%q", policy), fmt.Sprintf("outcome=%q", metrics.RemediationFailed))
+		}).WithContext(ctx).Should(BeNumerically(">", 0))
+		expectRecord(ctx, before)
+		stopOperator()
+		startOperator(ctx)
+		expectClusters(ctx, namespace, "web", left)
+		for _, cluster := range []string{"eu1", "eu2"} {
+			certify(ctx, fleet, cluster, "yes")
+		}
+		expectClusters(ctx, namespace, "web", "eu1_eu2_us1")
+	},
+		Entry("and that would have widened", func(ctx context.Context) { certify(ctx, fleet, "eu1", "yes") }, "eu1_eu2_us1"),
+		Entry("and that would have narrowed further", func(ctx context.Context) { certify(ctx, fleet, "eu2", "no") }, "us1"),
+	)
 
 	It("is the current value if the developer changed it while there was no policy", func(ctx SpecContext) {
 		policy := certifiedPolicy(ctx)

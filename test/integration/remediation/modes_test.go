@@ -308,7 +308,7 @@ var _ = Describe("kubectl get placementpolicies", func() {
 		Expect(strings.Fields(lines[1])[7:]).To(Equal([]string{"InForce", "clusterprofiles.multicluster.x-k8s.io", "Embedded"}))
 		Expect(strings.Fields(lines[2])[7]).To(Equal("InForce"))
 		Expect(strings.Fields(lines[2])).To(HaveLen(9), "a policy that reads nothing has no data to show: %s", lines[2])
-		Expect(f.MustKubectl(ctx, "", "get", "berth", automatic)).To(ContainSubstring(automatic))
+		Expect(f.MustKubectl(ctx, "", "get", "berth")).To(ContainSubstring(automatic))
 	})
 
 	It("goes on counting remediations after a restart", func(ctx SpecContext) {

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -228,14 +229,12 @@ var _ = Describe("A remediating patch", func() {
 		sent := patches.By(remediation.FieldManager, "/namespaces/"+namespace+"/")
 		Expect(sent).To(HaveLen(1))
 		Expect(sent[0].Code).To(Equal(200))
-		Expect(string(sent[0].Body)).To(And(
-			ContainSubstring(`"resourceVersion":"`+obj.GetResourceVersion()+`"`),
-			ContainSubstring(`"uid":"`+string(obj.GetUID())+`"`),
-		))
+		Expect(sent[0].Body).To(MatchJSON(fmt.Sprintf(`{"metadata": {"resourceVersion": %q, "uid": %q}}`, obj.GetResourceVersion(), obj.GetUID())))
 		Expect(sent[0].Query).NotTo(HaveKey("force"))
 		got, err := f.Get(ctx, framework.ConfigMap, namespace, "web")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(ownersOf(got, "placement.berth.dev/requested")).To(Equal([]string{remediation.FieldManager}))
+		Expect(got.GetAnnotations()).To(HaveKey(placementv1.RequestedAnnotation))
+		Expect(ownersOf(got, placementv1.RequestedAnnotation)).To(BeEmpty())
 		Expect(ownersOf(got, clustersKey)).To(Equal(owner))
 	})
 })

@@ -1,0 +1,98 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+func TestFreePort(t *testing.T) {
+	gomega.RegisterTestingT(t)
+	for range 20 {
+		port := freePort()
+		if first := firstEphemeralPort(); first > firstPort && (port < firstPort || port >= first) {
+			t.Errorf("port %d, want one from %d to %d", port, firstPort, first-1)
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Errorf("port %d: %v", port, err)
+			continue
+		}
+		listener.Close()
+	}
+}
+
+// errLost is how the loss of a port comes out of a manager.
+var errLost = fmt.Errorf("failed to start webhooks: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE})
+
+// replicas are Managers without a replica behind them. Of the first ones each ends with one of the errors; the rest run
+// and are Ready.
+func replicas(t *testing.T, ends ...error) (start func() *Manager, started *int) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	started = new(int)
+	return func() *Manager {
+		m := &Manager{probes: server.Listener.Addr().String(), cancel: func() {}, done: make(chan struct{})}
+		if *started < len(ends) {
+			m.err = ends[*started]
+			close(m.done)
+		}
+		*started++
+		return m
+	}, started
+}
+
+func TestStartReady(t *testing.T) {
+	broken := errors.New("no caches")
+	tests := map[string]struct {
+		ends    []error
+		started int
+		// failure is what the wait fails with, if it does.
+		failure string
+	}{
+		"Ready":        {started: 1},
+		"PortLostOnce": {ends: []error{errLost}, started: 2},
+		"PortsLost":    {ends: []error{errLost, errLost, errLost, errLost}, started: 3, failure: "address already in use"},
+		"Broken":       {ends: []error{broken}, started: 1, failure: "no caches"},
+		"LostThenEnd":  {ends: []error{errLost, broken}, started: 2, failure: "no caches"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			start, started := replicas(t, tc.ends...)
+			failure := ""
+			gomega.RegisterFailHandler(func(message string, _ ...int) { failure = message; panic(message) })
+			defer gomega.RegisterTestingT(t)
+			begun := time.Now()
+			func() {
+				defer func() { _ = recover() }()
+				startReady(t.Context(), start)
+			}()
+			if *started != tc.started || (failure == "") != (tc.failure == "") || !strings.Contains(failure, tc.failure) {
+				t.Errorf("%d started, failure %q; want %d, %q", *started, failure, tc.started, tc.failure)
+			}
+			// Gomega's own time-out, which nobody lengthens here, is a second.
+			if waited := time.Since(begun); waited > 900*time.Millisecond {
+				t.Errorf("that took %s: it was waited for what can't come", waited)
+			}
+		})
+	}
+}
+
+func TestReadyAfterTheEnd(t *testing.T) {
+	for _, end := range []error{nil, context.Canceled, errLost} {
+		start, _ := replicas(t, end)
+		if err := start().Ready(t.Context()); err == nil || (end != nil && !errors.Is(err, end)) {
+			t.Errorf("ended by %v: ready says %v", end, err)
+		}
+	}
+}
