@@ -255,7 +255,7 @@ func TestManagerFaults(t *testing.T) {
 		list, watch bool
 		// want is the state when the fault is there from the start, and when it comes later.
 		first, after State
-		// kept says that what was read before stays; then what was not read yet is waited for.
+		// kept says that what was read before stays.
 		kept bool
 	}{
 		"Forbidden":        {err: forbidden, list: true, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
@@ -286,8 +286,9 @@ func TestManagerFaults(t *testing.T) {
 					t.Errorf("calls %v: for a moment, what can't be watched was taken for complete", sink.calls)
 				}
 				sink.mu.Unlock()
-				if state, _ := m.State(pods); state.Settled() == tc.kept {
-					t.Errorf("settled: %t, after %v", state.Settled(), tc.err)
+				// By now it has failed for long.
+				if state, _ := m.State(pods); !state.Settled() {
+					t.Errorf("still waited for, after %d times %v", state.Failures, tc.err)
 				}
 				server.set(heal)
 				later()
