@@ -41,6 +41,8 @@ type Binding struct {
 type BoundPath struct {
 	Path     []string
 	Resource schema.GroupVersionResource
+	// Quota says that there is what quotas limit and what is used of them, in place of the objects themselves.
+	Quota bool
 }
 
 // Bind resolves a module's reads, and what spec.replicate lists, to what is served. The error is a *CompileError and
@@ -77,6 +79,14 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 		if !found {
 			b.Missing = append(b.Missing, read)
 		}
+	case read.Quotas != "":
+		r, ok := served.Exact(quotaResources[read.Quotas])
+		if !ok {
+			b.Missing = append(b.Missing, read)
+			return nil
+		}
+		b.add(r, rootBerth, read.Quotas)
+		b.Paths[len(b.Paths)-1].Quota = true
 	case read.GroupVersion != "":
 		// The analysis has parsed it before.
 		gv, _ := schema.ParseGroupVersion(read.GroupVersion)

@@ -49,6 +49,7 @@ func TestBind(t *testing.T) {
 		alpha       = resource("shop.example", "v1alpha1", "carts")
 		profiles    = resource("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
 		members     = resource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
+		scoped      = resource("placement.berth.dev", "v1alpha1", "scopedquotas")
 		oldMembers  = resource("cluster.kubernetes-fleet.io", "v1beta1", "memberclusters")
 	)
 	world := served{pods, deployments, newEvents, events, beta, alpha}
@@ -113,6 +114,14 @@ func TestBind(t *testing.T) {
 		"OlderVersionOfInventory": {
 			reads: `data.clusters.x`, served: append(slices.Clone(world), oldMembers),
 			want: policy.Binding{Clusters: true, Resources: []policy.Resource{oldMembers}},
+		},
+		"Quotas": {
+			reads: `[data.berth.quotas.team.gold.used, data.berth.clusterquotas]`, served: append(slices.Clone(world), scoped),
+			want: policy.Binding{
+				Paths:     []policy.BoundPath{{Path: []string{"berth", "quotas"}, Resource: scoped.GroupVersionResource, Quota: true}},
+				Resources: []policy.Resource{scoped},
+				Missing:   []policy.Read{{Quotas: "clusterquotas", Row: 2, Col: 51}},
+			},
 		},
 		"Listed": {
 			reads: `data.kubernetes[input.kind].x`, served: world,

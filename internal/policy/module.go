@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
@@ -29,6 +30,18 @@ const (
 	rootClusters   = "clusters"
 	rootBerth      = "berth"
 )
+
+// Names below data.berth.
+const (
+	quotas        = "quotas"
+	clusterQuotas = "clusterquotas"
+)
+
+// quotaResources are the resource types of those.
+var quotaResources = map[string]schema.GroupVersionResource{
+	quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
+	clusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
+}
 
 // Module is a policy's text, compiled and analysed. It is immutable and safe for concurrent use.
 type Module struct {

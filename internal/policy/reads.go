@@ -12,12 +12,14 @@ import (
 
 // Read is a resource type as a policy's text names it.
 type Read struct {
-	// Plural is the resource's plural name; empty for Clusters.
+	// Plural is the resource's plural name; empty for Clusters and Quotas.
 	Plural string
 	// GroupVersion is set where the text says data.resources["<group>/<version>"].<plural>.
 	GroupVersion string
 	// Clusters stands for data.clusters, the normal form of every inventory.
 	Clusters bool
+	// Quotas stands for data.berth.<quotas>, what quotas limit and what is used of them.
+	Quotas string
 	// Row and Col are the place of the first mention.
 	Row, Col int
 }
@@ -27,6 +29,8 @@ func (r Read) String() string {
 	switch {
 	case r.Clusters:
 		return "data." + rootClusters
+	case r.Quotas != "":
+		return "data." + rootBerth + "." + r.Quotas
 	case r.GroupVersion != "":
 		return fmt.Sprintf("data.%s[%q].%s", rootResources, r.GroupVersion, r.Plural)
 	default:
@@ -115,7 +119,13 @@ func (a *analyser) visit(ref ast.Ref) {
 	case rootClusters:
 		a.add(ref, Read{Clusters: true})
 	case rootBerth:
-		a.fail(ref, codeRead, fmt.Sprintf("%s: this version of Berth keeps nothing at data.%s", ref, rootBerth))
+		name, ok := part(ref, 2)
+		if _, known := quotaResources[name]; !ok || !known {
+			a.fail(ref, codeRead, fmt.Sprintf("%s: Berth keeps data.%s.%s[namespace][name] and data.%s.%s[name] there, and nothing else",
+				ref, rootBerth, quotas, rootBerth, clusterQuotas))
+			return
+		}
+		a.add(ref, Read{Quotas: name})
 	default:
 		if !ref.HasPrefix(a.pkg) {
 			a.static[root] = true

@@ -8,13 +8,16 @@ import (
 // lastApplied is kubectl's copy of the manifest; it doubles an object and no decision may depend on it.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Strip removes, in place, what never becomes policy data: managed fields, kubectl's copy of the manifest, and the
-// payload of Secrets.
+// Strip removes, in place, what never becomes policy data: managed fields, kubectl's copy of the manifest, the payload
+// of Secrets, and the bookkeeping of quotas.
 func Strip(resource schema.GroupResource, obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", lastApplied)
 	if resource == (schema.GroupResource{Resource: "secrets"}) {
 		unstructured.RemoveNestedField(obj.Object, "data")
 		unstructured.RemoveNestedField(obj.Object, "stringData")
+	}
+	if isQuota(resource) {
+		stripQuota(obj)
 	}
 }

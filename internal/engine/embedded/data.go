@@ -48,9 +48,13 @@ type table struct {
 type object struct {
 	namespace, name string
 	value           ast.Value
-	// cluster is its normal form, if it stands for a cluster.
-	cluster ast.Value
+	// cluster is its normal form, if it stands for a cluster; quota what data.berth shows of it, if it is a quota.
+	cluster, quota ast.Value
 }
+
+// whole and usage are what a policy sees of an object at different places.
+func whole(o object) ast.Value { return o.value }
+func usage(o object) ast.Value { return o.quota }
 
 // NewData returns a store without any resource type.
 func NewData() *Data {
@@ -73,7 +77,7 @@ var revisions atomic.Uint64
 
 func newTable(objects *iradix.Tree[object]) *table {
 	t := &table{revision: noData + revisions.Add(1), objects: objects}
-	t.whole = sync.OnceValue(t.document)
+	t.whole = sync.OnceValue(func() ast.Value { return t.document(whole) })
 	return t
 }
 
@@ -170,6 +174,9 @@ func convert(resource schema.GroupVersionResource, o *unstructured.Unstructured)
 	if cluster, ok := replication.Cluster(resource, o.Object); ok {
 		out.cluster = ast.MustInterfaceToValue(cluster)
 	}
+	if quota, ok := replication.Quota(resource, o.Object); ok {
+		out.quota = ast.MustInterfaceToValue(quota)
+	}
 	return out
 }
 
@@ -187,31 +194,31 @@ func equal(a, b *iradix.Tree[object]) bool {
 }
 
 // document is the table as data.kubernetes.<plural>: by namespace and name, or by name alone for cluster-scoped
-// resources.
-func (t *table) document() ast.Value {
+// resources. show is what is shown of each object.
+func (t *table) document(show func(object) ast.Value) ast.Value {
 	out := ast.NewObject()
 	var inner ast.Object
 	var namespace string
 	t.objects.Root().Walk(func(_ []byte, o object) bool {
 		if o.namespace == "" {
-			out.Insert(ast.StringTerm(o.name), ast.NewTerm(o.value))
+			out.Insert(ast.StringTerm(o.name), ast.NewTerm(show(o)))
 			return false
 		}
 		if inner == nil || namespace != o.namespace {
 			inner, namespace = ast.NewObject(), o.namespace
 			out.Insert(ast.StringTerm(namespace), ast.NewTerm(inner))
 		}
-		inner.Insert(ast.StringTerm(o.name), ast.NewTerm(o.value))
+		inner.Insert(ast.StringTerm(o.name), ast.NewTerm(show(o)))
 		return false
 	})
 	return out
 }
 
 // within returns one namespace of the table; nil if the table has no object there.
-func (t *table) within(namespace string) ast.Value {
+func (t *table) within(namespace string, show func(object) ast.Value) ast.Value {
 	out := ast.NewObject()
 	t.objects.Root().WalkPrefix(key(namespace, ""), func(_ []byte, o object) bool {
-		out.Insert(ast.StringTerm(o.name), ast.NewTerm(o.value))
+		out.Insert(ast.StringTerm(o.name), ast.NewTerm(show(o)))
 		return false
 	})
 	if out.Len() == 0 {

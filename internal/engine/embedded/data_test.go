@@ -107,7 +107,7 @@ func TestDataDoesNotKeepObjects(t *testing.T) {
 	o := document("", "n", "labels", map[string]any{"a": "b"})
 	d.Replace(nodes.GroupVersionResource, []*unstructured.Unstructured{o})
 	o.Object["labels"].(map[string]any)["a"] = "changed"
-	got := d.current.Load().lookupResource(nodes.GroupVersionResource, []string{"n", "labels", "a"})
+	got := d.current.Load().lookupResource(&node{resource: &nodes.GroupVersionResource}, []string{"n", "labels", "a"})
 	if got == nil || got.Compare(ast.String("b")) != 0 {
 		t.Errorf("label is %v", got)
 	}

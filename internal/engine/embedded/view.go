@@ -32,6 +32,8 @@ type node struct {
 	static   ast.Value
 	resource *schema.GroupVersionResource
 	clusters bool
+	// quota says that resource stands for what is used of its objects.
+	quota bool
 }
 
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
@@ -53,7 +55,7 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 			}
 			at = next
 		}
-		at.resource = &bound.Resource
+		at.resource, at.quota = &bound.Resource, bound.Quota
 	}
 	if b.Clusters {
 		root.children["clusters"] = &node{clusters: true}
@@ -117,7 +119,7 @@ func found(path storage.Path, value ast.Value) (any, error) {
 func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	switch {
 	case n.resource != nil:
-		return s.lookupResource(*n.resource, rest)
+		return s.lookupResource(n, rest)
 	case n.clusters:
 		return descend(s.clusters(), rest)
 	case n.static != nil:
@@ -133,23 +135,30 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	return out
 }
 
-func (s *snapshot) lookupResource(resource schema.GroupVersionResource, rest []string) ast.Value {
-	t, ok := s.tables[resource]
+func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
+	t, ok := s.tables[*n.resource]
 	if !ok {
 		return nil
 	}
+	show := whole
+	if n.quota {
+		show = usage
+	}
 	if len(rest) == 0 {
+		if n.quota {
+			return t.document(show)
+		}
 		return t.whole()
 	}
 	// A lookup by name does not need the whole collection.
 	if o, ok := t.objects.Get(key("", rest[0])); ok {
-		return descend(o.value, rest[1:])
+		return descend(show(o), rest[1:])
 	}
 	if len(rest) == 1 {
-		return t.within(rest[0])
+		return t.within(rest[0], show)
 	}
 	if o, ok := t.objects.Get(key(rest[0], rest[1])); ok {
-		return descend(o.value, rest[2:])
+		return descend(show(o), rest[2:])
 	}
 	return nil
 }

@@ -1,0 +1,130 @@
+// Package quotatest reads the cases that the tests of several packages hold quotas against.
+package quotatest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Case is a row of requests to the same quotas.
+type Case struct {
+	Name string `json:"name"`
+	// Source says where the case is from.
+	Source           string                            `json:"source"`
+	Quotas           []Quota                           `json:"quotas"`
+	LimitedResources []placementv1.LimitedResourceSpec `json:"limitedResources"`
+	Steps            []Step                            `json:"steps"`
+}
+
+// Quota is a quota, whichever its kind is.
+type Quota struct {
+	Name      string                  `json:"name"`
+	Namespace string                  `json:"namespace"`
+	Spec      placementv1.QuotaSpec   `json:"spec"`
+	Status    placementv1.QuotaStatus `json:"status"`
+}
+
+// Step is a request and what is to become of it.
+type Step struct {
+	Operation   admissionv1.Operation `json:"operation"`
+	Group       string                `json:"group"`
+	Resource    string                `json:"resource"`
+	Subresource string                `json:"subresource"`
+	DryRun      bool                  `json:"dryRun"`
+	Namespace   string                `json:"namespace"`
+	Object      json.RawMessage       `json:"object"`
+	OldObject   json.RawMessage       `json:"oldObject"`
+
+	Allowed bool `json:"allowed"`
+	// Message is a part of the message.
+	Message string `json:"message"`
+	// Used is what the step writes, by quota.
+	Used map[string]corev1.ResourceList `json:"used"`
+}
+
+// Cases reads a list of cases.
+func Cases(t testing.TB, text []byte) []Case {
+	t.Helper()
+	var out []Case
+	if err := yaml.UnmarshalStrict(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		t.Fatal("no cases")
+	}
+	return out
+}
+
+// Used is what is used of each quota before any step.
+func (c *Case) Used() map[string]corev1.ResourceList {
+	out := map[string]corev1.ResourceList{}
+	for _, q := range c.Quotas {
+		out[q.Name] = maps.Clone(q.Status.Used)
+	}
+	return out
+}
+
+// ScopedQuotas are the quotas as ScopedQuotas of which used is counted.
+func (c *Case) ScopedQuotas() []*placementv1.ScopedQuota {
+	var out []*placementv1.ScopedQuota
+	for _, q := range c.Quotas {
+		s := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{
+			Name: q.Name, Namespace: q.Namespace, UID: types.UID(c.Name + "/" + q.Name), Generation: 1,
+		}}
+		q.Spec.DeepCopyInto(&s.Spec.QuotaSpec)
+		q.Status.DeepCopyInto(&s.Status.QuotaStatus)
+		s.Status.ObservedGeneration = s.Generation
+		out = append(out, s)
+	}
+	return out
+}
+
+// Limits are the limited resources.
+func (c *Case) Limits() []*placementv1.LimitedResource {
+	var out []*placementv1.LimitedResource
+	for i, spec := range c.LimitedResources {
+		name := fmt.Sprintf("limit-%d", i)
+		out = append(out, &placementv1.LimitedResource{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(c.Name + "/" + name), Generation: 1}, Spec: *spec.DeepCopy(),
+		})
+	}
+	return out
+}
+
+// GroupResource is the type of the step's object.
+func (s *Step) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: s.Group, Resource: s.Resource}
+}
+
+// Request is the step as an API server asks it.
+func (s *Step) Request(t testing.TB, uid types.UID) *admissionv1.AdmissionRequest {
+	t.Helper()
+	object := metav1.PartialObjectMetadata{}
+	for _, raw := range []json.RawMessage{s.OldObject, s.Object} {
+		if len(raw) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(raw, &object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kind := object.GroupVersionKind()
+	return &admissionv1.AdmissionRequest{
+		UID: uid, Operation: s.Operation, Namespace: s.Namespace, Name: object.Name, SubResource: s.Subresource, DryRun: new(s.DryRun),
+		Kind:     metav1.GroupVersionKind(kind),
+		Resource: metav1.GroupVersionResource{Group: s.Group, Version: kind.Version, Resource: s.Resource},
+		Object:   runtime.RawExtension{Raw: s.Object}, OldObject: runtime.RawExtension{Raw: s.OldObject},
+	}
+}

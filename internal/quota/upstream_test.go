@@ -1,0 +1,97 @@
+package quota_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	limitedapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
+	upstream "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/utils/clock"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// oracle is the API server's own decision, put together here from upstream's parts and none of Berth's.
+type oracle struct {
+	evaluators map[schema.GroupResource]upstream.Evaluator
+}
+
+func newOracle(c clock.Clock) oracle {
+	out := oracle{evaluators: map[schema.GroupResource]upstream.Evaluator{}}
+	for _, evaluator := range []upstream.Evaluator{
+		core.NewPodEvaluator(nil, c),
+		core.NewServiceEvaluator(nil),
+		core.NewPersistentVolumeClaimEvaluator(nil),
+		generic.NewObjectCountEvaluator(corev1.Resource("configmaps"), nil, corev1.ResourceConfigMaps),
+		generic.NewObjectCountEvaluator(corev1.Resource("secrets"), nil, corev1.ResourceSecrets),
+		generic.NewObjectCountEvaluator(corev1.Resource("replicationcontrollers"), nil, corev1.ResourceReplicationControllers),
+		generic.NewObjectCountEvaluator(corev1.Resource("resourcequotas"), nil, corev1.ResourceQuotas),
+	} {
+		out.evaluators[evaluator.GroupResource()] = evaluator
+	}
+	return out
+}
+
+func (o oracle) of(resource schema.GroupResource) upstream.Evaluator {
+	if known, ok := o.evaluators[resource]; ok {
+		return known
+	}
+	return generic.NewObjectCountEvaluator(resource, nil, "")
+}
+
+// check decides a request. The result are the quotas as they would be if the request succeeded.
+func (o oracle) check(t testing.TB, quotas []corev1.ResourceQuota, limits []limitedapi.LimitedResource, r *admissionv1.AdmissionRequest) ([]corev1.ResourceQuota, error) {
+	t.Helper()
+	resource := schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
+	decode := func(raw []byte) runtime.Object {
+		if len(raw) == 0 {
+			return nil
+		}
+		var object runtime.Object
+		switch resource.String() {
+		case "pods":
+			object = &corev1.Pod{}
+		case "services":
+			object = &corev1.Service{}
+		case "persistentvolumeclaims":
+			object = &corev1.PersistentVolumeClaim{}
+		default:
+			object = &metav1.PartialObjectMetadata{}
+		}
+		if err := json.Unmarshal(raw, object); err != nil {
+			t.Fatalf("%v\n%s", err, raw)
+		}
+		return object
+	}
+	attributes := admission.NewAttributesRecord(decode(r.Object.Raw), decode(r.OldObject.Raw), schema.GroupVersionKind(r.Kind), r.Namespace, r.Name,
+		schema.GroupVersionResource(r.Resource), r.SubResource, admission.Operation(r.Operation), nil, r.DryRun != nil && *r.DryRun, nil)
+	return resourcequota.CheckRequest(quotas, attributes, o.of(resource), limits)
+}
+
+// upstreamQuota is a quota as core/v1 has it. Upstream judges by status.hard, which is what spec.hard was at the last
+// count; Berth judges by spec.hard, and by used only if that is counted for it.
+func upstreamQuota(q placementv1.Quota) corev1.ResourceQuota {
+	spec, status := q.QuotaSpec(), q.QuotaStatus()
+	return corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: q.GetName(), Namespace: q.GetNamespace()},
+		Spec:       corev1.ResourceQuotaSpec{Hard: spec.Hard, Scopes: spec.Scopes, ScopeSelector: spec.ScopeSelector.Upstream()},
+		Status:     corev1.ResourceQuotaStatus{Hard: spec.Hard, Used: status.Used},
+	}
+}
+
+func upstreamLimit(spec *placementv1.LimitedResourceSpec) limitedapi.LimitedResource {
+	out := limitedapi.LimitedResource{APIGroup: spec.APIGroup, Resource: spec.Resource, MatchContains: spec.MatchContains}
+	for _, r := range spec.MatchScopes {
+		out.MatchScopes = append(out.MatchScopes, r.Upstream())
+	}
+	return out
+}
