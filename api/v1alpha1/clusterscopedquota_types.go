@@ -13,7 +13,7 @@ type ClusterScopedQuotaSpec struct {
 	// namespaceSelector selects by label the namespaces that share the quota. Empty selects every namespace;
 	// kube-system and Berth's own namespace are never selected.
 	// +optional
-	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
 // ClusterScopedQuotaStatus is what Berth reports.

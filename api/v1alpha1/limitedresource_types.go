@@ -41,7 +41,7 @@ type LimitedResourceSpec struct {
 	// namespaceSelector selects by label the namespaces where the rule holds; the others are exempt. Empty selects
 	// every namespace. kube-system and Berth's own namespace are always exempt.
 	// +optional
-	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
 // LimitedResourceStatus is what Berth reports.

@@ -122,6 +122,20 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
+// ServedChanged has everything looked at that depends on what the API server serves.
+func (c *Controller) ServedChanged() {
+	c.Rewatch()
+	limits := &placementv1.LimitedResourceList{}
+	if err := c.Client.List(context.Background(), limits, client.UnsafeDisableDeepCopy); err != nil {
+		// Nothing is read before the caches are started, and then everything is.
+		return
+	}
+	for i := range limits.Items {
+		key, _ := quota.KeyOf(&limits.Items[i])
+		c.enqueue(key, false)
+	}
+}
+
 // Rewatch has the watched types computed anew: quotas or what the API server serves have changed.
 func (c *Controller) Rewatch() {
 	select {
@@ -405,7 +419,7 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selecti
 	selector := labels.Everything()
 	if cluster.Spec.NamespaceSelector != nil {
 		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector); err != nil {
+		if selector, err = metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector.Upstream()); err != nil {
 			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
 		}
 	}
@@ -435,7 +449,8 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 		return err
 	}
 	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	next := status.ComputeLimit(limit, rules, c.Hook(key), never)
+	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{Never: never, Served: served})
 	if equality.Semantic.DeepEqual(limit.Status, next) {
 		return nil
 	}

@@ -43,7 +43,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 		q := &cluster[i]
 		key, _ := KeyOf(q)
 		hooks = append(hooks, hook{
-			failurePolicy: failurePolicy(q.Spec.Mode), selector: orEverything(q.Spec.NamespaceSelector),
+			failurePolicy: failurePolicy(q.Spec.Mode), selector: orEverything(q.Spec.NamespaceSelector.Upstream()),
 			types: e.typesOf(&q.Spec.QuotaSpec), owners: []Key{key},
 		})
 	}
@@ -55,7 +55,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 			types = append(types, resource)
 		}
 		hooks = append(hooks, hook{
-			failurePolicy: admissionregistrationv1.Fail, selector: orEverything(l.Spec.NamespaceSelector), types: types, owners: []Key{key},
+			failurePolicy: admissionregistrationv1.Fail, selector: orEverything(l.Spec.NamespaceSelector.Upstream()), types: types, owners: []Key{key},
 		})
 	}
 	return grouped(hooks, ownNamespace)

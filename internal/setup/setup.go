@@ -289,7 +289,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
 		return err
 	}
-	p.catalog.Subscribe(p.quotas.Rewatch)
+	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
 	p.replication.Subscribe(func(r schema.GroupVersionResource) {
 		p.remediation.DataChanged(r)

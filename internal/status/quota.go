@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,14 +131,23 @@ func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	return out
 }
 
-// ComputeLimit is the status of a LimitedResource. never says that its type is never limited.
-func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, never bool) placementv1.LimitedResourceStatus {
+// LimitedType is what is known of the type that a LimitedResource names.
+type LimitedType struct {
+	// Never says that the type is never limited, Served that the API server has objects of it in namespaces.
+	Never, Served bool
+}
+
+// ComputeLimit is the status of a LimitedResource.
+func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, t LimitedType) placementv1.LimitedResourceStatus {
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: &rules.Module}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
+	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()
 	switch {
-	case never:
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt,
-			strings.TrimPrefix(l.Spec.APIGroup+"/"+l.Spec.Resource, "/")+" are never limited: a cluster could be locked out of itself")
+	case t.Never:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, name+" are never limited: a cluster could be locked out of itself")
+	case !t.Served:
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotServed,
+			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
 	case hook.Rejected != "":
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
 	case hook.Generation != l.Generation:

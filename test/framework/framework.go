@@ -59,8 +59,9 @@ type Framework struct {
 	root       string
 }
 
-// Start starts a control plane and installs config/dev into it. Stop it in the suite's end.
-func Start(ctx context.Context) *Framework {
+// Start starts a control plane, with options that tune may change, and installs config/dev into it. Stop it in the
+// suite's end.
+func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework {
 	ginkgo.GinkgoHelper()
 	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
 	gomega.SetDefaultEventuallyTimeout(Timeout)
@@ -71,8 +72,12 @@ func Start(ctx context.Context) *Framework {
 	gomega.SetDefaultConsistentlyPollingInterval(Interval)
 
 	f := &Framework{root: moduleRoot()}
+	options := controlplane.Options{}
+	for _, t := range tune {
+		t(&options)
+	}
 	var err error
-	f.plane, err = controlplane.Start(ctx, controlplane.Options{})
+	f.plane, err = controlplane.Start(ctx, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Config = rest.CopyConfig(f.plane.Config())
 	f.Config.QPS = -1

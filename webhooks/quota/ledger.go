@@ -71,11 +71,11 @@ func (l *Ledger) clusterQuotas(ctx context.Context, from client.Reader, namespac
 }
 
 // selects says whether a selector selects a namespace; an empty one selects each.
-func (l *Ledger) selects(ctx context.Context, selector *metav1.LabelSelector, namespace string) (bool, error) {
+func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string) (bool, error) {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return true, nil
 	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	parsed, err := metav1.LabelSelectorAsSelector(selector.Upstream())
 	if err != nil {
 		return false, fmt.Errorf("spec.namespaceSelector: %w", err)
 	}

@@ -1,0 +1,47 @@
+package v1alpha1_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// What the schema lets in as a label can be made a selector of: the patterns are upstream's rules.
+func FuzzNamespaceSelector(f *testing.F) {
+	properties := schemas(f)["LimitedResource/v1alpha1"].Properties["spec"].Properties["namespaceSelector"].Properties
+	requirement := properties["matchExpressions"].Items.Schema.Properties
+	key, value := regexp.MustCompile(requirement["key"].Pattern), regexp.MustCompile(requirement["values"].Items.Schema.Pattern)
+	_, rule, _ := strings.Cut(properties["matchLabels"].XValidations[0].Rule, "matches('")
+	rule, _, _ = strings.Cut(rule, "')")
+	if rule = strings.ReplaceAll(rule, `\\`, `\`); rule != key.String() {
+		f.Errorf("keys of matchLabels: %s, of matchExpressions: %s", rule, key)
+	}
+	for _, s := range []string{"", "a", "a/b", "example.com/team", "a..b/c", "-a", "a-", "A/b", "a/B_c.d", "/a", "a/", strings.Repeat("a", 64), strings.Repeat("a", 254) + "/b"} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, k, v string) {
+		okKey := key.MatchString(k) && strings.Index(k, "/") <= 253
+		if want := len(validation.IsQualifiedName(k)) == 0; okKey != want {
+			t.Errorf("key %q: accepted = %t, upstream: %t", k, okKey, want)
+		}
+		okValue := value.MatchString(v) && len(v) <= 63
+		if want := len(validation.IsValidLabelValue(v)) == 0; okValue != want {
+			t.Errorf("value %q: accepted = %t, upstream: %t", v, okValue, want)
+		}
+		if !okKey || !okValue {
+			return
+		}
+		s := &placementv1.NamespaceSelector{
+			MatchLabels:      map[string]placementv1.LabelValue{k: placementv1.LabelValue(v)},
+			MatchExpressions: []placementv1.NamespaceRequirement{{Key: k, Operator: metav1.LabelSelectorOpIn, Values: []placementv1.LabelValue{placementv1.LabelValue(v)}}},
+		}
+		if _, err := metav1.LabelSelectorAsSelector(s.Upstream()); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	})
+}

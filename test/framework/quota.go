@@ -1,0 +1,104 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Hard is a list of resources; it panics on what is no quantity.
+func Hard(pairs ...string) map[corev1.ResourceName]resource.Quantity {
+	out := map[corev1.ResourceName]resource.Quantity{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// NewScopedQuota returns a quota.
+func NewScopedQuota(namespace, name string, spec placementv1.QuotaSpec) *placementv1.ScopedQuota {
+	return &placementv1.ScopedQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       placementv1.ScopedQuotaSpec{QuotaSpec: spec},
+	}
+}
+
+// NewPod returns a pod that no node runs, with a generated name if name is empty; change may be nil.
+func NewPod(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example/c:1"}}},
+	}
+	if name == "" {
+		pod.GenerateName = "pod-"
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// CreateReadyQuota creates a quota or a limit, waits until it is Ready, and deletes it after the spec.
+func (f *Framework) CreateReadyQuota(ctx context.Context, o client.Object) {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(f.Client.Create(ctx, o)).To(gomega.Succeed())
+	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) {
+		gomega.Expect(client.IgnoreNotFound(f.Client.Delete(ctx, o))).To(gomega.Succeed())
+	})
+	f.AwaitReadyQuota(ctx, o)
+}
+
+// AwaitReadyQuota waits until the newest spec of a quota or a limit is Ready, and reads it.
+func (f *Framework) AwaitReadyQuota(ctx context.Context, o client.Object) {
+	ginkgo.GinkgoHelper()
+	gomega.Eventually(func(ctx context.Context) (*metav1.Condition, error) {
+		err := f.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		ready := meta.FindStatusCondition(QuotaConditions(o), placementv1.ConditionReady)
+		if ready != nil && ready.ObservedGeneration != o.GetGeneration() {
+			ready = nil
+		}
+		return ready, err
+	}).WithContext(ctx).Should(gomega.HaveField("Status", metav1.ConditionTrue))
+}
+
+// QuotaConditions returns the conditions of a quota or a limit.
+func QuotaConditions(o client.Object) []metav1.Condition {
+	switch o := o.(type) {
+	case placementv1.Quota:
+		return o.QuotaStatus().Conditions
+	case *placementv1.LimitedResource:
+		return o.Status.Conditions
+	}
+	return nil
+}
+
+// Used reads a quota and returns what its status says.
+func (f *Framework) Used(ctx context.Context, q placementv1.Quota) (map[string]string, error) {
+	o, _ := q.(client.Object)
+	if err := f.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for name, amount := range q.QuotaStatus().Used {
+		out[string(name)] = amount.String()
+	}
+	return out, nil
+}
+
+// BeForbidden is a matcher for a denial with a message.
+func BeForbidden(message string) gomega.OmegaMatcher {
+	return gomega.SatisfyAll(
+		gomega.WithTransform(apierrors.IsForbidden, gomega.BeTrue()),
+		gomega.WithTransform(func(err error) string { return fmt.Sprint(err) }, gomega.ContainSubstring(message)),
+	)
+}
