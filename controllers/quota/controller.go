@@ -310,9 +310,13 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	if err != nil {
 		return time.Time{}, err
 	}
-	counted, err := c.meter.Recount(ctx, q, rules, selected.has, func(t schema.GroupResource) bool {
-		_, served := c.served(t)
-		return !served
+	counted, err := c.meter.Recount(ctx, q, rules, quota.World{
+		Selects: selected.has,
+		Absent: func(t schema.GroupResource) bool {
+			_, served := c.served(t)
+			return !served
+		},
+		Late: c.late(ctx, q),
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -340,6 +344,29 @@ func (c *Controller) forget(key quota.Key) {
 	defer c.mu.Unlock()
 	delete(c.dirty, key)
 	delete(c.settled, key)
+}
+
+// late returns the reservations that have expired and whose changes the API server has all the same, or may have: a
+// watch that is so far behind must not make room that is taken.
+func (c *Controller) late(ctx context.Context, q placementv1.Quota) map[string]bool {
+	var out map[string]bool
+	now := c.Clock.Now()
+	for _, r := range q.QuotaStatus().Reservations {
+		served, ok := c.served(schema.ParseGroupResource(r.Resource))
+		if !ok || !quota.Expired(r, now) {
+			continue
+		}
+		o, err := c.Dynamic.Resource(served).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+		gone := apierrors.IsNotFound(err) || err == nil && (string(o.GetUID()) != r.ObjectUID || o.GetResourceVersion() == r.ObjectVersion)
+		if gone || r.Name == "" {
+			continue
+		}
+		if out == nil {
+			out = map[string]bool{}
+		}
+		out[r.UID] = true
+	}
+	return out
 }
 
 func (c *Controller) untracked(q placementv1.Quota) []string {

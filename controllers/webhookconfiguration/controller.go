@@ -151,17 +151,13 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		// The certificate's arrival wakes us.
 		return reconcile.Result{}, nil
 	}
-	if err := c.applyPolicies(ctx, bundle); err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := c.applyQuotas(ctx, bundle); err != nil {
-		return reconcile.Result{}, err
-	}
+	// What is wrong with one is not to keep the others from being right.
+	err := errors.Join(c.applyPolicies(ctx, bundle), c.applyQuotas(ctx, bundle))
 	if !c.loaded(ctx) {
 		// The registry's last change wakes us.
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, c.applyWorkloads(ctx, bundle)
+	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, bundle))
 }
 
 func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
@@ -179,39 +175,51 @@ func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrat
 // applyPolicies writes the configuration that has PlacementPolicies judged before they are stored. It fails open on
 // purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
 func (c *Controller) applyPolicies(ctx context.Context, bundle []byte) error {
-	want := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: PoliciesName, Labels: labels()},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name:                    "policies." + placementv1.GroupVersion.Group,
-			ClientConfig:            c.clientConfig(PathPolicies, bundle),
-			FailurePolicy:           new(admissionregistrationv1.Ignore),
-			MatchPolicy:             new(admissionregistrationv1.Equivalent),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(policyTimeout)),
-			AdmissionReviewVersions: []string{"v1"},
-			NamespaceSelector:       &metav1.LabelSelector{},
-			ObjectSelector:          &metav1.LabelSelector{},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups:   []string{placementv1.GroupVersion.Group},
-					APIVersions: []string{placementv1.GroupVersion.Version},
-					Resources:   []string{"placementpolicies"},
-					Scope:       new(admissionregistrationv1.ClusterScope),
-				},
-			}},
+	return c.applyValidating(ctx, PoliciesName, []admissionregistrationv1.ValidatingWebhook{{
+		Name:                    "policies." + placementv1.GroupVersion.Group,
+		ClientConfig:            c.clientConfig(PathPolicies, bundle),
+		FailurePolicy:           new(admissionregistrationv1.Ignore),
+		MatchPolicy:             new(admissionregistrationv1.Equivalent),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(policyTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+		NamespaceSelector:       &metav1.LabelSelector{},
+		ObjectSelector:          &metav1.LabelSelector{},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups:   []string{placementv1.GroupVersion.Group},
+				APIVersions: []string{placementv1.GroupVersion.Version},
+				Resources:   []string{"placementpolicies"},
+				Scope:       new(admissionregistrationv1.ClusterScope),
+			},
 		}},
-	}
+	}})
+}
+
+// applyValidating makes a configuration what it should be; one without webhooks is not to be there.
+func (c *Controller) applyValidating(ctx context.Context, name string, webhooks []admissionregistrationv1.ValidatingWebhook) error {
+	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
-	switch {
-	case apierrors.IsNotFound(err):
-		return c.client.Create(ctx, want)
-	case err != nil:
+	err := c.client.Get(ctx, client.ObjectKey{Name: name}, have)
+	if client.IgnoreNotFound(err) != nil {
 		return err
-	case equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks):
+	}
+	exists := err == nil
+	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels()}, Webhooks: webhooks}
+	switch {
+	case len(webhooks) == 0 && !exists:
+		return nil
+	case len(webhooks) == 0:
+		log.Info("Deleting webhook configuration: nothing needs it any more")
+		return client.IgnoreNotFound(c.client.Delete(ctx, have))
+	case !exists:
+		log.Info("Creating webhook configuration", "webhooks", len(webhooks))
+		return c.client.Create(ctx, want)
+	case equality.Semantic.DeepEqual(have.Webhooks, webhooks):
 		return nil
 	}
+	log.Info("Updating webhook configuration", "webhooks", len(webhooks))
 	want.ResourceVersion = have.ResourceVersion
 	return c.client.Update(ctx, want)
 }

@@ -5,11 +5,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/quota"
@@ -88,41 +84,14 @@ func (c *Controller) applyQuotas(ctx context.Context, bundle []byte) error {
 }
 
 func (c *Controller) writeQuotas(ctx context.Context, webhooks []quota.Webhook, bundle []byte) error {
-	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	err := c.client.Get(ctx, client.ObjectKey{Name: QuotasName}, have)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	exists := err == nil
-	if len(webhooks) == 0 {
-		if !exists {
-			return nil
-		}
-		ctrllog.FromContext(ctx).Info("Deleting webhook configuration for quotas: none is left")
-		return client.IgnoreNotFound(c.client.Delete(ctx, have))
-	}
-	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: QuotasName, Labels: labels()}}
+	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
 		webhook := w.Webhook
 		webhook.ClientConfig = c.clientConfig(PathQuota, bundle)
 		webhook.TimeoutSeconds = new(int32(quotaTimeout))
-		want.Webhooks = append(want.Webhooks, webhook)
+		want = append(want, webhook)
 	}
-	if !exists {
-		ctrllog.FromContext(ctx).Info("Creating webhook configuration for quotas", "webhooks", len(want.Webhooks))
-		err := c.client.Create(ctx, want)
-		if apierrors.IsAlreadyExists(err) {
-			// The cache lags behind a configuration that was made a moment ago; its arrival wakes us.
-			return nil
-		}
-		return err
-	}
-	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
-		return nil
-	}
-	ctrllog.FromContext(ctx).Info("Updating webhook configuration for quotas", "webhooks", len(want.Webhooks))
-	want.ResourceVersion = have.ResourceVersion
-	return c.client.Update(ctx, want)
+	return c.applyValidating(ctx, QuotasName, want)
 }
 
 func (c *Controller) setQuotaStates(next map[quota.Key]status.HookState) {

@@ -106,7 +106,7 @@ type Scopes struct {
 // some. A type that does not have a scope does not have its fact, so that no expression about it matches.
 func (s Scopes) facts() map[string]any {
 	classes := []any{}
-	for _, name := range strings.Fields(s.classes) {
+	for name := range strings.FieldsSeq(s.classes) {
 		classes = append(classes, name)
 	}
 	switch s.resource {

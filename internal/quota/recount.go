@@ -31,9 +31,19 @@ type Recount struct {
 	Missing []schema.GroupResource
 }
 
-// Recount counts what a quota's namespaces take. selects says which namespaces those are; absent says of a type that
-// the meter does not know that there are no objects of it. An error says that the module could not be evaluated.
-func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, selects func(namespace string) bool, absent func(schema.GroupResource) bool) (*Recount, error) {
+// World is what a recount is told besides what the meter knows.
+type World struct {
+	// Selects says which namespaces the quota counts.
+	Selects func(namespace string) bool
+	// Absent says of a type that the meter does not know that there are no objects of it.
+	Absent func(schema.GroupResource) bool
+	// Late are the uids of reservations that are not dropped although they have expired: their objects are there, and
+	// the meter is behind.
+	Late map[string]bool
+}
+
+// Recount counts what a quota's namespaces take. An error says that the module could not be evaluated.
+func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w World) (*Recount, error) {
 	counted, _ := m.evaluators.Types(q.QuotaSpec())
 	// The lock is held throughout, so that the objects and what settles reservations are of one moment; the modules'
 	// answers are few, one for each kind of object.
@@ -43,11 +53,11 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
 	known := map[schema.GroupResource]bool{}
 	for resource, names := range counted {
-		known[resource] = m.types[resource] != nil || absent(resource)
+		known[resource] = m.types[resource] != nil || w.Absent(resource)
 		out.begin(q, resource, names, known[resource])
 	}
 	slices.SortFunc(out.Missing, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
-	m.reservations(q, out, known, now)
+	m.reservations(q, out, known, w.Late, now)
 	matches := map[Scopes]bool{}
 	for resource, names := range counted {
 		t := m.types[resource]
@@ -55,7 +65,7 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 			continue
 		}
 		for namespace, objects := range t.objects {
-			if !selects(namespace) {
+			if !w.Selects(namespace) {
 				continue
 			}
 			for _, e := range objects {
@@ -94,10 +104,10 @@ func (r *Recount) begin(q placementv1.Quota, counted schema.GroupResource, names
 }
 
 // reservations keeps those whose change may still come. What one took of a type that is not known is in Used already.
-func (m *Meter) reservations(q placementv1.Quota, out *Recount, known map[schema.GroupResource]bool, now time.Time) {
+func (m *Meter) reservations(q placementv1.Quota, out *Recount, known map[schema.GroupResource]bool, late map[string]bool, now time.Time) {
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
-		if _, counted := known[of]; !counted || !now.Before(r.Expires.Time) {
+		if _, counted := known[of]; !counted || Expired(r, now) && !late[r.UID] {
 			if !known[of] {
 				out.Used = subtract(out.Used, r.Delta)
 			}
@@ -107,12 +117,17 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, known map[schema
 			continue
 		}
 		out.Reservations = append(out.Reservations, r)
-		out.after(r.Expires.Time)
+		if !late[r.UID] {
+			out.after(r.Expires.Time)
+		}
 		if known[of] {
 			out.Used = upstream.Add(out.Used, upstream.Mask(r.Delta, upstream.ResourceNames(out.Used)))
 		}
 	}
 }
+
+// Expired says whether the change that a reservation is for can't come any more.
+func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
 // count adds what an object takes.
 func (r *Recount) count(namespace string, e *entry, names []corev1.ResourceName, now time.Time) {

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -126,8 +127,6 @@ func (r *Request) delta() corev1.ResourceList {
 
 // with returns the input with more in it.
 func (r *Request) with(more map[string]any) map[string]any {
-	for name, value := range r.input {
-		more[name] = value
-	}
+	maps.Copy(more, r.input)
 	return more
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -19,9 +20,7 @@ var (
 
 func quota(namespace, name, used string, more map[string]any) *unstructured.Unstructured {
 	status := map[string]any{"hard": map[string]any{"pods": "10"}, "used": map[string]any{"pods": used}}
-	for k, v := range more {
-		status[k] = v
-	}
+	maps.Copy(status, more)
 	o := document(namespace, name, "status", status)
 	replication.Strip(scoped.GroupResource(), o)
 	return o
