@@ -135,8 +135,7 @@ type QuotaStatus struct {
 	// reservations are the part of used whose objects are not there yet. One is dropped when its object shows up, or
 	// when it can't any more.
 	// +optional
-	// +listType=map
-	// +listMapKey=uid
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
 

@@ -4,6 +4,7 @@ package quota
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -64,16 +65,18 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[quota.Key]
-	// dirty are quotas of which something changed that explains another usage.
-	dirty map[quota.Key]bool
+	// last is what each quota's last count was made from.
+	last map[quota.Key]basis
 	// settled is when each quota's reservations were last written.
 	settled map[quota.Key]time.Time
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), dirty: map[quota.Key]bool{}, settled: map[quota.Key]time.Time{}}
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]basis{}, settled: map[quota.Key]time.Time{}}
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
+	// What the last leader has settled must be in what this one counts.
+	c.watches.Consistent = true
 	return c
 }
 
@@ -114,6 +117,9 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			}
 			select {
 			case <-ctx.Done():
+				c.mu.Lock()
+				c.queue = nil
+				c.mu.Unlock()
 				return
 			case <-c.wake:
 			}
@@ -132,7 +138,7 @@ func (c *Controller) ServedChanged() {
 	}
 	for i := range limits.Items {
 		key, _ := quota.KeyOf(&limits.Items[i])
-		c.enqueue(key, false)
+		c.enqueue(key)
 	}
 }
 
@@ -146,7 +152,7 @@ func (c *Controller) Rewatch() {
 
 // wanted are the types that quotas count and the API server serves.
 func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]bool, error) {
-	quotas, err := c.all(ctx)
+	quotas, err := c.all(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
@@ -172,11 +178,11 @@ func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource
 	return schema.GroupVersionResource{}, false
 }
 
-// all returns every quota of both kinds, to read.
-func (c *Controller) all(ctx context.Context) ([]placementv1.Quota, error) {
+// all returns every quota of both kinds, to read; of ScopedQuotas those of one namespace, if it is given.
+func (c *Controller) all(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	var out []placementv1.Quota
 	scoped := &placementv1.ScopedQuotaList{}
-	if err := c.Client.List(ctx, scoped, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, scoped, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	for i := range scoped.Items {
@@ -195,34 +201,28 @@ func (c *Controller) all(ctx context.Context) ([]placementv1.Quota, error) {
 // gather is how long changes are gathered before a recount, so that a wave of them is one.
 const gather = 50 * time.Millisecond
 
-func (c *Controller) enqueue(key quota.Key, dirty bool) {
+func (c *Controller) enqueue(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if dirty {
-		c.dirty[key] = true
-	}
 	if c.queue != nil {
 		c.queue.AddAfter(key, gather)
 	}
 }
 
 // HookChanged says that an object's part in the webhook configuration fares differently.
-func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key, false) }
+func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key) }
 
 // objectsChanged has the quotas recounted that count objects of a type, in one namespace or, if that is empty, in all.
 func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
 	// A cache that is synced answers at once, and the context of the watch ends with the process.
-	quotas, err := c.all(context.Background())
+	quotas, err := c.all(context.Background(), namespace)
 	if err != nil {
 		return
 	}
 	for _, q := range quotas {
-		if namespace != "" && q.GetNamespace() != "" && q.GetNamespace() != namespace {
-			continue
-		}
 		if types, _ := c.Evaluators.Types(q.QuotaSpec()); types[t] != nil {
 			key, _ := quota.KeyOf(q)
-			c.enqueue(key, true)
+			c.enqueue(key)
 		}
 	}
 }
@@ -235,12 +235,12 @@ func (c *Controller) watchChanged(r schema.GroupVersionResource) {
 // namespacesChanged has the quotas recounted that select namespaces.
 func (c *Controller) namespacesChanged(ctx context.Context) {
 	cluster := &placementv1.ClusterScopedQuotaList{}
-	if err := c.Client.List(ctx, cluster); err != nil {
+	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	for i := range cluster.Items {
 		key, _ := quota.KeyOf(&cluster.Items[i])
-		c.enqueue(key, true)
+		c.enqueue(key)
 	}
 }
 
@@ -255,16 +255,13 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	if key.Kind == quota.KindLimitedResource {
 		return reconcile.Result{}, c.reconcileLimit(ctx, key)
 	}
-	c.mu.Lock()
-	dirty := c.dirty[key]
-	delete(c.dirty, key)
-	c.mu.Unlock()
 	// At first as the cache has it; who lost a race reads what the winner wrote.
 	from := client.Reader(c.Client)
+	late := &late{}
 	var next time.Time
 	err := retry.OnError(contended, apierrors.IsConflict, func() error {
 		var err error
-		next, err = c.recount(ctx, from, key, dirty)
+		next, err = c.recount(ctx, from, key, late)
 		from = c.Live
 		return err
 	})
@@ -272,7 +269,6 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		c.keepDirty(key, dirty)
 		return reconcile.Result{}, err
 	}
 	again := fullRecount
@@ -282,19 +278,24 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// keepDirty keeps for the next try that a change explains another usage.
-func (c *Controller) keepDirty(key quota.Key, dirty bool) {
-	if dirty {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.dirty[key] = true
-	}
+// basis is what a count is made from: where it is the same, usage that differs is drift.
+type basis struct {
+	generation int64
+	revision   uint64
+	next       time.Time
+	selected   selection
+}
+
+// explains says whether something known may have changed what is used since an earlier count.
+func (b basis) explains(earlier basis, now time.Time) bool {
+	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
+	return b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
 }
 
 // contended is how a recount tries again while webhooks charge.
-var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.2, Jitter: 1, Cap: 50 * time.Millisecond}
+var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
-func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, dirty bool) (time.Time, error) {
+func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late *late) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -316,7 +317,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 			_, served := c.served(t)
 			return !served
 		},
-		Late: c.late(ctx, q),
+		Late: c.ask(ctx, q, late),
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -325,13 +326,12 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	for _, t := range counted.Missing {
 		served, _ := c.served(t)
 		states[t], _ = c.watches.State(served)
-		if states[t].Err == nil {
+		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
 			// The watch's first content brings the quota back; until then what the last leader counted holds.
-			c.keepDirty(key, dirty)
 			return time.Time{}, nil
 		}
 	}
-	return c.write(ctx, key, dirty, len(selected), status.QuotaFacts{
+	return c.write(ctx, key, selected, status.QuotaFacts{
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
 		Hook: c.Hook(key), Exempt: key.Namespace == c.OwnNamespace,
 	})
@@ -339,34 +339,93 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 
 // forget drops what is kept of a quota that is gone.
 func (c *Controller) forget(key quota.Key) {
-	c.Metrics.ForgetQuota(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.dirty, key)
+	delete(c.last, key)
 	delete(c.settled, key)
 }
 
-// late returns the reservations that have expired and whose changes the API server has all the same, or may have: a
-// watch that is so far behind must not make room that is taken.
-func (c *Controller) late(ctx context.Context, q placementv1.Quota) map[string]bool {
-	var out map[string]bool
-	now := c.Clock.Now()
-	for _, r := range q.QuotaStatus().Reservations {
-		served, ok := c.served(schema.ParseGroupResource(r.Resource))
-		if !ok || !quota.Expired(r, now) {
-			continue
-		}
-		o, err := c.Dynamic.Resource(served).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
-		gone := apierrors.IsNotFound(err) || err == nil && (string(o.GetUID()) != r.ObjectUID || o.GetResourceVersion() == r.ObjectVersion)
-		if gone || r.Name == "" {
-			continue
-		}
-		if out == nil {
-			out = map[string]bool{}
-		}
-		out[r.UID] = true
+// Unsettled returns a quota's reservations whose objects are not counted yet; all of them if this replica does not lead.
+// It is for who is about to write them, and saves the controller a write that does nothing else.
+func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
+	all := q.QuotaStatus().Reservations
+	if !c.leads() {
+		return all
 	}
-	return out
+	// The cache answers at once.
+	selected, err := c.selected(context.Background(), q)
+	if err != nil {
+		return all
+	}
+	left := c.meter.Unsettled(all, selected.has)
+	if key, ok := quota.KeyOf(q); ok && len(left) < len(all) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.settled[key] = c.Clock.Now()
+	}
+	return left
+}
+
+// leads says whether this replica counts.
+func (c *Controller) leads() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue != nil
+}
+
+// late is what the API server was asked about reservations that have expired, by their uids: whether their changes are
+// there all the same, or may be. A watch that is so far behind must not make room that is taken.
+type late struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// maxAsking bounds how many reservations are asked about at once.
+const maxAsking = 16
+
+// ask completes what is known of late reservations and returns it.
+func (c *Controller) ask(ctx context.Context, q placementv1.Quota, l *late) map[string]bool {
+	if l.known == nil {
+		l.known = map[string]bool{}
+	}
+	now := c.Clock.Now()
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxAsking)
+	for _, r := range q.QuotaStatus().Reservations {
+		l.mu.Lock()
+		_, asked := l.known[r.UID]
+		if !asked && quota.Expired(r, now) {
+			l.known[r.UID] = false
+		}
+		l.mu.Unlock()
+		if asked || !quota.Expired(r, now) {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			there := c.there(ctx, r)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.known[r.UID] = there
+		})
+	}
+	wg.Wait()
+	return l.known
+}
+
+// there says whether the API server has the change that a reservation is for, or may have it.
+func (c *Controller) there(ctx context.Context, r placementv1.Reservation) bool {
+	served, ok := c.served(schema.ParseGroupResource(r.Resource))
+	if !ok || r.Name == "" {
+		return false
+	}
+	o, err := c.Dynamic.Resource(served).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		// Who may list and watch but not get would keep the charge for ever.
+		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
+	}
+	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
 }
 
 func (c *Controller) untracked(q placementv1.Quota) []string {
@@ -384,39 +443,45 @@ const settlePace = time.Second
 
 // write writes the status if it differs, and returns when the quota is to be counted again; zero for no sooner than
 // others are.
-func (c *Controller) write(ctx context.Context, key quota.Key, dirty bool, selected int, facts status.QuotaFacts) (time.Time, error) {
+func (c *Controller) write(ctx context.Context, key quota.Key, selected selection, facts status.QuotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
 	*q.QuotaStatus() = status.ComputeQuota(facts)
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
 		cluster.Status.Namespaces = status.ComputeNamespaces(facts.Recount)
-		cluster.Status.SelectedNamespaces = new(int32(selected))
+		cluster.Status.SelectedNamespaces = new(int32(len(selected)))
 	}
-	if equality.Semantic.DeepEqual(before, q) {
-		return next, nil
+	if !equality.Semantic.DeepEqual(before, q) {
+		if wait := c.settledAgo(key, before, q); wait > 0 {
+			return c.Clock.Now().Add(wait), nil
+		}
+		if err := c.Client.Status().Update(ctx, q); err != nil {
+			return next, err
+		}
 	}
-	if wait := c.settledAgo(key, before, q); wait > 0 {
-		return c.Clock.Now().Add(wait), nil
-	}
-	if err := c.Client.Status().Update(ctx, q); err != nil {
-		return next, err
-	}
+	now := basis{generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
+	c.mu.Lock()
+	earlier, known := c.last[key]
+	c.last[key] = now
+	c.mu.Unlock()
 	was, is := before.QuotaStatus(), q.QuotaStatus()
-	if !dirty && was.ObservedGeneration == is.ObservedGeneration && len(was.Reservations) == len(is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
+	if known && !now.explains(earlier, c.Clock.Now()) && len(was.Reservations) == len(is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
 		ctrllog.FromContext(ctx).Info("Corrected usage that nothing known had changed", "was", was.Used, "is", is.Used)
 		c.Metrics.QuotaDrift(key)
 	}
 	return next, nil
 }
 
-// settledAgo is how long a write is to wait that does nothing but drop reservations.
+// settledAgo is how long a write is to wait that changes neither what is used nor what is in force.
 func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
 	now := c.Clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same, _ := after.DeepCopyObject().(placementv1.Quota)
-	same.QuotaStatus().Reservations = before.QuotaStatus().Reservations
-	if equality.Semantic.DeepEqual(before, same) && len(before.QuotaStatus().Reservations) < placementv1.MaxReservations/2 {
+	was, is := before.QuotaStatus(), after.QuotaStatus()
+	// What else differs is there for people, who can wait as long.
+	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
+		equality.Semantic.DeepEqual(was.Hard, is.Hard) && equality.Semantic.DeepEqual(was.Conditions, is.Conditions)
+	if same && len(was.Reservations) < placementv1.MaxReservations/2 {
 		if wait := settlePace - now.Sub(c.settled[key]); wait > 0 {
 			return wait
 		}
@@ -466,9 +531,6 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selecti
 func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	limit := &placementv1.LimitedResource{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.Metrics.ForgetQuota(key)
-		}
 		return client.IgnoreNotFound(err)
 	}
 	rules, err := c.Compiler.Limit(ctx, limit)
@@ -487,13 +549,10 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 
 // Usage returns the quotas as the cache has them, for metrics; nil if this replica is not the leader.
 func (c *Controller) Usage() []placementv1.Quota {
-	c.mu.Lock()
-	leads := c.queue != nil
-	c.mu.Unlock()
-	if !leads {
+	if !c.leads() {
 		return nil
 	}
-	quotas, err := c.all(context.Background())
+	quotas, err := c.all(context.Background(), metav1.NamespaceAll)
 	if err != nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (h *changes) changed(o client.Object, spec bool) {
 	if spec {
 		h.controller.Rewatch()
 	}
-	h.controller.enqueue(key, spec)
+	h.controller.enqueue(key)
 }
 
 // joins follows the namespaces that join or leave what a ClusterScopedQuota selects.

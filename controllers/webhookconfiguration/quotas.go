@@ -15,8 +15,12 @@ import (
 // QuotasName is the name of the configuration for what quotas count and limits limit.
 const QuotasName = "berth-quota"
 
-// PathQuota is where that webhook is served.
-const PathQuota = "/quota"
+// Paths at which that webhook is served. They say what the API server does when it gets no answer, so that a request
+// that can't be decided is treated alike.
+const (
+	PathQuotaFail   = "/quota/fail"
+	PathQuotaIgnore = "/quota/ignore"
+)
 
 // quotaTimeout is how many seconds the API server waits for an answer: a contended quota takes some.
 const quotaTimeout = 10
@@ -87,7 +91,11 @@ func (c *Controller) writeQuotas(ctx context.Context, webhooks []quota.Webhook, 
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
 		webhook := w.Webhook
-		webhook.ClientConfig = c.clientConfig(PathQuota, bundle)
+		path := PathQuotaFail
+		if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
+			path = PathQuotaIgnore
+		}
+		webhook.ClientConfig = c.clientConfig(path, bundle)
 		webhook.TimeoutSeconds = new(int32(quotaTimeout))
 		want = append(want, webhook)
 	}

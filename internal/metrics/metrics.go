@@ -52,7 +52,7 @@ type Metrics struct {
 	objects      *prometheus.GaugeVec
 	violations   *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
-	quotas       quotaMetrics
+	quotas       *quotaMetrics
 }
 
 // New returns the metrics, registered with r.

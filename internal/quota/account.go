@@ -32,22 +32,41 @@ func (a *Account) Quota() placementv1.Quota { return a.quota }
 // Changed says whether the status differs from what was read.
 func (a *Account) Changed() bool {
 	status := a.quota.QuotaStatus()
-	return !slices.EqualFunc(a.read.Reservations, status.Reservations, func(x, y placementv1.Reservation) bool { return x.UID == y.UID }) ||
-		!equality.Semantic.DeepEqual(a.read.Used, status.Used)
+	return !slices.EqualFunc(a.read.Reservations, status.Reservations, func(x, y placementv1.Reservation) bool {
+		return x.UID == y.UID && x.Expires.Equal(&y.Expires)
+	}) || !equality.Semantic.DeepEqual(a.read.Used, status.Used)
 }
 
-// GiveBack takes back the charges of requests, as if they had never been made.
+// GiveBack takes back the charges of requests, as if they had never been made. What another request for the same change
+// stands on is charged to that one.
 func (a *Account) GiveBack(request func(uid string) bool) {
 	status := a.quota.QuotaStatus()
-	var kept []placementv1.Reservation
+	var kept, back []placementv1.Reservation
 	for _, r := range status.Reservations {
-		if !request(r.UID) {
+		if request(r.UID) {
+			back = append(back, r)
+		} else {
 			kept = append(kept, r)
+		}
+	}
+	for _, r := range back {
+		if heir := slices.IndexFunc(kept, func(k placementv1.Reservation) bool { return sameChange(k, r) }); heir >= 0 {
+			kept[heir].Delta = upstream.Add(kept[heir].Delta, r.Delta)
 			continue
 		}
 		status.Used = subtract(status.Used, r.Delta)
 	}
 	status.Reservations = kept
+}
+
+// sameChange says whether two reservations are for the same change of the same object.
+func sameChange(a, b placementv1.Reservation) bool {
+	return a.ObjectUID != "" && a.ObjectUID == b.ObjectUID && a.ObjectVersion == b.ObjectVersion && a.Resource == b.Resource
+}
+
+// Settle keeps the reservations that unsettled returns. What the others took stays used: objects take it now.
+func (a *Account) Settle(unsettled func(placementv1.Quota) []placementv1.Reservation) {
+	a.quota.QuotaStatus().Reservations = unsettled(a.quota)
 }
 
 // mode is how the quota answers; that of an object that was never defaulted too.
@@ -67,11 +86,8 @@ func (a *Account) current() bool {
 // once about one, and of several updates that start from one version only one succeeds.
 func (a *Account) standing(r *Request) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	if r.object.uid == "" {
-		return out
-	}
-	for _, reserved := range a.quota.QuotaStatus().Reservations {
-		if reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String() {
+	for i := range a.quota.QuotaStatus().Reservations {
+		if reserved := &a.quota.QuotaStatus().Reservations[i]; r.isFor(reserved) {
 			out = upstream.Add(out, reserved.Delta)
 		}
 	}
@@ -80,17 +96,38 @@ func (a *Account) standing(r *Request) corev1.ResourceList {
 
 // charge adds what the request takes beyond what stands already.
 func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, expires time.Time) {
-	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(standing, upstream.ResourceNames(requested))))
-	if len(more) == 0 || a.full() {
-		// Only a quota that denies nothing gets here when it is full; the recount counts what is not charged.
+	if len(requested) == 0 {
 		return
 	}
+	a.prolong(r, expires)
+	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(standing, upstream.ResourceNames(requested))))
+	if len(more) == 0 && len(standing) == 0 {
+		return
+	}
+	// A request that stands on another's charge is noted without one, to take that over if it is given back.
 	status := a.quota.QuotaStatus()
 	status.Used = upstream.Add(status.Used, more)
 	status.Reservations = append(status.Reservations, placementv1.Reservation{
 		UID: r.UID, Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name,
 		ObjectUID: r.object.uid, ObjectVersion: r.object.version, Delta: more, Expires: metav1.NewTime(expires),
 	})
+}
+
+// prolong keeps what stands for as long as the newest request that it stands for may be under way. A creation is one
+// request, however often it is asked about; an update may be tried again later, from the same version.
+func (a *Account) prolong(r *Request, expires time.Time) {
+	// Times are stored in seconds.
+	until := metav1.NewTime(expires.Truncate(time.Second))
+	for i := range a.quota.QuotaStatus().Reservations {
+		if standing := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.isFor(standing) && standing.Expires.Before(&until) {
+			standing.Expires = until
+		}
+	}
+}
+
+// isFor says whether a reservation is for the very change that the request is about.
+func (r *Request) isFor(reserved *placementv1.Reservation) bool {
+	return r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
 }
 
 // full says that no more charges can be under way.

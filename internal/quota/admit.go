@@ -2,14 +2,12 @@ package quota
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 
@@ -36,9 +34,10 @@ type Verdict struct {
 	Denied []Denial
 	// Pending are reasons that pass by themselves: the request is to be tried again.
 	Pending []string
-	// Warned is what quotas in mode Warn would have denied, Audited what those in mode DryRun would have, by quota.
-	Warned  []string
-	Audited map[string]string
+	// Warned is what quotas in mode Warn would have denied, Audited what those in mode DryRun would have.
+	Warned, Audited []string
+	// Uncovered says that a limit denies: a quota that nobody knew of yet would change that.
+	Uncovered bool
 }
 
 // Allowed says whether the request is to be let through.
@@ -66,7 +65,7 @@ type coverage struct {
 //
 // The order of the checks is that of upstream's CheckRequest.
 func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit, expires time.Time) (*Verdict, error) {
-	verdict := &Verdict{Audited: map[string]string{}}
+	verdict := &Verdict{}
 	var covered coverage
 	var opinions []*against
 	for _, account := range accounts {
@@ -86,16 +85,13 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 		verdict.Denied = append(verdict.Denied, Denial{Message: "quota usage is negative for resource(s): " + joined(negative)})
 		return verdict, nil
 	}
-	changes := slices.ContainsFunc(opinions, func(o *against) bool { return o.changes })
-	if len(opinions) == 0 {
-		changes = len(upstream.RemoveZeros(r.delta())) > 0
-	}
-	if changes {
+	if r.changes(opinions) {
 		uncovered, err := r.uncovered(ctx, limits, covered)
 		if err != nil {
 			return nil, err
 		}
 		verdict.Denied = append(verdict.Denied, uncovered...)
+		verdict.Uncovered = len(uncovered) > 0
 	}
 	for _, opinion := range opinions {
 		verdict.add(opinion)
@@ -104,9 +100,28 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 		return verdict, nil
 	}
 	for _, opinion := range opinions {
-		opinion.account.charge(r, opinion.requested, opinion.standing, expires)
+		// What denies nothing needs no charge: the recount counts.
+		if opinion.account.mode() == placementv1.ModeEnforce {
+			opinion.account.charge(r, opinion.requested, opinion.standing, expires)
+		}
 	}
 	return verdict, nil
+}
+
+// changes says whether the request changes what is used, as far as limits are concerned: for the quotas that are enforced
+// and count the object or, where there is none, for the object itself. A quota that denies nothing must not let through
+// what would be denied without it.
+func (r *Request) changes(opinions []*against) bool {
+	enforced := false
+	for _, o := range opinions {
+		if o.account.mode() == placementv1.ModeEnforce {
+			if o.changes {
+				return true
+			}
+			enforced = true
+		}
+	}
+	return !enforced && len(upstream.RemoveZeros(r.delta())) > 0
 }
 
 // ask asks one quota's module.
@@ -115,19 +130,13 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	spec, status := account.quota.QuotaSpec(), account.quota.QuotaStatus()
 	tracked := r.evaluator.MatchingResources(upstream.ResourceNames(spec.Hard))
 	slices.Sort(tracked)
-	used := map[string]any{}
-	if account.current() {
-		used = amounts(subtract(status.Used, out.standing))
-	}
-	answer, err := account.rules.admit.Evaluate(ctx, r.with(map[string]any{
-		"name": account.quota.GetName(), "used": used, "tracks": texts(tracked),
-	}))
+	tracks := texts(tracked)
+	scoped, err := account.rules.ofScopes(ctx, r.now.scopes, tracks)
 	if err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
 	}
-	out.covered.resources, _ = answer[ruleCoveredResources].([]any)
-	out.covered.scopes, _ = answer[ruleCoveredScopes].([]any)
-	if out.applies = answer[ruleApplies] == true; !out.applies {
+	out.covered = scoped.covered
+	if out.applies = scoped.applies; !out.applies {
 		return out, nil
 	}
 	if err := r.evaluator.Constraints(tracked, r.content); err != nil {
@@ -135,25 +144,76 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 		out.denied = append(out.denied, fmt.Sprintf("failed quota: %s: %v", account.quota.GetName(), err))
 		return out, nil
 	}
-	if out.changes = answer[ruleChanges] == true; !out.changes {
+	change, err := r.change(ctx, account.rules, tracks)
+	if err != nil {
+		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
+	}
+	if out.changes = len(change) > 0; !out.changes {
 		return out, nil
 	}
-	if out.requested, err = quantities(answer[ruleRequested]); err != nil {
+	out.requested = upstream.Mask(change, upstream.ResourceNames(spec.Hard))
+	used := corev1.ResourceList{}
+	if account.current() {
+		used = subtract(status.Used, out.standing)
+	}
+	unknown := slices.DeleteFunc(tracked, func(name corev1.ResourceName) bool { _, known := used[name]; return known })
+	sum := upstream.Mask(upstream.Add(used, out.requested), upstream.ResourceNames(out.requested))
+	answer, err := account.rules.admit.Evaluate(ctx, map[string]any{
+		"name": account.quota.GetName(), "subresource": r.subresource, "unknown": texts(unknown),
+		"used": amounts(used), "requested": amounts(out.requested), "sum": amounts(sum),
+	})
+	if err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
 	}
 	out.pending = messages(answer[rulePending])
 	if len(out.pending) == 0 {
 		out.denied = messages(answer[ruleErrors])
 	}
-	if len(out.pending)+len(out.denied) == 0 && account.full() && !r.DryRun {
+	if len(out.pending)+len(out.denied) == 0 && account.full() && account.mode() == placementv1.ModeEnforce && !r.DryRun {
 		out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
 	}
 	return out, nil
 }
 
+// scoped is what a quota's module says of objects of some scopes.
+type scoped struct {
+	applies bool
+	covered coverage
+}
+
+// ofScopes asks a quota's module about objects of some scopes, of whose type it tracks these resources.
+func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
+	if known, ok := r.scoped.Get(scopes); ok {
+		answer, _ := known.(scoped)
+		return answer, nil
+	}
+	answer, err := r.scope.Evaluate(ctx, map[string]any{"tracks": tracked, "scopes": scopes.facts()})
+	if err != nil {
+		return scoped{}, err
+	}
+	out := scoped{applies: answer[ruleApplies] == true}
+	out.covered.resources, _ = answer[ruleCoveredResources].([]any)
+	out.covered.scopes, _ = answer[ruleCoveredScopes].([]any)
+	r.scoped.Add(scopes, out)
+	return out, nil
+}
+
+// change is what the object takes more than was counted of it before by a quota with these rules.
+func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
+	if r.before != nil {
+		before, err := rules.ofScopes(ctx, r.before.scopes, tracked)
+		if err != nil {
+			return nil, err
+		}
+		if before.applies {
+			return upstream.RemoveZeros(r.delta()), nil
+		}
+	}
+	return upstream.RemoveZeros(r.now.usage), nil
+}
+
 // add adds what a quota says, as its mode wants it said.
 func (v *Verdict) add(o *against) {
-	name := o.account.quota.GetName()
 	switch o.account.mode() {
 	case placementv1.ModeEnforce:
 		for _, message := range o.denied {
@@ -161,14 +221,20 @@ func (v *Verdict) add(o *against) {
 		}
 		v.Pending = append(v.Pending, o.pending...)
 	case placementv1.ModeWarn:
-		for _, message := range slices.Concat(o.denied, o.pending) {
-			v.Warned = append(v.Warned, fmt.Sprintf("quota %s (mode Warn) would deny: %s", name, message))
-		}
+		v.Warned = append(v.Warned, o.would()...)
 	case placementv1.ModeDryRun:
-		if all := slices.Concat(o.denied, o.pending); len(all) > 0 {
-			v.Audited[name] = strings.Join(all, "; ")
-		}
+		v.Audited = append(v.Audited, o.would()...)
 	}
+}
+
+// would says what a quota that denies nothing would have denied.
+func (o *against) would() []string {
+	spec := o.account.quota.QuotaSpec()
+	var out []string
+	for _, message := range slices.Concat(o.denied, o.pending) {
+		out = append(out, fmt.Sprintf("quota %s (mode %s) would deny: %s", o.account.quota.GetName(), spec.Mode, message))
+	}
+	return out
 }
 
 // uncovered asks the limits and says what they say in upstream's words, as the first of them that says anything.
@@ -233,25 +299,4 @@ func messages(value any) []string {
 		}
 	}
 	return out
-}
-
-// quantities is a rule's value as a list of resources.
-func quantities(value any) (corev1.ResourceList, error) {
-	object, _ := value.(map[string]any)
-	out := corev1.ResourceList{}
-	for name, amount := range object {
-		text, isText := amount.(string)
-		if number, ok := amount.(json.Number); ok {
-			text, isText = string(number), true
-		}
-		if !isText {
-			return nil, fmt.Errorf("%s: %v is not a quantity", name, amount)
-		}
-		quantity, err := resource.ParseQuantity(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		out[corev1.ResourceName(name)] = quantity
-	}
-	return out, nil
 }

@@ -19,12 +19,14 @@ type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Ru
 type Rules struct {
 	// Module is the text and its digest.
 	Module placementv1.QuotaModule
-	admit  policy.Rules
-	count  policy.Rules
+	prepared
 }
 
 // cached bounds how many modules are kept; one takes some hundred kilobytes.
 const cached = 1024
+
+// cachedScopes bounds how many answers about scopes are kept of each module.
+const cachedScopes = 256
 
 // Compiler generates and compiles the modules of quotas and limits and keeps them: quotas with equal specs share one.
 // It is safe for concurrent use.
@@ -45,28 +47,35 @@ type version struct {
 	generation int64
 }
 
-// prepared are the parts of Rules that do not name an object.
+// prepared are the parts of Rules that do not name an object: rules that are asked together.
 type prepared struct {
-	admit, count policy.Rules
+	// scope says whether a quota applies and what it covers, admit what it makes of a request if so, and count whether
+	// an object counts. A limit has admit alone.
+	scope, admit, count policy.Rules
+	// scoped are the answers of scope, by Scopes: nothing else decides about them, and few are different.
+	scoped *lru.Cache
 }
 
 // Quota returns a quota's rules.
 func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
-	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, quotaDecision, []string{ruleCounts})
+	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, quotaDecision, quotaScope, []string{ruleCounts})
 }
 
-var quotaDecision = []string{ruleApplies, ruleChanges, ruleCoveredResources, ruleCoveredScopes, ruleRequested, rulePending, ruleErrors}
+var (
+	quotaScope    = []string{ruleApplies, ruleCoveredResources, ruleCoveredScopes}
+	quotaDecision = []string{rulePending, ruleErrors}
+)
 
 // Limit returns a limit's rules.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
-	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, []string{ruleUncoveredResources, ruleUncoveredScopes}, nil)
+	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, []string{ruleUncoveredResources, ruleUncoveredScopes}, nil, nil)
 }
 
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
 	GetGeneration() int64
-}, generate func() string, decision, count []string) (*Rules, error) {
+}, generate func() string, decision, scope, count []string) (*Rules, error) {
 	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
 	if known, ok := c.byObject.Get(key); ok {
 		rules, _ := known.(*Rules)
@@ -78,16 +87,15 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 		Digest: digest(text),
 		Rego:   header(named) + text,
 	}}
-	shared, err := c.compile(ctx, rules.Module.Digest, text, decision, count)
-	if err != nil {
+	var err error
+	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, decision, scope, count); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
 	}
-	rules.admit, rules.count = shared.admit, shared.count
 	c.byObject.Add(key, rules)
 	return rules, nil
 }
 
-func (c *Compiler) compile(ctx context.Context, digest, text string, decision, count []string) (prepared, error) {
+func (c *Compiler) compile(ctx context.Context, digest, text string, decision, scope, count []string) (prepared, error) {
 	if known, ok := c.byDigest.Get(digest); ok {
 		p, _ := known.(prepared)
 		return p, nil
@@ -96,14 +104,17 @@ func (c *Compiler) compile(ctx context.Context, digest, text string, decision, c
 	if err != nil {
 		return prepared{}, err
 	}
-	var p prepared
-	if p.admit, err = c.prepare(ctx, digest, module); err != nil {
-		return prepared{}, err
-	}
-	if len(count) > 0 {
-		counting := *module
-		counting.Rules = count
-		if p.count, err = c.prepare(ctx, digest, &counting); err != nil {
+	p := prepared{scoped: lru.New(cachedScopes)}
+	for _, part := range []struct {
+		rules []string
+		into  *policy.Rules
+	}{{decision, &p.admit}, {scope, &p.scope}, {count, &p.count}} {
+		if len(part.rules) == 0 {
+			continue
+		}
+		asked := *module
+		asked.Rules = part.rules
+		if *part.into, err = c.prepare(ctx, digest, &asked); err != nil {
 			return prepared{}, err
 		}
 	}

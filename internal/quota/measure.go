@@ -78,8 +78,10 @@ func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupR
 
 // counted is the type whose objects a name counts.
 func (e *Evaluators) counted(name corev1.ResourceName) (schema.GroupResource, bool) {
-	for resource, evaluator := range e.special {
-		if len(evaluator.MatchingResources([]corev1.ResourceName{name})) > 0 {
+	// The evaluator of pods comes last: it takes the name of a storage class that begins with "requests." for that of an
+	// extended resource, and measures nothing by it.
+	for _, resource := range []schema.GroupResource{claims, services, pods} {
+		if len(e.special[resource].MatchingResources([]corev1.ResourceName{name})) > 0 {
 			return resource, true
 		}
 	}

@@ -23,6 +23,8 @@ type Meter struct {
 
 	mu    sync.Mutex
 	types map[schema.GroupResource]*tally
+	// revisions numbers the changes that matter.
+	revisions uint64
 }
 
 // tally holds the objects of one type.
@@ -31,6 +33,8 @@ type tally struct {
 	objects map[string]map[string]*entry
 	// seen are the uids of objects that came and went, with the time when that may be forgotten.
 	seen map[types.UID]time.Time
+	// revision changes whenever what the objects take does, and is never used twice.
+	revision uint64
 	// awaited are uids of objects of which a newer version settles a reservation.
 	awaited map[types.UID]bool
 }
@@ -79,6 +83,7 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 		}
 	}
 	m.types[resource] = next
+	m.revise(next)
 	return failed
 }
 
@@ -99,8 +104,11 @@ func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured)
 		t.seen[before.uid] = m.clock.Now().Add(remembered)
 	}
 	t.put(o.GetNamespace(), o.GetName(), e)
-	return before == nil || before.uid != e.uid || before.scopes != e.scopes || !before.lapses.Equal(e.lapses) ||
-		!equal(before.usage, e.usage) || t.awaited[e.uid], nil
+	if before != nil && before.uid == e.uid && before.scopes == e.scopes && before.lapses.Equal(e.lapses) && equal(before.usage, e.usage) {
+		return t.awaited[e.uid], nil
+	}
+	m.revise(t)
+	return true, nil
 }
 
 // Delete removes one object. It says whether that matters to any quota of the object's namespace.
@@ -117,7 +125,10 @@ func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bo
 			delete(t.seen, uid)
 		}
 	}
-	t.seen[t.objects[namespace][name].uid] = now.Add(remembered)
+	uid := t.objects[namespace][name].uid
+	t.seen[uid] = now.Add(remembered)
+	delete(t.awaited, uid)
+	m.revise(t)
 	delete(t.objects[namespace], name)
 	if len(t.objects[namespace]) == 0 {
 		delete(t.objects, namespace)
@@ -130,6 +141,11 @@ func (m *Meter) Drop(resource schema.GroupResource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.types, resource)
+}
+
+func (m *Meter) revise(t *tally) {
+	m.revisions++
+	t.revision = m.revisions
 }
 
 func (t *tally) put(namespace, name string, e *entry) {
@@ -165,10 +181,24 @@ func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructure
 
 // at returns what the object takes at a time.
 func (e *entry) at(now time.Time) corev1.ResourceList {
-	if !e.lapses.IsZero() && now.After(e.lapses) {
+	if !e.lapses.IsZero() && !now.Before(e.lapses) {
 		return e.lapsed
 	}
 	return e.usage
+}
+
+// Unsettled returns the reservations of a quota that are not settled: their changes are not in what the meter knows, and
+// may come. What exists takes what the others took. selects says which namespaces the quota counts.
+func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []placementv1.Reservation
+	for i := range reservations {
+		if !m.settled(&reservations[i], selects) {
+			out = append(out, reservations[i])
+		}
+	}
+	return out
 }
 
 // arrived says whether the change that a reservation is for is in what the meter knows, or can't come any more.

@@ -17,10 +17,8 @@ import (
 // Rules of the generated modules that are asked for.
 const (
 	ruleApplies          = "applies"
-	ruleChanges          = "changes"
 	ruleCoveredResources = "covered_resources"
 	ruleCoveredScopes    = "covered_scopes"
-	ruleRequested        = "requested"
 	rulePending          = "pending"
 	ruleErrors           = "errors"
 
@@ -32,13 +30,13 @@ const (
 
 // quotaRules are the same for every quota: they read what is generated from the spec.
 //
+//	input.scopes       the object's scopes
+//	input.tracks       which names of hard count objects of the request's type
 //	input.name         the quota's name, for messages
 //	input.used         what is used so far; empty while that is not counted for the newest spec
-//	input.tracks       which names of hard count objects of the request's type
-//	input.scopes       the object's scopes
-//	input.old_scopes   those of the object as it was; absent if nothing was charged for that
-//	input.usage        what the object takes
-//	input.delta        what it takes more than before
+//	input.requested    what the object takes of hard, without what was counted of it before and is not taken more of
+//	input.sum          what is used of that if the request is granted
+//	input.unknown      which names of tracks used does not have
 //	input.subresource  the request's
 const quotaRules = `
 default applies := false
@@ -53,40 +51,17 @@ counts if matches(input.scopes)
 
 covered_resources := input.tracks if applies
 
-# What an object that was counted before takes more than before; else all that it takes.
-change := input.delta if {
-	matches(input.old_scopes)
-} else := input.usage
-
-changes if {
-	applies
-	some amount in change
-	k8s.quantity.compare(amount, 0) != 0
-}
-
-requested[name] := amount if {
-	applies
-	some name, amount in change
-	name in object.keys(hard)
-	k8s.quantity.compare(amount, 0) > 0
-}
+# The rest is asked if the quota applies.
 
 exceeded contains name if {
-	some name, amount in requested
-	sum := k8s.quantity.add(object.get(input.used, name, "0"), amount)
-	k8s.quantity.compare(sum, object.get(hard, name, 0)) > 0
-}
-
-unknown contains name if {
-	applies
-	some name in input.tracks
-	not input.used[name]
+	some name, amount in input.sum
+	k8s.quantity.compare(amount, hard[name]) > 0
 }
 
 # What is not counted yet is not denied for good: the request is to be tried again.
 pending contains message if {
-	count(unknown) > 0
-	message := sprintf("status unknown for quota: %s, resources: %s", [input.name, concat(",", sort(unknown))])
+	count(input.unknown) > 0
+	message := sprintf("status unknown for quota: %s, resources: %s", [input.name, concat(",", input.unknown)])
 }
 
 # A change of status reports what is so already: it is charged, and never denied.
@@ -94,7 +69,7 @@ errors contains message if {
 	count(exceeded) > 0
 	input.subresource != "status"
 	message := sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", [
-		input.name, list(requested), list(input.used), list(hard),
+		input.name, list(input.requested), list(input.used), list(hard),
 	])
 }
 
@@ -106,15 +81,14 @@ list(amounts) := concat(",", [text |
 
 // The rules of a LimitedResource that read what is generated from the spec.
 //
-//	input.usage              what the object takes
+//	input.usage              what the object takes, without what it takes nothing of
 //	input.scopes             the object's scopes
 //	input.covered_resources  the names that quotas which match the object limit
 //	input.covered_scopes     the scopes of quotas that match the object
 const (
 	limitResourceRules = `
 limited contains name if {
-	some name, amount in input.usage
-	k8s.quantity.compare(amount, 0) > 0
+	some name in object.keys(input.usage)
 	some part in parts
 	contains(name, part)
 }
@@ -135,7 +109,12 @@ uncovered_scopes := [text |
 // generateQuota returns the module of a quota's spec. Equal specs have equal texts.
 func generateQuota(spec *placementv1.QuotaSpec) string {
 	var b strings.Builder
-	b.WriteString("package berth.quota\n\n# spec.hard\nhard := {")
+	b.WriteString("package berth.quota\n\n# spec.hard\nhard := ")
+	if len(spec.Hard) == 0 {
+		// The compiler knows that {} has no names, and refuses rules that ask it for one.
+		b.WriteString("object.union({}, ")
+	}
+	b.WriteString("{")
 	for i, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		if i == 0 {
 			b.WriteString("\n")
@@ -143,7 +122,11 @@ func generateQuota(spec *placementv1.QuotaSpec) string {
 		amount := spec.Hard[name]
 		fmt.Fprintf(&b, "\t%s: %s,\n", quoted(string(name)), quoted(amount.String()))
 	}
-	b.WriteString("}\n")
+	b.WriteString("}")
+	if len(spec.Hard) == 0 {
+		b.WriteString(")")
+	}
+	b.WriteString("\n")
 
 	var calls, covered []string
 	add := func(path string, r corev1.ScopedResourceSelectorRequirement) {

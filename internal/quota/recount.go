@@ -27,6 +27,10 @@ type Recount struct {
 	Namespaces map[string]corev1.ResourceList
 	// Next is when the count changes by itself; zero for never.
 	Next time.Time
+	// Revision changes whenever what the objects of the counted types take does.
+	Revision uint64
+	// Unserved are counted types that the API server does not serve now; what was counted of them stays.
+	Unserved []schema.GroupResource
 	// Missing are counted types of which the meter has no complete content.
 	Missing []schema.GroupResource
 }
@@ -35,7 +39,7 @@ type Recount struct {
 type World struct {
 	// Selects says which namespaces the quota counts.
 	Selects func(namespace string) bool
-	// Absent says of a type that the meter does not know that there are no objects of it.
+	// Absent says of a type that the API server does not serve it, as far as is known.
 	Absent func(schema.GroupResource) bool
 	// Late are the uids of reservations that are not dropped although they have expired: their objects are there, and
 	// the meter is behind.
@@ -44,86 +48,122 @@ type World struct {
 
 // Recount counts what a quota's namespaces take. An error says that the module could not be evaluated.
 func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w World) (*Recount, error) {
-	counted, _ := m.evaluators.Types(q.QuotaSpec())
-	// The lock is held throughout, so that the objects and what settles reservations are of one moment; the modules'
-	// answers are few, one for each kind of object.
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
 	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
-	known := map[schema.GroupResource]bool{}
-	for resource, names := range counted {
-		known[resource] = m.types[resource] != nil || w.Absent(resource)
-		out.begin(q, resource, names, known[resource])
-	}
-	slices.SortFunc(out.Missing, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
-	m.reservations(q, out, known, w.Late, now)
+	entries := m.snapshot(q, types, w, now, out)
 	matches := map[Scopes]bool{}
-	for resource, names := range counted {
-		t := m.types[resource]
-		if t == nil {
-			continue
+	for _, found := range entries {
+		match, decided := matches[found.scopes]
+		if !decided {
+			var err error
+			if match, err = rules.counts(ctx, found.scopes); err != nil {
+				return nil, fmt.Errorf("quota %s: %w", q.GetName(), err)
+			}
+			matches[found.scopes] = match
 		}
-		for namespace, objects := range t.objects {
-			if !w.Selects(namespace) {
-				continue
-			}
-			for _, e := range objects {
-				match, decided := matches[e.scopes]
-				if !decided {
-					var err error
-					if match, err = rules.counts(ctx, e.scopes); err != nil {
-						return nil, fmt.Errorf("quota %s: %w", q.GetName(), err)
-					}
-					matches[e.scopes] = match
-				}
-				if match {
-					out.count(namespace, e, names, now)
-				}
-			}
+		if match {
+			out.count(found.namespace, found.entry, types[found.scopes.resource], now)
 		}
 	}
 	return out, nil
 }
 
-// begin sets what a type's names are before any object is counted.
-func (r *Recount) begin(q placementv1.Quota, counted schema.GroupResource, names []corev1.ResourceName, known bool) {
-	if !known {
-		r.Missing = append(r.Missing, counted)
+// found is an object in a namespace that the quota counts.
+type found struct {
+	namespace string
+	*entry
+}
+
+// snapshot returns the objects to count and settles the reservations, both as of one moment.
+func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w World, now time.Time, out *Recount) []found {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := map[schema.GroupResource]bool{}
+	for t, names := range types {
+		known[t] = out.begin(q, t, names, m.types[t] != nil, w)
 	}
+	slices.SortFunc(out.Missing, compareTypes)
+	slices.SortFunc(out.Unserved, compareTypes)
+	m.reservations(q, out, known, w, now)
+	var entries []found
+	for t := range types {
+		if m.types[t] == nil {
+			continue
+		}
+		out.Revision = max(out.Revision, m.types[t].revision)
+		for namespace, objects := range m.types[t].objects {
+			if !w.Selects(namespace) {
+				continue
+			}
+			for _, e := range objects {
+				entries = append(entries, found{namespace, e})
+			}
+		}
+	}
+	return entries
+}
+
+// begin sets what a type's names are before any object is counted, and says whether that is zero. A type that is not
+// served may only seem so, since its API server does not answer now: what was counted of it stays.
+func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w World) (fromZero bool) {
 	status := q.QuotaStatus()
+	current := status.ObservedGeneration == q.GetGeneration()
+	absent := !metered && w.Absent(t)
+	fromZero = metered || absent
 	for _, name := range names {
-		before, ok := status.Used[name]
+		if _, counted := status.Used[name]; counted && current && absent {
+			fromZero = false
+		}
+	}
+	switch {
+	case !metered && !absent:
+		r.Missing = append(r.Missing, t)
+	case !fromZero:
+		r.Unserved = append(r.Unserved, t)
+	}
+	for _, name := range names {
+		before, counted := status.Used[name]
 		switch {
-		case known:
+		case fromZero:
 			r.Used[name] = resource.Quantity{Format: resource.DecimalSI}
-		case ok && status.ObservedGeneration == q.GetGeneration():
+		case counted && current:
 			r.Used[name] = before.DeepCopy()
 		}
 	}
+	return fromZero
 }
 
-// reservations keeps those whose change may still come. What one took of a type that is not known is in Used already.
-func (m *Meter) reservations(q placementv1.Quota, out *Recount, known map[schema.GroupResource]bool, late map[string]bool, now time.Time) {
+// reservations keeps those whose change may still come. What one took of a type that is not counted from zero is in
+// Used already.
+func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) {
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
-		if _, counted := known[of]; !counted || Expired(r, now) && !late[r.UID] {
-			if !known[of] {
+		if _, counted := fromZero[of]; !counted || Expired(r, now) && !w.Late[r.UID] {
+			if !fromZero[of] {
 				out.Used = subtract(out.Used, r.Delta)
 			}
 			continue
 		}
-		if t := m.types[of]; t != nil && t.arrived(&r) {
+		if m.settled(&r, w.Selects) {
 			continue
 		}
 		out.Reservations = append(out.Reservations, r)
-		if !late[r.UID] {
+		if !w.Late[r.UID] {
 			out.after(r.Expires.Time)
 		}
-		if known[of] {
+		if fromZero[of] {
 			out.Used = upstream.Add(out.Used, upstream.Mask(r.Delta, upstream.ResourceNames(out.Used)))
 		}
 	}
+}
+
+// settled says whether what a reservation took is counted as an object's, or can't come any more. The namespaces that
+// a quota selects are known from another watch than the objects: what came in one of which that is not known yet is
+// not counted yet.
+func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
+	t := m.types[schema.ParseGroupResource(r.Resource)]
+	return t != nil && selects(r.Namespace) && t.arrived(r)
 }
 
 // Expired says whether the change that a reservation is for can't come any more.

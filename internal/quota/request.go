@@ -31,7 +31,7 @@ type Request struct {
 	before    *measurement
 	evaluator upstream.Evaluator
 	content   runtime.Object
-	// input is the part of the modules' input that no quota changes.
+	// input is the part of the limits' input that no limit changes.
 	input map[string]any
 }
 
@@ -107,13 +107,8 @@ func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 
 func (r *Request) setInput() {
 	r.input = map[string]any{
-		"subresource": r.subresource,
-		"scopes":      r.now.scopes.facts(),
-		"usage":       amounts(r.now.usage),
-	}
-	if r.before != nil {
-		r.input["old_scopes"] = r.before.scopes.facts()
-		r.input["delta"] = amounts(r.delta())
+		"scopes": r.now.scopes.facts(),
+		"usage":  amounts(upstream.RemoveZeros(r.now.usage)),
 	}
 }
 

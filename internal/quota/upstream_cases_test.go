@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	limitedapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
@@ -17,8 +18,10 @@ import (
 	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
-// sameAmounts compares quantities by what they are worth.
+// sameAmounts and sameQuantity compare by what quantities are worth.
 var sameAmounts = cmp.Comparer(func(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) })
+
+var sameQuantity = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 
 // The transcribed cases are only worth something if upstream itself gives the verdicts that they say it gives.
 func TestTranscribedCasesAgainstUpstream(t *testing.T) {

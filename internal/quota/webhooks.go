@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +32,9 @@ type hook struct {
 	selector  *metav1.LabelSelector
 	namespace string
 	types     []schema.GroupResource
-	owners    []Key
+	// pods are expressions of which one is true of each pod that is counted or limited; nil if that is any.
+	pods   []string
+	owners []Key
 }
 
 // Webhooks renders what has to be asked about: the types of objects that quotas count, in the namespaces that have
@@ -44,7 +47,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 		key, _ := KeyOf(q)
 		hooks = append(hooks, hook{
 			failurePolicy: failurePolicy(q.Spec.Mode), selector: orEverything(q.Spec.NamespaceSelector.Upstream()),
-			types: e.typesOf(&q.Spec.QuotaSpec), owners: []Key{key},
+			types: e.typesOf(&q.Spec.QuotaSpec), pods: podsOfQuota(&q.Spec.QuotaSpec), owners: []Key{key},
 		})
 	}
 	for i := range limits {
@@ -55,7 +58,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 			types = append(types, resource)
 		}
 		hooks = append(hooks, hook{
-			failurePolicy: admissionregistrationv1.Fail, selector: orEverything(l.Spec.NamespaceSelector.Upstream()), types: types, owners: []Key{key},
+			failurePolicy: admissionregistrationv1.Fail, selector: orEverything(l.Spec.NamespaceSelector.Upstream()), types: types, pods: podsOfLimit(&l.Spec), owners: []Key{key},
 		})
 	}
 	return grouped(hooks, ownNamespace)
@@ -68,6 +71,10 @@ func (e *Evaluators) typesOf(spec *placementv1.QuotaSpec) []schema.GroupResource
 
 func compareTypes(a, b schema.GroupResource) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource))
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
@@ -85,65 +92,158 @@ func failurePolicy(mode placementv1.Mode) admissionregistrationv1.FailurePolicyT
 	return admissionregistrationv1.Fail
 }
 
-// scopedHooks makes one hook of all quotas of a namespace, so that the API server asks once. In kube-system, where
-// a quota may limit what a cluster needs to come up, it never waits for Berth.
+// podsOfQuota is true of the pods that a quota may count: all of its scopes match those.
+func podsOfQuota(spec *placementv1.QuotaSpec) []string {
+	var all []string
+	for _, scope := range spec.Scopes {
+		if scope == corev1.ResourceQuotaScopePriorityClass {
+			all = append(all, podsOfClass(corev1.ScopeSelectorOpExists, nil))
+		}
+	}
+	if spec.ScopeSelector != nil {
+		for _, r := range spec.ScopeSelector.MatchExpressions {
+			if r.ScopeName == corev1.ResourceQuotaScopePriorityClass {
+				all = append(all, podsOfClass(r.Operator, r.Values))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{strings.Join(all, " && ")}
+}
+
+// podsOfLimit is true of the pods that a limit may match: any of its scopes matches those.
+func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
+	if len(spec.MatchContains) > 0 {
+		return nil
+	}
+	var any []string
+	for _, r := range spec.MatchScopes {
+		if r.ScopeName != corev1.ResourceQuotaScopePriorityClass {
+			return nil
+		}
+		any = append(any, podsOfClass(r.Operator, r.Values))
+	}
+	return any
+}
+
+// podsOfClass is true of the pods whose PriorityClass a requirement selects.
+func podsOfClass(operator corev1.ScopeSelectorOperator, values []string) string {
+	quotedValues := make([]string, len(values))
+	for i, v := range slices.Sorted(slices.Values(values)) {
+		quotedValues[i] = quoted(v)
+	}
+	const class = `object.spec.?priorityClassName.orValue("")`
+	in := class + " in [" + strings.Join(slices.Compact(quotedValues), ", ") + "]"
+	switch operator {
+	case corev1.ScopeSelectorOpIn:
+		return "(" + in + ")"
+	case corev1.ScopeSelectorOpNotIn:
+		return "!(" + in + ")"
+	case corev1.ScopeSelectorOpDoesNotExist:
+		return "(" + class + ` == "")`
+	default:
+		return "(" + class + ` != "")`
+	}
+}
+
+// scopedHooks makes one hook of all quotas of a namespace that deny, and one of those that do not, so that the API
+// server asks seldom and is stopped by nobody else. In kube-system, where a quota may limit what a cluster needs to come
+// up, it never waits for Berth.
 func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace string) []hook {
-	byNamespace := map[string]*hook{}
+	type of struct {
+		namespace string
+		policy    admissionregistrationv1.FailurePolicyType
+	}
+	hooks := map[of]*hook{}
 	for i := range quotas {
 		q := &quotas[i]
-		if q.Namespace == ownNamespace {
+		types := e.typesOf(&q.Spec.QuotaSpec)
+		if q.Namespace == ownNamespace || len(types) == 0 {
 			continue
 		}
-		h, ok := byNamespace[q.Namespace]
-		if !ok {
-			h = &hook{failurePolicy: admissionregistrationv1.Ignore, namespace: q.Namespace}
-			byNamespace[q.Namespace] = h
-		}
-		if policy := failurePolicy(q.Spec.Mode); q.Namespace != match.NamespaceSystem && policy == admissionregistrationv1.Fail {
-			h.failurePolicy = policy
+		at := of{q.Namespace, failurePolicy(q.Spec.Mode)}
+		if q.Namespace == match.NamespaceSystem {
+			at.policy = admissionregistrationv1.Ignore
 		}
 		key, _ := KeyOf(q)
-		h.owners = append(h.owners, key)
-		h.types = append(h.types, e.typesOf(&q.Spec.QuotaSpec)...)
+		next := hook{failurePolicy: at.policy, namespace: at.namespace, types: types, pods: podsOfQuota(&q.Spec.QuotaSpec), owners: []Key{key}}
+		if h, ok := hooks[at]; ok {
+			h.join(next)
+		} else {
+			hooks[at] = &next
+		}
 	}
 	var out []hook
-	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		h := byNamespace[namespace]
-		slices.SortFunc(h.types, compareTypes)
-		h.types = slices.Compact(h.types)
-		out = append(out, *h)
+	for _, at := range slices.SortedFunc(maps.Keys(hooks), func(a, b of) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(string(a.policy), string(b.policy)))
+	}) {
+		out = append(out, *hooks[at])
 	}
 	return out
 }
 
+// maxPods bounds the expressions about pods of one webhook, in bytes; beyond it all pods are asked about.
+const maxPods = 4096
+
+// join makes h a hook for what either of both is for.
+func (h *hook) join(other hook) {
+	switch mine, others := slices.Contains(h.types, pods), slices.Contains(other.types, pods); {
+	case others && !mine, others && other.pods == nil:
+		h.pods = other.pods
+	case others && h.pods != nil:
+		h.pods = slices.Concat(h.pods, other.pods)
+		slices.Sort(h.pods)
+		if h.pods = slices.Compact(h.pods); len(strings.Join(h.pods, "")) > maxPods {
+			h.pods = nil
+		}
+	}
+	h.types = slices.Concat(h.types, other.types)
+	slices.SortFunc(h.types, compareTypes)
+	h.types = slices.Compact(h.types)
+	h.owners = append(h.owners, other.owners...)
+}
+
+// maxSelectors bounds how many webhooks there are for different selectors, so that the configuration can be stored.
+// Beyond it all namespaces are asked about, and the quotas' own selectors decide.
+const maxSelectors = 64
+
 // grouped makes one webhook of hooks that differ in nothing but the namespace, if they have just one each, or in
-// nothing but the types, if they have a selector.
+// nothing but what they are about, if they have a selector.
 func grouped(hooks []hook, ownNamespace string) []Webhook {
 	type group struct {
 		hook
 		namespaces []string
+	}
+	selectors := map[string]bool{}
+	for _, h := range hooks {
+		if h.selector != nil && len(h.types) > 0 {
+			selectors[hookKey(h)] = true
+		}
 	}
 	groups := map[string]*group{}
 	for _, h := range hooks {
 		if len(h.types) == 0 {
 			continue
 		}
+		if h.selector != nil && len(selectors) > maxSelectors {
+			h.selector = &metav1.LabelSelector{}
+		}
 		key := hookKey(h)
 		g, ok := groups[key]
 		if !ok {
-			g = &group{hook: hook{failurePolicy: h.failurePolicy, selector: h.selector}}
+			g = &group{hook: h}
 			groups[key] = g
+		} else {
+			g.join(h)
 		}
 		if h.selector == nil {
 			g.namespaces = append(g.namespaces, h.namespace)
 		}
-		g.types = append(g.types, h.types...)
-		g.owners = append(g.owners, h.owners...)
 	}
 	out := make([]Webhook, 0, len(groups))
 	for key, g := range groups {
-		slices.SortFunc(g.types, compareTypes)
-		types := slices.Compact(g.types)
 		selector := metav1.LabelSelector{}
 		if g.selector != nil {
 			selector = *g.selector.DeepCopy()
@@ -156,7 +256,8 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: g.namespaces,
 			}}
 		}
-		out = append(out, Webhook{Webhook: newWebhook(key, g.failurePolicy, &selector, types), For: g.owners})
+		slices.SortFunc(g.owners, compareKeys)
+		out = append(out, Webhook{Webhook: newWebhook(key, &selector, g.hook), For: g.owners})
 	}
 	slices.SortFunc(out, func(a, b Webhook) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out
@@ -178,25 +279,47 @@ func hookKey(h hook) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func newWebhook(key string, failurePolicy admissionregistrationv1.FailurePolicyType, selector *metav1.LabelSelector, types []schema.GroupResource) admissionregistrationv1.ValidatingWebhook {
-	out := admissionregistrationv1.ValidatingWebhook{
+func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    "quota-" + key + "." + placementv1.GroupVersion.Group,
-		FailurePolicy:           &failurePolicy,
+		FailurePolicy:           &h.failurePolicy,
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		NamespaceSelector:       selector,
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 		AdmissionReviewVersions: []string{"v1"},
-		Rules:                   hookRules(types),
+		Rules:                   hookRules(h.types),
+		MatchConditions:         hookConditions(h),
 	}
-	if slices.Contains(types, pods) {
-		// Of the updates of a pod itself, one alone changes what quotas count.
-		out.MatchConditions = []admissionregistrationv1.MatchCondition{{
-			Name: "changes-usage.placement.berth.dev",
-			Expression: `request.resource.resource != "pods" || request.resource.group != "" || request.operation != "UPDATE" || request.subResource != "" || ` +
-				`has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)`,
-		}}
+}
+
+// hookConditions keep from Berth what changes no usage: of a cluster's updates of pods, claims and services that is
+// nearly all, and none of it must have to wait for Berth.
+func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
+	var out []admissionregistrationv1.MatchCondition
+	add := func(name string, t schema.GroupResource, where, condition string) {
+		if slices.Contains(h.types, t) {
+			out = append(out, admissionregistrationv1.MatchCondition{
+				Name:       name + ".placement.berth.dev",
+				Expression: fmt.Sprintf(`request.resource.resource != %q || request.resource.group != ""%s || %s`, t.Resource, where, condition),
+			})
+		}
 	}
+	const updates = ` || request.operation != "UPDATE"`
+	changed := func(fields ...string) string {
+		out := make([]string, len(fields))
+		for i, f := range fields {
+			out[i] = "object." + f + " != oldObject." + f
+		}
+		return strings.Join(out, " || ")
+	}
+	add("pod-changes-usage", pods, updates+` || request.?subResource.orValue("") != ""`, "has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)")
+	if h.pods != nil {
+		add("pod-is-counted", pods, "", strings.Join(h.pods, " || "))
+	}
+	add("claim-changes-usage", claims, updates, changed("spec.?resources.requests.storage", "spec.?storageClassName", "spec.?volumeAttributesClassName",
+		`metadata.?annotations["`+corev1.BetaStorageClassAnnotation+`"]`))
+	add("service-changes-usage", services, updates, changed("spec.?type", "spec.?ports", "spec.?allocateLoadBalancerNodePorts"))
 	return out
 }
 

@@ -82,6 +82,7 @@ type parts struct {
 	decider     *placement.Decider
 	evaluators  *quota.Evaluators
 	modules     *quota.Compiler
+	charges     *quotawebhook.Ledger
 	namespaces  *watches.Namespaces
 	metrics     *metrics.Metrics
 	events      *events.Recorder
@@ -235,6 +236,13 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
 	p.evaluators = quota.NewEvaluators(clock.RealClock{})
 	p.modules = quota.NewCompiler(p.engine.PrepareGenerated)
+	p.charges = &quotawebhook.Ledger{
+		Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
+		Namespaces:     p.namespaces,
+		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
+		Compiler:       p.modules, OwnNamespace: p.options.Namespace,
+		Unsettled: func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
+	}
 	p.decider = &placement.Decider{
 		Policies:     p.registry,
 		Namespaces:   p.namespaces,
@@ -321,11 +329,36 @@ func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("watching quotas: %w", err)
 		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: p.quotaAdded, DeleteFunc: p.quotaDeleted}); err != nil {
+			return nil, fmt.Errorf("watching quotas: %w", err)
+		}
 		informers = append(informers, informer)
 	}
 	return func() bool {
 		return !slices.ContainsFunc(informers, func(i cache.Informer) bool { return !i.HasSynced() })
 	}, nil
+}
+
+// quotaAdded lets a quota or a limit have series.
+func (p *parts) quotaAdded(obj any) {
+	if o, ok := obj.(client.Object); ok {
+		if key, ok := quota.KeyOf(o); ok {
+			p.metrics.AddQuota(key)
+		}
+	}
+}
+
+// quotaDeleted drops what this replica keeps of a quota or a limit that is gone.
+func (p *parts) quotaDeleted(obj any) {
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = missed.Obj
+	}
+	if o, ok := obj.(client.Object); ok {
+		if key, ok := quota.KeyOf(o); ok {
+			p.metrics.ForgetQuota(key)
+			p.charges.Forget(o.GetUID())
+		}
+	}
 }
 
 // watchNamespaces has a namespace's objects decided anew when its labels may have changed, and keeps the namespaces
@@ -360,14 +393,12 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 		}
 		server.Register(path, p.ready.guard(&admission.Webhook{Handler: handler}))
 	}
-	server.Register(webhookconfiguration.PathQuota, p.ready.guard(&admission.Webhook{Handler: quotawebhook.New(quotawebhook.Deps{
-		Ledger: &quotawebhook.Ledger{
-			Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
-			Namespaces: p.namespaces, Compiler: p.modules, OwnNamespace: p.options.Namespace,
-		},
-		Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
+	quotas := quotawebhook.New(quotawebhook.Deps{
+		Ledger: p.charges, Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 		ReservationTTL: p.options.ReservationTTL,
-	})}))
+	})
+	server.Register(webhookconfiguration.PathQuotaFail, p.ready.guard(&admission.Webhook{Handler: quotas}))
+	server.Register(webhookconfiguration.PathQuotaIgnore, p.ready.guard(&admission.Webhook{Handler: quotas.Lenient()}))
 	server.Register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
 	return nil

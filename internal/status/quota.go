@@ -41,13 +41,25 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 		Used:               f.Recount.Used,
 		Reservations:       f.Recount.Reservations,
 		Summary:            truncate(quota.Summary(hard, f.Recount.Used), 256),
-		Module:             &f.Rules.Module,
+		Module:             module(f.Rules),
 	}
 	c := &conditions{list: &out.Conditions, generation: f.Quota.GetGeneration()}
 	c.usage(f)
 	c.exceeded(f)
 	c.quotaReady(f)
 	return out
+}
+
+// maxRego is the schema's limit on a module's text.
+const maxRego = 65536
+
+// module is what a status shows of a module; a text that is too long is left out.
+func module(rules *quota.Rules) *placementv1.QuotaModule {
+	out := rules.Module
+	if len(out.Rego) > maxRego {
+		out.Rego = ""
+	}
+	return &out
 }
 
 // conditions sets those of one object.
@@ -71,14 +83,23 @@ func (c *conditions) usage(f QuotaFacts) {
 		}
 	}
 	if len(f.Recount.Missing) > 0 {
-		names := make([]string, len(f.Recount.Missing))
-		for i, missing := range f.Recount.Missing {
-			names[i] = missing.String()
-		}
-		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+few(names))
+		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+few(typeNames(f.Recount.Missing)))
+		return
+	}
+	if len(f.Recount.Unserved) > 0 {
+		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonNotServed,
+			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", few(typeNames(f.Recount.Unserved))))
 		return
 	}
 	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
+}
+
+func typeNames(types []schema.GroupResource) []string {
+	out := make([]string, len(types))
+	for i, t := range types {
+		out[i] = t.String()
+	}
+	return out
 }
 
 func (c *conditions) exceeded(f QuotaFacts) {
@@ -92,7 +113,11 @@ func (c *conditions) exceeded(f QuotaFacts) {
 		used, hard := f.Recount.Used[name], f.Quota.QuotaSpec().Hard[name]
 		texts[i] = fmt.Sprintf("%s: %s of %s", name, used.String(), hard.String())
 	}
-	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard, and nothing more is admitted: "+few(texts))
+	consequence := ", and nothing more is admitted"
+	if mode := f.Quota.QuotaSpec().Mode; mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
+		consequence = ""
+	}
+	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+few(texts))
 }
 
 func (c *conditions) quotaReady(f QuotaFacts) {
@@ -103,7 +128,7 @@ func (c *conditions) quotaReady(f QuotaFacts) {
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotTracked,
-			fmt.Sprintf("nothing is counted under %s: remove it from spec.hard, or write count/<resource>.<group>", few(f.Untracked)))
+			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", few(f.Untracked)))
 	case usage.Status != metav1.ConditionTrue:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, usage.Reason, usage.Message)
 	case f.Hook.Rejected != "":
@@ -139,7 +164,7 @@ type LimitedType struct {
 
 // ComputeLimit is the status of a LimitedResource.
 func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, t LimitedType) placementv1.LimitedResourceStatus {
-	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: &rules.Module}
+	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
 	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()
 	switch {

@@ -55,6 +55,10 @@ func (s State) Settled() bool { return s.Synced || gone(s.Err) || s.Failures >= 
 
 // Manager keeps one list-watch for each wanted type. It is safe for concurrent use.
 type Manager struct {
+	// Consistent has every complete content be as new as the moment when it was asked for; without it, it may be as old
+	// as the API server's cache was then. Set it before the first Set.
+	Consistent bool
+
 	client  dynamic.Interface
 	sink    Sink
 	changed func(schema.GroupVersionResource)
@@ -165,6 +169,9 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	var unwatchable atomic.Bool
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if m.Consistent && o.ResourceVersion == "0" {
+				o.ResourceVersion = ""
+			}
 			list, err := client.List(ctx, o)
 			failed(err)
 			return list, err

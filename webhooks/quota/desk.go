@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/quota"
 )
@@ -25,6 +26,17 @@ var errContended = errors.New("the quota is being changed by too many others")
 
 // errUnreachable marks what went wrong outside of Berth.
 var errUnreachable = errors.New("quotas can't be read or charged now")
+
+// errModule marks a module that does not compile, which no spec leads to that the schema admits.
+var errModule = errors.New("the quota can't be evaluated")
+
+// unreachable says of an error in reading quotas that it is to be tried again, unless that changes nothing.
+func unreachable(err error) error {
+	if errors.Is(err, errModule) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnreachable, err)
+}
 
 // waiter is a request that waits for its decision; with no request it stands for a charge to be given back.
 type waiter struct {
@@ -57,22 +69,15 @@ type lane struct {
 	busy    bool
 }
 
-// sharedLane is the lane of namespaces that have quotas in common; no namespace has this name.
-const sharedLane = ""
-
 // decide decides a request. What it charged is given back if ctx ends before the answer is out.
 func (d *desk) decide(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
-	limits, err := d.ledger.limits(ctx, r.Namespace, r.Resource)
+	limits, err := d.ledger.limits(ctx, r.Namespace, r.Resource, cached)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(err)
 	}
-	shared, err := d.ledger.shared(ctx, r.Namespace)
+	key, err := d.ledger.lane(ctx, r.Namespace)
 	if err != nil {
-		return nil, err
-	}
-	key := r.Namespace
-	if shared {
-		key = sharedLane
+		return nil, unreachable(err)
 	}
 	w := &waiter{context: ctx, uid: r.UID, namespace: r.Namespace, request: r, limits: limits, done: make(chan struct{})}
 	d.enqueue(ctx, key, w)
@@ -107,31 +112,59 @@ func (d *desk) enqueue(ctx context.Context, key string, w *waiter) {
 // work serves a lane until nobody waits.
 func (d *desk) work(ctx context.Context, key string, l *lane) {
 	for {
+		b := &batch{more: func(room int) []*waiter { return d.next(l, room) }}
 		d.mu.Lock()
-		n := min(len(l.waiting), maxBatch)
-		batch := l.waiting[:n:n]
-		l.waiting = l.waiting[n:]
-		if n == 0 {
+		if len(l.waiting) == 0 {
 			l.busy = false
 			delete(d.lanes, key)
 			d.mu.Unlock()
 			return
 		}
 		d.mu.Unlock()
-		for _, uid := range d.serve(ctx, batch) {
+		for _, uid := range d.serve(ctx, b) {
 			// Nobody is left who could try again.
 			d.enqueue(ctx, key, uid)
 		}
 	}
 }
 
+// next takes those who wait in a lane.
+func (d *desk) next(l *lane, room int) []*waiter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(l.waiting), room)
+	out := l.waiting[:n:n]
+	l.waiting = l.waiting[n:]
+	return out
+}
+
+// batch is decided and stored together.
+type batch struct {
+	waiters []*waiter
+	// uids are those of the waiters.
+	uids map[string]bool
+	// more takes those who came meanwhile.
+	more func(room int) []*waiter
+}
+
+// grow adds those who came meanwhile.
+func (b *batch) grow() {
+	if b.uids == nil {
+		b.uids = map[string]bool{}
+	}
+	for _, w := range b.more(maxBatch - len(b.waiters)) {
+		b.waiters = append(b.waiters, w)
+		b.uids[w.uid] = true
+	}
+}
+
 // serve decides a batch and wakes who waits. It returns charges that are still to be given back.
-func (d *desk) serve(ctx context.Context, batch []*waiter) []*waiter {
+func (d *desk) serve(ctx context.Context, b *batch) []*waiter {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	stored, err := d.settleSafely(ctx, batch)
+	stored, err := d.settleSafely(ctx, b)
 	var orphans []*waiter
-	for _, w := range batch {
+	for _, w := range b.waiters {
 		if w.request == nil {
 			continue
 		}
@@ -147,34 +180,32 @@ func (d *desk) serve(ctx context.Context, batch []*waiter) []*waiter {
 }
 
 // settleSafely is settle for a goroutine of its own, where a panic would end the process.
-func (d *desk) settleSafely(ctx context.Context, batch []*waiter) (stored bool, err error) {
+func (d *desk) settleSafely(ctx context.Context, b *batch) (stored bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			stored, err = true, fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", r), "Deciding", "stack", string(debug.Stack()))
+			stored, err = true, errors.New("an internal error; the operator's log has more")
 		}
 	}()
-	return d.settle(ctx, batch)
+	return d.settle(ctx, b)
 }
 
 // settle decides a batch against the quotas of one moment and stores the charges. If somebody else was faster with one
-// of the quotas, everything is decided anew against all of them: a decision holds for no other moment than its own.
+// of the quotas, everything is decided anew against all of them: a decision holds for no other moment than its own. Who
+// came meanwhile is decided along: the fewer the writes, the fewer there are to be too late.
 // stored says whether any charge was stored.
-func (d *desk) settle(ctx context.Context, batch []*waiter) (stored bool, err error) {
-	mine := make(map[string]bool, len(batch))
-	for _, w := range batch {
-		mine[w.uid] = true
-	}
-	giveBack := func(uid string) bool { return mine[uid] }
-	live := false
+func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
+	giveBack := func(uid string) bool { return b.uids[uid] }
+	fresh := cached
 	for try := 1; ; try++ {
-		p := d.ledger.open(live, giveBack)
-		sure, err := d.round(ctx, p, batch)
+		b.grow()
+		p := d.ledger.open(fresh, giveBack)
+		needed, err := d.round(ctx, p, b.waiters)
 		if err != nil {
 			return stored, err
 		}
-		if !sure && !live {
-			// A cache that lags behind must not deny anybody.
-			live = true
+		if needed > fresh {
+			fresh = needed
 			continue
 		}
 		writes, conflicts, err := p.write(ctx)
@@ -185,7 +216,7 @@ func (d *desk) settle(ctx context.Context, batch []*waiter) (stored bool, err er
 		case err == nil && conflicts == 0:
 			return stored, nil
 		}
-		live = true
+		fresh = max(fresh, reread)
 		d.conflicts()
 		pause := time.NewTimer(time.Duration(rand.Int64N(int64(min(try, 10)) * int64(5*time.Millisecond))))
 		select {
@@ -197,22 +228,36 @@ func (d *desk) settle(ctx context.Context, batch []*waiter) (stored bool, err er
 	}
 }
 
-// round decides every request of a batch. It is sure if nobody is refused.
-func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (sure bool, err error) {
-	sure = true
+// round decides every request of a batch, and says how fresh what they are decided by has to be for that to hold: a
+// cache that lags behind must not deny anybody, nor let through what it does not know to ask about.
+func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (needed freshness, err error) {
 	expires := d.clock.Now().Add(d.ttl)
 	for _, w := range batch {
 		accounts, err := p.read(ctx, w.namespace)
 		if err != nil {
-			return false, fmt.Errorf("%w: %w", errUnreachable, err)
+			return cached, unreachable(err)
 		}
-		if w.request == nil || w.context.Err() != nil {
+		if w.request == nil {
+			// The cache may not show the charge that is to be given back.
+			needed = max(needed, reread)
 			continue
 		}
+		if err := w.context.Err(); err != nil {
+			w.verdict, w.err = nil, fmt.Errorf("%w: %w", errContended, err)
+			continue
+		}
+		if p.freshness == relisted {
+			if w.limits, err = d.ledger.limits(ctx, w.namespace, w.request.Resource, relisted); err != nil {
+				return cached, unreachable(err)
+			}
+		}
 		w.verdict, w.err = w.request.Admit(ctx, accounts, w.limits, expires)
-		if w.err == nil && !w.verdict.Allowed() {
-			sure = false
+		switch {
+		case len(accounts)+len(w.limits) == 0, w.err == nil && w.verdict.Uncovered:
+			needed = relisted
+		case w.err == nil && !w.verdict.Allowed():
+			needed = max(needed, reread)
 		}
 	}
-	return sure, nil
+	return needed, nil
 }

@@ -35,6 +35,16 @@ type Handler struct {
 	events     *events.Recorder
 	metrics    *metrics.Metrics
 	clock      clock.PassiveClock
+	// lenient says that the API server lets through what this handler does not answer.
+	lenient bool
+}
+
+// Lenient returns the handler for requests that are let through where they can't be decided: in namespaces where no
+// quota denies, and in kube-system.
+func (h *Handler) Lenient() *Handler {
+	out := *h
+	out.lenient = true
+	return &out
 }
 
 // Deps are what a Handler works with.
@@ -76,19 +86,39 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
 	verdict, err := h.desk.decide(ctx, request)
-	switch {
-	case errors.Is(err, errContended) || errors.Is(err, errUnreachable):
-		return tryAgain(err.Error()), metrics.QuotaPending
-	case err != nil:
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("quota could not be decided: %w", err)), metrics.QuotaError
+	if err != nil {
+		return h.undecided(ctx, err)
 	}
 	response, answer := h.respond(ctx, request, verdict)
-	response.Warnings = verdict.Warned
-	response.AuditAnnotations = map[string]string{}
-	for name, text := range verdict.Audited {
-		response.AuditAnnotations[strings.ReplaceAll(name, ".", "_")] = text
+	response.Warnings = append(response.Warnings, verdict.Warned...)
+	if len(verdict.Audited) > 0 {
+		response.AuditAnnotations = map[string]string{auditKey: strings.Join(verdict.Audited, "; ")}
 	}
 	return response, answer
+}
+
+// auditKey is the key of the audit annotation that has what quotas in mode DryRun would have denied.
+const auditKey = "quota-would-deny"
+
+// undecided answers a request that could not be decided or charged.
+func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
+	passes := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
+	if !passes {
+		ctrllog.FromContext(ctx).Error(err, "Deciding")
+	}
+	switch {
+	case h.lenient:
+		return letThrough(err.Error()), metrics.QuotaError
+	case passes:
+		return tryAgain(err.Error()), metrics.QuotaPending
+	default:
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("quota could not be decided: %w", err)), metrics.QuotaError
+	}
+}
+
+// letThrough allows a request, with a warning that says why it was not decided.
+func letThrough(message string) admission.Response {
+	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
 }
 
 func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict) (admission.Response, string) {
@@ -105,6 +135,8 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 		message := strings.Join(texts, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
 		return denied(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
+	case len(verdict.Pending) > 0 && h.lenient:
+		return letThrough(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	case len(verdict.Pending) > 0:
 		return tryAgain(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	default:

@@ -2,7 +2,10 @@ package quota
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +26,8 @@ type Namespaces interface {
 	Labels(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Ledger reads quotas and limits, which nobody changes, and writes copies of them with what is charged. It is safe for concurrent use.
+// Ledger reads quotas and limits, which nobody changes, and writes copies of them with what is charged. It is safe for
+// concurrent use.
 type Ledger struct {
 	// Cached reads from a cache, which may lag behind.
 	Cached client.Reader
@@ -31,35 +35,67 @@ type Ledger struct {
 	Live client.Reader
 	// Writer writes status.
 	Writer client.StatusWriter
-	// Namespaces knows the labels of namespaces.
-	Namespaces Namespaces
+	// Namespaces knows the labels of namespaces, as a cache has them; LiveNamespaces as the API server does.
+	Namespaces, LiveNamespaces Namespaces
 	// Compiler has the modules.
 	Compiler *quota.Compiler
 	// OwnNamespace is Berth's own, where nothing is counted.
 	OwnNamespace string
+	// Unsettled returns a quota's reservations whose changes are not counted yet, all of them on a replica that does
+	// not count; nil for all. What is written is the smaller, and the faster to write, the fewer there are.
+	Unsettled func(placementv1.Quota) []placementv1.Reservation
 
 	mu sync.Mutex
 	// written are quotas as this process wrote them, where the cache does not have that yet.
 	written map[types.UID]placementv1.Quota
 }
 
-// shared says whether a namespace has quotas in common with others.
-func (l *Ledger) shared(ctx context.Context, namespace string) (bool, error) {
-	quotas, err := l.clusterQuotas(ctx, l.Cached, namespace)
-	return len(quotas) > 0, err
+// freshness is how much of what is read comes from the API server.
+type freshness int
+
+const (
+	// cached: nothing does.
+	cached freshness = iota
+	// reread: quotas do, as far as the cache knows of them. One by one: the API server answers a list of what seldom
+	// changes much later.
+	reread
+	// relisted: everything does.
+	relisted
+)
+
+func (l *Ledger) reader(f freshness) client.Reader {
+	if f == relisted {
+		return l.Live
+	}
+	return l.Cached
 }
 
-func (l *Ledger) clusterQuotas(ctx context.Context, from client.Reader, namespace string) ([]placementv1.Quota, error) {
+// lane names what a namespace's requests compete for: the namespace or, where it shares quotas, those.
+func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
+	shared, err := l.clusterQuotas(ctx, namespace, cached)
+	if err != nil || len(shared) == 0 {
+		return namespace, err
+	}
+	uids := make([]string, len(shared))
+	for i, q := range shared {
+		uids[i] = string(q.GetUID())
+	}
+	slices.Sort(uids)
+	// No namespace has a comma in its name.
+	return "," + strings.Join(uids, ","), nil
+}
+
+func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshness) ([]placementv1.Quota, error) {
 	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
 		return nil, nil
 	}
 	list := &placementv1.ClusterScopedQuotaList{}
-	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ClusterScopedQuotas: %w", err)
 	}
 	var out []placementv1.Quota
 	for i := range list.Items {
-		selects, err := l.selects(ctx, list.Items[i].Spec.NamespaceSelector, namespace)
+		selects, err := l.selects(ctx, list.Items[i].Spec.NamespaceSelector, namespace, f)
 		if err != nil {
 			return nil, fmt.Errorf("ClusterScopedQuota %s: %w", list.Items[i].Name, err)
 		}
@@ -71,7 +107,7 @@ func (l *Ledger) clusterQuotas(ctx context.Context, from client.Reader, namespac
 }
 
 // selects says whether a selector selects a namespace; an empty one selects each.
-func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string) (bool, error) {
+func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string, f freshness) (bool, error) {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return true, nil
 	}
@@ -79,7 +115,11 @@ func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSel
 	if err != nil {
 		return false, fmt.Errorf("spec.namespaceSelector: %w", err)
 	}
-	of, err := l.Namespaces.Labels(ctx, namespace)
+	namespaces := l.Namespaces
+	if f == relisted {
+		namespaces = l.LiveNamespaces
+	}
+	of, err := namespaces.Labels(ctx, namespace)
 	if err != nil {
 		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
 	}
@@ -87,26 +127,40 @@ func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSel
 }
 
 // quotas returns the quotas that a namespace's objects are charged to.
-func (l *Ledger) quotas(ctx context.Context, namespace string, live bool) ([]placementv1.Quota, error) {
-	from := l.Cached
-	if live {
-		from = l.Live
-	}
+func (l *Ledger) quotas(ctx context.Context, namespace string, f freshness) ([]placementv1.Quota, error) {
 	list := &placementv1.ScopedQuotaList{}
-	if err := from.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.reader(f).List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScopedQuotas: %w", err)
 	}
-	out, err := l.clusterQuotas(ctx, from, namespace)
+	out, err := l.clusterQuotas(ctx, namespace, f)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
 		out = append(out, &list.Items[i])
 	}
-	for i, q := range out {
-		out[i] = l.newest(q)
-	}
 	return out, nil
+}
+
+// reread reads a quota anew; nil if it is gone or is another namespace's now.
+func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quota) (placementv1.Quota, error) {
+	var fresh placementv1.Quota = &placementv1.ScopedQuota{}
+	_, isCluster := q.(*placementv1.ClusterScopedQuota)
+	if isCluster {
+		fresh = &placementv1.ClusterScopedQuota{}
+	}
+	if err := l.Live.Get(ctx, client.ObjectKey{Namespace: q.GetNamespace(), Name: q.GetName()}, fresh); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading quota %s: %w", q.GetName(), err)
+	}
+	if cluster, ok := fresh.(*placementv1.ClusterScopedQuota); ok {
+		if selects, err := l.selects(ctx, cluster.Spec.NamespaceSelector, namespace, reread); err != nil || !selects {
+			return nil, err
+		}
+	}
+	return fresh, nil
 }
 
 // newest returns what this process wrote, if that is newer than what it read.
@@ -126,12 +180,12 @@ func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 }
 
 // limits returns the limits on a type of object in a namespace.
-func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
+func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness) ([]quota.Limit, error) {
 	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
 		return nil, nil
 	}
 	list := &placementv1.LimitedResourceList{}
-	if err := l.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing LimitedResources: %w", err)
 	}
 	var out []quota.Limit
@@ -140,7 +194,7 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 		if limit.Spec.APIGroup != resource.Group || limit.Spec.Resource != resource.Resource {
 			continue
 		}
-		selects, err := l.selects(ctx, limit.Spec.NamespaceSelector, namespace)
+		selects, err := l.selects(ctx, limit.Spec.NamespaceSelector, namespace, f)
 		if err != nil {
 			return nil, fmt.Errorf("LimitedResource %s: %w", limit.Name, err)
 		}
@@ -149,7 +203,7 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 		}
 		rules, err := l.Compiler.Limit(ctx, limit)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", errModule, err)
 		}
 		out = append(out, quota.Limit{Object: limit, Rules: rules})
 	}
@@ -158,16 +212,16 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 
 // page is what one round of decisions works on: each quota once, whichever namespaces it is seen from.
 type page struct {
-	ledger   *Ledger
-	live     bool
-	giveBack func(uid string) bool
-	accounts map[types.UID]*quota.Account
-	of       map[string][]*quota.Account
+	ledger    *Ledger
+	freshness freshness
+	giveBack  func(uid string) bool
+	accounts  map[types.UID]*quota.Account
+	of        map[string][]*quota.Account
 }
 
 // open begins a round. Charges that giveBack names are taken back at first.
-func (l *Ledger) open(live bool, giveBack func(uid string) bool) *page {
-	return &page{ledger: l, live: live, giveBack: giveBack, accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}}
+func (l *Ledger) open(f freshness, giveBack func(uid string) bool) *page {
+	return &page{ledger: l, freshness: f, giveBack: giveBack, accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}}
 }
 
 // read returns the accounts of a namespace.
@@ -175,17 +229,23 @@ func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, er
 	if known, ok := p.of[namespace]; ok {
 		return known, nil
 	}
-	quotas, err := p.ledger.quotas(ctx, namespace, p.live)
+	quotas, err := p.ledger.quotas(ctx, namespace, p.freshness)
 	if err != nil {
 		return nil, err
+	}
+	if p.freshness == reread {
+		if quotas, err = p.reread(ctx, namespace, quotas); err != nil {
+			return nil, err
+		}
 	}
 	accounts := make([]*quota.Account, 0, len(quotas))
 	for _, q := range quotas {
 		account, ok := p.accounts[q.GetUID()]
 		if !ok {
+			q = p.ledger.newest(q)
 			rules, err := p.ledger.Compiler.Quota(ctx, q)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%w: %w", errModule, err)
 			}
 			account = quota.NewAccount(q, rules)
 			account.GiveBack(p.giveBack)
@@ -197,6 +257,23 @@ func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, er
 	return accounts, nil
 }
 
+// reread reads anew the quotas that this round has no account of yet, and leaves out those that are gone or are
+// another namespace's now.
+func (p *page) reread(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
+	fresh, failed := slices.Clone(quotas), make([]error, len(quotas))
+	var wg sync.WaitGroup
+	for i, q := range quotas {
+		if _, known := p.accounts[q.GetUID()]; !known {
+			wg.Go(func() { fresh[i], failed[i] = p.ledger.reread(ctx, namespace, q) })
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(fresh, func(q placementv1.Quota) bool { return q == nil }), nil
+}
+
 // write writes every account that changed. It says how many writes there were, and how many of them came too late.
 func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
 	var wg sync.WaitGroup
@@ -206,6 +283,9 @@ func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
 			continue
 		}
 		writes++
+		if p.ledger.Unsettled != nil {
+			account.Settle(p.ledger.Unsettled)
+		}
 		wg.Go(func() {
 			q := account.Quota()
 			failed := p.ledger.Writer.Update(ctx, q)

@@ -161,8 +161,8 @@ var _ = Describe("A ScopedQuota", func() {
 		out := f.MustKubectl(ctx, "", "create", "configmap", "a", "-n", namespace)
 		Expect(out).To(ContainSubstring("Warning: quota soft (mode Warn) would deny: exceeded quota: soft, requested: configmaps=1, used: configmaps=0, limited: configmaps=0"))
 		Expect(out).NotTo(ContainSubstring("quiet"))
-		Expect(used(ctx, warn)).To(Equal(map[string]string{"configmaps": "1"}))
-		Expect(used(ctx, quiet)).To(Equal(map[string]string{"configmaps": "1"}))
+		expectUsed(ctx, warn, "configmaps", "1")
+		expectUsed(ctx, quiet, "configmaps", "1")
 	})
 
 	It("shows itself to kubectl", func(ctx SpecContext) {
@@ -328,7 +328,7 @@ var _ = Describe("A ClusterScopedQuota", func() {
 		By("limiting a namespace that is new")
 		fresh := newNamespace(ctx, map[string]string{"team": "payments"})
 		Expect(create(fresh, "1")).To(forbidden("exceeded quota"))
-		Expect(f.MustKubectl(ctx, "", "get", "csquota", q.Name)).To(MatchRegexp(`configmaps: 3/3 +3 +True`))
+		Eventually(func() string { return f.MustKubectl(ctx, "", "get", "csquota", q.Name) }).Should(MatchRegexp(`configmaps: 3/3 +3 +True`))
 	})
 
 	It("goes together with a ScopedQuota and charges once", func(ctx SpecContext) {

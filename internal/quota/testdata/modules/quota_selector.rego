@@ -48,40 +48,17 @@ counts if matches(input.scopes)
 
 covered_resources := input.tracks if applies
 
-# What an object that was counted before takes more than before; else all that it takes.
-change := input.delta if {
-	matches(input.old_scopes)
-} else := input.usage
-
-changes if {
-	applies
-	some amount in change
-	k8s.quantity.compare(amount, 0) != 0
-}
-
-requested[name] := amount if {
-	applies
-	some name, amount in change
-	name in object.keys(hard)
-	k8s.quantity.compare(amount, 0) > 0
-}
+# The rest is asked if the quota applies.
 
 exceeded contains name if {
-	some name, amount in requested
-	sum := k8s.quantity.add(object.get(input.used, name, "0"), amount)
-	k8s.quantity.compare(sum, object.get(hard, name, 0)) > 0
-}
-
-unknown contains name if {
-	applies
-	some name in input.tracks
-	not input.used[name]
+	some name, amount in input.sum
+	k8s.quantity.compare(amount, hard[name]) > 0
 }
 
 # What is not counted yet is not denied for good: the request is to be tried again.
 pending contains message if {
-	count(unknown) > 0
-	message := sprintf("status unknown for quota: %s, resources: %s", [input.name, concat(",", sort(unknown))])
+	count(input.unknown) > 0
+	message := sprintf("status unknown for quota: %s, resources: %s", [input.name, concat(",", input.unknown)])
 }
 
 # A change of status reports what is so already: it is charged, and never denied.
@@ -89,7 +66,7 @@ errors contains message if {
 	count(exceeded) > 0
 	input.subresource != "status"
 	message := sprintf("exceeded quota: %s, requested: %s, used: %s, limited: %s", [
-		input.name, list(requested), list(input.used), list(hard),
+		input.name, list(input.requested), list(input.used), list(hard),
 	])
 }
 

@@ -1,0 +1,69 @@
+package metrics_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// The series of a quota are there while it is.
+func TestQuotaMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := metrics.New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "q"}}
+	q.Status.Hard = corev1.ResourceList{"pods": resource.MustParse("10"), "requests.cpu": resource.MustParse("1500m")}
+	q.Status.Used = corev1.ResourceList{"pods": resource.MustParse("3")}
+	leads := true
+	r.MustRegister(metrics.NewQuotaUsage(func() []placementv1.Quota {
+		if leads {
+			return []placementv1.Quota{q}
+		}
+		return nil
+	}))
+	key, _ := quota.KeyOf(q)
+	touch := func() {
+		m.QuotaDenial(q)
+		m.QuotaDenial(nil)
+		m.QuotaDrift(key)
+		m.QuotaAdmission(metrics.QuotaDenied, time.Millisecond)
+	}
+	ofQuotas := func() []string {
+		return slices.DeleteFunc(series(t, r), func(s string) bool { return len(s) < 12 || s[:12] != "berth_quota_" })
+	}
+	common := []string{"berth_quota_admission_duration_seconds{answer=denied}", "berth_quota_charge_conflicts_total{}"}
+	usage := []string{
+		"berth_quota_hard{kind=ScopedQuota,name=q,namespace=n,resource=pods}",
+		"berth_quota_hard{kind=ScopedQuota,name=q,namespace=n,resource=requests.cpu}",
+		"berth_quota_used{kind=ScopedQuota,name=q,namespace=n,resource=pods}",
+	}
+	own := []string{"berth_quota_denials_total{kind=ScopedQuota,name=q,namespace=n}", "berth_quota_drift_total{kind=ScopedQuota,name=q,namespace=n}"}
+	expect := func(when string, parts ...[]string) {
+		t.Helper()
+		if diff := cmp.Diff(slices.Sorted(slices.Values(slices.Concat(parts...))), ofQuotas()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	touch()
+	expect("a quota that is not known", common, usage)
+	m.AddQuota(key)
+	touch()
+	expect("a quota", common, usage, own)
+	leads = false
+	expect("another replica leads", common, own)
+	m.ForgetQuota(key)
+	touch()
+	expect("the quota is gone", common)
+}

@@ -1,0 +1,169 @@
+package quota_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	upstream "k8s.io/apiserver/pkg/quota/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// claim asks for a claim to be created, or, from a version, to grow from 1Gi.
+func claim(t *testing.T, uid, version, size string) *quota.Request {
+	t.Helper()
+	content := func(size string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"metadata":{"name":"data","uid":"data-uid","resourceVersion":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, version, size)}
+	}
+	r := &admissionv1.AdmissionRequest{
+		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: "ns", Name: "data",
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, Object: content(size),
+	}
+	if version != "" {
+		r.Operation, r.OldObject = admissionv1.Update, content("1Gi")
+	}
+	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(r)
+	if err != nil || request == nil {
+		t.Fatal(request, err)
+	}
+	return request
+}
+
+// What stands for a change is charged once, and for as long as any request for that change may be under way.
+func TestStanding(t *testing.T) {
+	noted := func(uid, version string, after time.Duration) placementv1.Reservation {
+		return placementv1.Reservation{
+			UID: uid, Resource: "persistentvolumeclaims", Namespace: "ns", Name: "data", ObjectUID: "data-uid", ObjectVersion: version,
+			Delta: corev1.ResourceList{}, Expires: metav1.NewTime(now.Add(after + time.Minute)),
+		}
+	}
+	charged := func(uid, version, size string, after time.Duration) placementv1.Reservation {
+		r := noted(uid, version, after)
+		r.Delta = list("requests.storage", size)
+		return r
+	}
+	type asked struct {
+		uid, version, size string
+		after              time.Duration
+	}
+	tests := map[string]struct {
+		asked   []asked
+		used    string
+		want    []placementv1.Reservation
+		written int
+	}{
+		"creation, asked again": {
+			asked: []asked{{"1", "", "2Gi", 0}, {"2", "", "2Gi", 5 * time.Second}},
+			used:  "2Gi", want: []placementv1.Reservation{charged("1", "", "2Gi", 0), noted("2", "", 5*time.Second)}, written: 2,
+		},
+		"update, asked again at once": {
+			asked: []asked{{"1", "7", "2Gi", 0}, {"2", "7", "2Gi", 100 * time.Millisecond}},
+			used:  "1Gi", want: []placementv1.Reservation{charged("1", "7", "1Gi", 0), noted("2", "7", 100*time.Millisecond)}, written: 2,
+		},
+		"update, tried again later": {
+			asked: []asked{{"1", "7", "2Gi", 0}, {"2", "7", "2Gi", 50 * time.Second}},
+			used:  "1Gi", want: []placementv1.Reservation{charged("1", "7", "1Gi", 50*time.Second), noted("2", "7", 50*time.Second)}, written: 2,
+		},
+		"update, a larger one later": {
+			asked: []asked{{"1", "7", "3Gi", 0}, {"2", "7", "4Gi", 50 * time.Second}},
+			used:  "3Gi", want: []placementv1.Reservation{charged("1", "7", "2Gi", 50*time.Second), charged("2", "7", "1Gi", 50*time.Second)}, written: 2,
+		},
+		"update, one that takes nothing later": {
+			asked: []asked{{"1", "7", "3Gi", 0}, {"2", "7", "1Gi", 50 * time.Second}},
+			used:  "2Gi", want: []placementv1.Reservation{charged("1", "7", "2Gi", 0)}, written: 1,
+		},
+		"updates from two versions": {
+			asked: []asked{{"1", "7", "3Gi", 0}, {"2", "8", "4Gi", time.Second}},
+			used:  "5Gi", want: []placementv1.Reservation{charged("1", "7", "2Gi", 0), charged("2", "8", "3Gi", time.Second)}, written: 2,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var q placementv1.Quota = newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
+			rules, err := compiler.Quota(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := 0
+			for _, a := range test.asked {
+				account := quota.NewAccount(q, rules)
+				verdict, err := claim(t, a.uid, a.version, a.size).Admit(t.Context(), []*quota.Account{account}, nil, now.Add(a.after+time.Minute))
+				if err != nil || !verdict.Allowed() {
+					t.Fatal(verdict, err)
+				}
+				if account.Changed() {
+					written++
+				}
+				q = account.Quota()
+			}
+			if diff := cmp.Diff(placementv1.QuotaStatus{ObservedGeneration: 3, Used: list("requests.storage", test.used), Reservations: test.want}, *q.QuotaStatus(), sameQuantity); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if written != test.written {
+				t.Errorf("%d writes, want %d", written, test.written)
+			}
+		})
+	}
+}
+
+// What is given back is as if it had never been charged.
+func TestGiveBack(t *testing.T) {
+	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
+	rules, err := compiler.Quota(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := quota.NewAccount(q, rules)
+	for i, size := range []string{"2Gi", "3Gi"} {
+		if _, err := claim(t, fmt.Sprint(i), fmt.Sprint(i+1), size).Admit(t.Context(), []*quota.Account{account}, nil, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account.GiveBack(func(uid string) bool { return uid == "0" })
+	if got := account.Quota().QuotaStatus(); !account.Changed() || len(got.Reservations) != 1 || !upstream.Equals(list("requests.storage", "5Gi"), got.Used) {
+		t.Errorf("%+v", got)
+	}
+	account.GiveBack(func(string) bool { return true })
+	if account.Changed() {
+		t.Errorf("%+v", account.Quota().QuotaStatus())
+	}
+	if !upstream.Equals(list("requests.storage", "3Gi"), q.Status.Used) || len(q.Status.Reservations) != 0 {
+		t.Errorf("the quota that was read has changed: %+v", q.Status)
+	}
+}
+
+// Who stands on a charge that is given back is left with it.
+func TestHeir(t *testing.T) {
+	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
+	rules, err := compiler.Quota(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := quota.NewAccount(q, rules)
+	for i, size := range []string{"4Gi", "3Gi", "2Gi"} {
+		if _, err := claim(t, fmt.Sprint(i), "7", size).Admit(t.Context(), []*quota.Account{account}, nil, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		back []string
+		want string
+		left int
+	}{{[]string{"0"}, "6Gi", 2}, {[]string{"none"}, "6Gi", 2}, {[]string{"1", "2"}, "3Gi", 0}} {
+		account.GiveBack(func(uid string) bool { return slices.Contains(step.back, uid) })
+		got := account.Quota().QuotaStatus()
+		if !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.left {
+			t.Errorf("%v given back: %+v, want %s used with %d reservations", step.back, got, step.want, step.left)
+		}
+	}
+}

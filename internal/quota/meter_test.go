@@ -1,0 +1,328 @@
+package quota_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+var (
+	pods    = schema.GroupResource{Resource: "pods"}
+	widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
+)
+
+// object is one in namespace ns that takes a single count, whatever its type is.
+func object(name, uid, version string, more ...func(map[string]any)) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"namespace": "ns", "name": name, "uid": uid, "resourceVersion": version,
+	}}}
+	for _, change := range more {
+		change(o.Object)
+	}
+	return o
+}
+
+func inNamespace(name string) func(map[string]any) {
+	return func(o map[string]any) { o["metadata"].(map[string]any)["namespace"] = name }
+}
+
+func withPhase(phase corev1.PodPhase) func(map[string]any) {
+	return func(o map[string]any) { o["status"] = map[string]any{"phase": string(phase)} }
+}
+
+func withCPU(amount string) func(map[string]any) {
+	return func(o map[string]any) {
+		o["spec"] = map[string]any{"containers": []any{map[string]any{
+			"name": "c", "resources": map[string]any{"requests": map[string]any{"cpu": amount}},
+		}}}
+	}
+}
+
+func withDeletion(at time.Time, grace int64) func(map[string]any) {
+	return func(o map[string]any) {
+		metadata := o["metadata"].(map[string]any)
+		metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = at.Format(time.RFC3339), grace
+	}
+}
+
+// unreadable makes an object that no API server serves.
+func unreadable(o map[string]any) { o["spec"] = "none" }
+
+type counting struct {
+	*quota.Meter
+	clock *testingclock.FakeClock
+}
+
+func newMeter() counting {
+	clock := testingclock.NewFakeClock(now)
+	return counting{Meter: quota.NewMeter(quota.NewEvaluators(clock), clock), clock: clock}
+}
+
+// everywhere counts all namespaces; every type that the meter does not know is served.
+var everywhere = quota.World{Selects: func(string) bool { return true }, Absent: func(schema.GroupResource) bool { return false }}
+
+var quotas int
+
+// newQuota returns a quota of its own identity, of which used is counted.
+func newQuota(hard, used corev1.ResourceList, reservations ...placementv1.Reservation) *placementv1.ScopedQuota {
+	quotas++
+	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: types.UID(fmt.Sprintf("quota-%d", quotas)), Generation: 3}}
+	q.Spec.Hard = hard
+	q.Status.ObservedGeneration = 3
+	q.Status.Used = used
+	q.Status.Reservations = reservations
+	return q
+}
+
+var compiler = newCompiler()
+
+func (c counting) recount(t *testing.T, q placementv1.Quota, w quota.World) *quota.Recount {
+	t.Helper()
+	rules, err := compiler.Quota(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Recount(t.Context(), q, rules, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// put puts objects that can be measured.
+func (c counting) put(t *testing.T, resource schema.GroupResource, objects ...*unstructured.Unstructured) {
+	t.Helper()
+	for _, o := range objects {
+		if _, err := c.Put(resource, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c counting) replace(t *testing.T, resource schema.GroupResource, objects ...*unstructured.Unstructured) {
+	t.Helper()
+	if err := c.Replace(resource, objects); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A reservation is in used until its change is, or can't come any more.
+func TestReservations(t *testing.T) {
+	const (
+		left    = true
+		settled = false
+	)
+	absent := func(w *quota.World) { w.Absent = func(schema.GroupResource) bool { return true } }
+	create := placementv1.Reservation{
+		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
+	}
+	update, nameless, other := create, create, create
+	update.ObjectVersion = "7"
+	nameless.ObjectUID = ""
+	other.Resource = "widgets.example.com"
+	tests := map[string]struct {
+		reservation placementv1.Reservation
+		happens     func(*testing.T, counting)
+		world       func(*quota.World)
+		left        bool
+		used        string
+	}{
+		"create is under way":           {reservation: create, left: left, used: "1"},
+		"create shows up":               {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: settled, used: "1"},
+		"create shows up finished":      {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1", withPhase("Failed"))) }, left: settled, used: "0"},
+		"another object has the name":   {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "other-uid", "1")) }, left: left, used: "2"},
+		"the name in another namespace": {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1", inNamespace("x"))) }, left: left, used: "2"},
+		"an object of another type":     {reservation: create, happens: func(t *testing.T, c counting) { c.replace(t, widgets, object("web", "web-uid", "1")) }, left: left, used: "1"},
+		"create came and went": {reservation: create, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "1"))
+			c.Delete(pods, "ns", "web")
+		}, left: settled, used: "0"},
+		"create came and was made anew": {reservation: create, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "1"), object("web", "new-uid", "5"))
+		}, left: settled, used: "1"},
+		"create shows up in a new list":   {reservation: create, happens: func(t *testing.T, c counting) { c.replace(t, pods, object("web", "web-uid", "1")) }, left: settled, used: "1"},
+		"create is not in a new list":     {reservation: create, happens: func(t *testing.T, c counting) { c.replace(t, pods, object("api", "api-uid", "1")) }, left: left, used: "2"},
+		"create came, the new list lacks": {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")); c.replace(t, pods) }, left: settled, used: "0"},
+		"create came and went, new list": {reservation: create, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "1"))
+			c.Delete(pods, "ns", "web")
+			c.replace(t, pods)
+		}, left: settled, used: "0"},
+		"create expires":              {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute) }, left: settled, used: "0"},
+		"create does not expire yet":  {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute - 1) }, left: left, used: "1"},
+		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: left, used: "1"},
+		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: settled, used: "1"},
+		"no uid: nothing settles it":  {reservation: nameless, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: left, used: "2"},
+
+		"update is under way":            {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "7")) }, left: left, used: "2"},
+		"the meter is behind the update": {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "6")) }, left: left, used: "2"},
+		"update shows up": {reservation: update, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "7"), object("web", "web-uid", "8"))
+		}, left: settled, used: "1"},
+		"update, versions by their worth": {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "10")) }, left: settled, used: "1"},
+		"update, object went": {reservation: update, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "7"))
+			c.Delete(pods, "ns", "web")
+		}, left: settled, used: "0"},
+		"update, object is not known": {reservation: update, left: left, used: "1"},
+		"update, new list has it": {reservation: update, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "7"))
+			c.replace(t, pods, object("web", "web-uid", "9"))
+		}, left: settled, used: "1"},
+		"update, new list has the same": {reservation: update, happens: func(t *testing.T, c counting) { c.replace(t, pods, object("web", "web-uid", "7")) }, left: left, used: "2"},
+		"update, a version of no order": {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "x")) }, left: settled, used: "1"},
+		"update expires": {reservation: update, happens: func(t *testing.T, c counting) {
+			c.put(t, pods, object("web", "web-uid", "7"))
+			c.clock.Step(time.Minute)
+		}, left: settled, used: "1"},
+
+		// Used is 9 as it was counted before.
+		"type is not known":              {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, left: left, used: "9"},
+		"type is not known, it expires":  {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, left: settled, used: "8"},
+		"type is not served, it seems":   {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, world: absent, left: left, used: "9"},
+		"it expires meanwhile":           {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, world: absent, left: settled, used: "8"},
+		"namespace is not selected":      {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Selects = func(string) bool { return false } }, left: left, used: "1"},
+		"type is not counted any more":   {reservation: other, left: settled, used: "0"},
+		"type is known again, by a list": {reservation: create, happens: func(t *testing.T, c counting) { c.Drop(pods); c.replace(t, pods, object("web", "web-uid", "1")) }, left: settled, used: "1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newMeter()
+			c.replace(t, pods)
+			if test.happens != nil {
+				test.happens(t, c)
+			}
+			world := everywhere
+			if test.world != nil {
+				test.world(&world)
+			}
+			q := newQuota(list("pods", "10"), list("pods", "9"), test.reservation)
+			// A second count of the same says the same.
+			for range 2 {
+				got := c.recount(t, q, world)
+				if diff := cmp.Diff(list("pods", test.used), got.Used, sameAmounts); diff != "" || len(got.Reservations) == 1 != test.left {
+					t.Errorf("%d reservations, used -want +got:\n%s", len(got.Reservations), diff)
+				}
+			}
+		})
+	}
+}
+
+// What a put or a deletion matters to decides whether quotas are counted anew.
+func TestMatters(t *testing.T) {
+	reserved := newQuota(list("pods", "10"), nil, placementv1.Reservation{
+		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", ObjectVersion: "7", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
+	})
+	c := newMeter()
+	steps := []struct {
+		name string
+		o    *unstructured.Unstructured
+		want bool
+	}{
+		{"type is not known", object("web", "web-uid", "1"), false},
+		{"new", object("web", "web-uid", "2"), true},
+		{"nothing that is counted", object("web", "web-uid", "3", withPhase("Running")), false},
+		{"takes more", object("web", "web-uid", "4", withCPU("1")), true},
+		{"takes the same, written otherwise", object("web", "web-uid", "5", withCPU("1000m")), false},
+		{"is to be deleted", object("web", "web-uid", "6", withCPU("1"), withDeletion(now, 30)), true},
+		{"the same again", object("web", "web-uid", "7", withCPU("1"), withDeletion(now, 30)), false},
+		{"an update that is awaited", object("web", "web-uid", "8", withCPU("1"), withDeletion(now, 30)), true},
+		{"an update that is not", object("web", "web-uid", "9", withCPU("1"), withDeletion(now, 30)), false},
+		{"finished", object("web", "web-uid", "10", withCPU("1"), withDeletion(now, 30), withPhase("Succeeded")), true},
+		{"made anew", object("web", "new-uid", "11", withPhase("Succeeded")), true},
+	}
+	for _, step := range steps {
+		got, err := c.Put(pods, step.o)
+		if err != nil || got != step.want {
+			t.Errorf("%s: %v %v, want %v", step.name, got, err, step.want)
+		}
+		switch step.o.GetResourceVersion() {
+		case "1":
+			c.replace(t, pods)
+		case "7", "8":
+			// It is the count that finds the update of a version to be charged, and settled.
+			reserved.Status.Reservations = c.recount(t, reserved, everywhere).Reservations
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if got := c.Delete(pods, "ns", "web"); got != want {
+			t.Errorf("deleted: %v, want %v", got, want)
+		}
+	}
+	if c.Delete(widgets, "ns", "web") {
+		t.Error("an object of a type that is not known matters")
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	c := newMeter()
+	if err := c.Replace(pods, []*unstructured.Unstructured{object("a", "a", "1"), object("b", "b", "1", unreadable), object("c", "c", "1")}); err == nil {
+		t.Error("no error")
+	}
+	got := c.recount(t, newQuota(list("pods", "9"), nil), everywhere)
+	if diff := cmp.Diff(list("pods", "2"), got.Used, sameAmounts); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := c.Put(pods, object("a", "a", "2", unreadable)); err == nil {
+		t.Error("no error")
+	}
+}
+
+// A pod that is finished, or that should be gone by now, takes nothing but its place among objects.
+func TestPods(t *testing.T) {
+	tests := map[string]struct {
+		pod  *unstructured.Unstructured
+		at   time.Duration
+		want corev1.ResourceList
+		next time.Time
+	}{
+		"runs":                        {pod: object("p", "p", "1", withCPU("2"), withPhase("Running")), want: list("pods", "1", "count/pods", "1", "requests.cpu", "2")},
+		"succeeded":                   {pod: object("p", "p", "1", withCPU("2"), withPhase("Succeeded")), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"failed":                      {pod: object("p", "p", "1", withCPU("2"), withPhase("Failed")), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"is deleted, within its time": {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 29 * time.Second, want: list("pods", "1", "count/pods", "1", "requests.cpu", "2"), next: now.Add(30 * time.Second)},
+		"is deleted, its time ends":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 30 * time.Second, want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"is deleted, out of time":     {pod: object("p", "p", "1", withCPU("2"), withDeletion(now, 30)), at: 31 * time.Second, want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+		"was out of time when seen":   {pod: object("p", "p", "1", withCPU("2"), withDeletion(now.Add(-time.Hour), 30)), want: list("pods", "0", "count/pods", "1", "requests.cpu", "0")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newMeter()
+			c.replace(t, pods, test.pod)
+			c.clock.Step(test.at)
+			got := c.recount(t, newQuota(list("pods", "9", "count/pods", "9", "requests.cpu", "9"), nil), everywhere)
+			if diff := cmp.Diff(test.want, got.Used, sameAmounts); diff != "" || !got.Next.Equal(test.next) {
+				t.Errorf("next %v, want %v; used -want +got:\n%s", got.Next, test.next, diff)
+			}
+		})
+	}
+}
+
+// Replace is complete: what it lacks is not counted.
+func TestReplace(t *testing.T) {
+	c := newMeter()
+	q := newQuota(list("count/widgets.example.com", "9"), nil)
+	if got := c.recount(t, q, everywhere); !slices.Equal(got.Missing, []schema.GroupResource{widgets}) || len(got.Used) != 0 {
+		t.Errorf("%+v", got)
+	}
+	for i, objects := range [][]*unstructured.Unstructured{
+		{object("a", "a", "1"), object("b", "b", "1")}, {object("c", "c", "1")}, {},
+	} {
+		c.replace(t, widgets, objects...)
+		got := c.recount(t, q, everywhere)
+		if diff := cmp.Diff(list("count/widgets.example.com", fmt.Sprint(len(objects))), got.Used, sameAmounts); diff != "" || len(got.Missing) != 0 {
+			t.Errorf("%d: missing %v, -want +got:\n%s", i, got.Missing, diff)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package status_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+var (
+	pods    = schema.GroupResource{Resource: "pods"}
+	widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
+)
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+// quotaInForce are the facts of a quota with which all is well.
+func quotaInForce() status.QuotaFacts {
+	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "q", Generation: 4}}
+	q.Spec.Hard = list("pods", "10")
+	q.Status.Conditions = []metav1.Condition{{
+		Type: placementv1.ConditionReady, Status: metav1.ConditionTrue, Reason: placementv1.ReasonInForce, LastTransitionTime: metav1.NewTime(time.Unix(100, 0)),
+	}}
+	return status.QuotaFacts{
+		Quota: q, Rules: &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"}},
+		Recount: &quota.Recount{Used: list("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
+		Hook:    status.HookState{Generation: 4},
+	}
+}
+
+// brief are conditions as "status reason" by type.
+func brief(all []metav1.Condition) map[string]string {
+	out := map[string]string{}
+	for _, c := range all {
+		out[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+	}
+	return out
+}
+
+func TestComputeQuota(t *testing.T) {
+	const (
+		ready, current, exceeded = placementv1.ConditionReady, placementv1.ConditionUsageCurrent, placementv1.ConditionExceeded
+	)
+	missing := func(types map[schema.GroupResource]watches.State, missing ...schema.GroupResource) func(*status.QuotaFacts) {
+		return func(f *status.QuotaFacts) { f.Recount.Missing, f.Types = missing, types }
+	}
+	tests := map[string]struct {
+		change func(*status.QuotaFacts)
+		// want are conditions that differ from those of a quota with which all is well.
+		want map[string]string
+		// message is part of the message of each of them.
+		message map[string]string
+	}{
+		"in force": {message: map[string]string{ready: "what exceeds the quota is denied"}},
+		"warns":    {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeWarn }, want: map[string]string{ready: "True WarnMode"}},
+		"dry run":  {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeDryRun }, want: map[string]string{ready: "True DryRunMode"}},
+		"in Berth's own namespace": {
+			change: func(f *status.QuotaFacts) { f.Exempt, f.Untracked = true, []string{"nvidia.com/gpu"} }, want: map[string]string{ready: "False Exempt"},
+		},
+		"names that count nothing": {
+			change: func(f *status.QuotaFacts) { f.Untracked = []string{"a/a", "b/b", "c/c", "d/d"} }, want: map[string]string{ready: "False NotTracked"},
+			message: map[string]string{ready: "a/a, b/b, c/c and 1 more"},
+		},
+		"being counted": {
+			change: missing(nil, pods, widgets), want: map[string]string{ready: "False Counting", current: "False Counting"},
+			message: map[string]string{ready: "reading pods, widgets.example.com"},
+		},
+		"a type that may not be read": {
+			change: missing(map[schema.GroupResource]watches.State{widgets: {Err: forbidden()}}, pods, widgets),
+			want:   map[string]string{ready: "False Forbidden", current: "False Forbidden"}, message: map[string]string{current: `resources: ["widgets"]`},
+		},
+		"a type that can't be read": {
+			change: missing(map[schema.GroupResource]watches.State{widgets: {Err: errors.New("oh")}}, widgets),
+			want:   map[string]string{ready: "False WatchFailed", current: "False WatchFailed"}, message: map[string]string{current: "reading widgets.example.com: oh"},
+		},
+		"the API server refuses the rules": {
+			change: func(f *status.QuotaFacts) { f.Hook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected"},
+			message: map[string]string{ready: "no such thing"},
+		},
+		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Hook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
+		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected"}},
+		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10") }},
+		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10", "services", "1") }},
+		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
+		"exceeded and being counted": {change: func(f *status.QuotaFacts) {
+			f.Recount.Used, f.Recount.Missing = list("pods", "11"), []schema.GroupResource{widgets}
+		}, want: map[string]string{ready: "False Counting", current: "False Counting", exceeded: "True AboveHard"}},
+		"warns, not there yet": {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode, f.Hook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
+		"cluster-scoped, all the same": {change: func(f *status.QuotaFacts) {
+			q := &placementv1.ClusterScopedQuota{}
+			q.Generation = 4
+			q.Spec.Hard = list("pods", "10")
+			f.Quota = q
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := quotaInForce()
+			if test.change != nil {
+				test.change(&f)
+			}
+			want := map[string]string{ready: "True InForce", current: "True Counted", exceeded: "False WithinHard"}
+			maps.Copy(want, test.want)
+			got := status.ComputeQuota(f)
+			if diff := cmp.Diff(want, brief(got.Conditions)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			for _, c := range got.Conditions {
+				if !strings.Contains(c.Message, test.message[c.Type]) || c.Message == "" || len(c.Message) > 4096 || c.ObservedGeneration != 4 {
+					t.Errorf("%+v, want a message with %q", c, test.message[c.Type])
+				}
+			}
+			// What nothing has changed of is not written anew.
+			*f.Quota.QuotaStatus() = got
+			if diff := cmp.Diff(got, status.ComputeQuota(f)); diff != "" {
+				t.Errorf("again -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestQuotaStatus(t *testing.T) {
+	f := quotaInForce()
+	old := f.Quota.DeepCopyObject()
+	got := status.ComputeQuota(f)
+	if since := got.Conditions[0].LastTransitionTime; !since.Equal(&metav1.Time{Time: time.Unix(100, 0)}) {
+		t.Errorf("ready since %v", since)
+	}
+	got.Conditions = nil
+	want := placementv1.QuotaStatus{
+		ObservedGeneration: 4, Hard: list("pods", "10"), Used: list("pods", "3"), Summary: "pods: 3/10",
+		Reservations: []placementv1.Reservation{{UID: "r"}}, Module: &placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(old, f.Quota.DeepCopyObject()); diff != "" {
+		t.Errorf("the quota that was read has changed:\n%s", diff)
+	}
+
+	// The summary fits, whatever names and amounts there are.
+	hard := corev1.ResourceList{}
+	for i := range 30 {
+		hard[corev1.ResourceName(fmt.Sprintf("count/%s%d.example.com", strings.Repeat("w", 200), i))] = resource.MustParse("123456789123456789123456789n")
+	}
+	f.Quota.QuotaSpec().Hard, f.Recount.Used = hard, hard
+	if got := status.ComputeQuota(f); len(got.Summary) > 256 {
+		t.Errorf("%d: %s", len(got.Summary), got.Summary)
+	}
+}
+
+func TestComputeNamespaces(t *testing.T) {
+	r := &quota.Recount{Namespaces: map[string]corev1.ResourceList{"b": list("pods", "2"), "a": list("pods", "1")}}
+	want := []placementv1.NamespaceUsage{{Namespace: "a", Used: list("pods", "1")}, {Namespace: "b", Used: list("pods", "2")}}
+	if diff := cmp.Diff(want, status.ComputeNamespaces(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for i := range 200 {
+		r.Namespaces[fmt.Sprintf("n%03d", i)] = list("pods", "1")
+	}
+	if got := status.ComputeNamespaces(r); len(got) != placementv1.MaxNamespaces || got[0].Namespace != "a" {
+		t.Errorf("%d, the first is %s", len(got), got[0].Namespace)
+	}
+	if got := status.ComputeNamespaces(&quota.Recount{}); got != nil {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestComputeLimit(t *testing.T) {
+	tests := map[string]struct {
+		hook    status.HookState
+		of      status.LimitedType
+		want    string
+		message string
+	}{
+		"in force":         {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
+		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", message: "widgets.example.com"},
+		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", message: "widgets.example.com"},
+		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", message: "oh"},
+		"not there yet":    {hook: status.HookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", message: "locked out"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "l", Generation: 2}}
+			l.Spec.APIGroup, l.Spec.Resource = "example.com", "widgets"
+			got := status.ComputeLimit(l, &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1"}}, test.hook, test.of)
+			if diff := cmp.Diff(map[string]string{placementv1.ConditionReady: test.want}, brief(got.Conditions)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if !strings.Contains(got.Conditions[0].Message, test.message) || got.ObservedGeneration != 2 || got.Module.Digest != "sha256:1" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,774 @@
+package quota_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// writes are the handler's writes of status: what to do instead of one, or before and after it.
+type writes struct {
+	count atomic.Int32
+	// instead may write the quota by store, or refuse.
+	instead func(ctx context.Context, q client.Object, store func() error) error
+}
+
+func (w *writes) funcs() interceptor.Funcs {
+	return interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, q client.Object, opts ...client.SubResourceUpdateOption) error {
+		w.count.Add(1)
+		store := func() error { return c.SubResource(subresource).Update(ctx, q, opts...) }
+		if w.instead == nil {
+			return store()
+		}
+		return w.instead(ctx, q, store)
+	}}
+}
+
+func conflict(q client.Object) error {
+	return apierrors.NewConflict(placementv1.GroupVersion.WithResource("scopedquotas").GroupResource(), q.GetName(), errors.New("somebody was faster"))
+}
+
+// gate lets the first write wait until it is opened, so that requests gather behind it.
+func gate() (open func(), pass func()) {
+	gate, once := make(chan struct{}), sync.Once{}
+	return func() { close(gate) }, func() { once.Do(func() { <-gate }) }
+}
+
+// together asks all at once and returns the answers in the same order.
+func (f *fixture) together(t *testing.T, requests ...*admissionv1.AdmissionRequest) (wait func() []*admissionv1.AdmissionResponse) {
+	t.Helper()
+	out := make([]*admissionv1.AdmissionResponse, len(requests))
+	var wg sync.WaitGroup
+	for i, r := range requests {
+		wg.Go(func() { out[i] = f.ask(t, r) })
+	}
+	return func() []*admissionv1.AdmissionResponse {
+		wg.Wait()
+		return out
+	}
+}
+
+// code is 0 for a request that is allowed.
+func code(r *admissionv1.AdmissionResponse) int32 {
+	if r.Allowed {
+		return 0
+	}
+	return r.Result.Code
+}
+
+func codes(all []*admissionv1.AdmissionResponse) map[int32]int {
+	out := map[int32]int{}
+	for _, r := range all {
+		out[code(r)]++
+	}
+	return out
+}
+
+// wantUsed checks what is used of a quota's only resource, and how many charges are under way.
+func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
+	t.Helper()
+	q := f.stored(t, name)
+	for resource, amount := range q.Status.Used {
+		if amount.String() != used || len(q.Status.Reservations) != reservations {
+			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(), len(q.Status.Reservations), used, reservations)
+		}
+	}
+}
+
+// setUsed is somebody else's write.
+func setUsed(ctx context.Context, t *testing.T, store client.Client, name string, used corev1.ResourceList) {
+	t.Helper()
+	q := &placementv1.ScopedQuota{}
+	if err := store.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+		t.Error(err)
+	}
+	q.Status.Used = used
+	if err := store.Status().Update(ctx, q); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCharge(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "1")), interceptor.Funcs{})
+	if r := f.ask(t, create("pods", "one")); !r.Allowed {
+		t.Fatalf("%+v", r.Result)
+	}
+	q := f.stored(t, "q")
+	want := placementv1.QuotaStatus{
+		ObservedGeneration: 1, Used: list("pods", "2"),
+		Reservations: []placementv1.Reservation{{
+			UID: "one", Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+		}},
+	}
+	if diff := cmp.Diff(want, q.Status.QuotaStatus); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if r := f.ask(t, create("pods", "two")); code(r) != http.StatusForbidden {
+		t.Errorf("%+v", r)
+	}
+	wantNotes := []string{"q: QuotaDenied: in namespace team-a: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"}
+	if diff := cmp.Diff(wantNotes, f.notes.lines); diff != "" {
+		t.Errorf("events -want +got:\n%s", diff)
+	}
+}
+
+func TestNotRead(t *testing.T) {
+	f := newFixture(t, newStore(t), interceptor.Funcs{})
+	r := create("pods", "one")
+	r.Object.Raw = []byte(`{"spec":3}`)
+	if r := f.ask(t, r); code(r) != http.StatusBadRequest {
+		t.Errorf("%+v", r)
+	}
+}
+
+// In kubernetes#141904 upstream decides only the quotas anew whose write failed, for every request of the batch: the pod
+// that quota a denied is then asked of quota b alone, which does not count pods, and admitted.
+func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		conflicts := 0
+		w := &writes{}
+		w.instead = func(_ context.Context, q client.Object, store func() error) error {
+			pass()
+			if w.count.Load() == 2 {
+				conflicts++
+				return conflict(q)
+			}
+			return store()
+		}
+		f := newFixture(t, newStore(t, newQuota("a", "pods", "0", "0"), newQuota("b", "count/configmaps", "10", "0")), w.funcs())
+		first := f.together(t, create("configmaps", "first"))
+		synctest.Wait()
+		both := f.together(t, create("pods", "pod"), create("configmaps", "map"))
+		synctest.Wait()
+		open()
+		if r := first()[0]; !r.Allowed {
+			t.Errorf("first: %+v", r.Result)
+		}
+		answers := both()
+		if code(answers[0]) != http.StatusForbidden || !answers[1].Allowed {
+			t.Errorf("pod: %+v, configmap: %+v", answers[0], answers[1])
+		}
+		if conflicts != 1 {
+			t.Errorf("%d conflicts", conflicts)
+		}
+		f.wantUsed(t, "a", "0", 0)
+		f.wantUsed(t, "b", "2", 2)
+	})
+}
+
+// The quota that could be charged is not left charged if another one turns out to be full.
+func TestConflictThenFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, newQuota("a", "pods", "5", "0"), newQuota("b", "pods", "5", "4"))
+		w := &writes{}
+		filled := false
+		var mu sync.Mutex
+		w.instead = func(ctx context.Context, q client.Object, write func() error) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if q.GetName() == "b" && !filled {
+				filled = true
+				setUsed(ctx, t, store, "b", list("pods", "5"))
+			}
+			return write()
+		}
+		f := newFixture(t, store, w.funcs())
+		if r := f.ask(t, create("pods", "one")); code(r) != http.StatusForbidden || r.Result.Message != "exceeded quota: b, requested: pods=1, used: pods=5, limited: pods=5" {
+			t.Errorf("%+v", r)
+		}
+		f.wantUsed(t, "a", "0", 0)
+		f.wantUsed(t, "b", "5", 0)
+	})
+}
+
+func TestUndecided(t *testing.T) {
+	broken := apierrors.NewInternalError(errors.New("etcd is away"))
+	tests := map[string]struct {
+		instead func(ctx context.Context, q client.Object, store func() error) error
+		list    error
+	}{
+		"one quota conflicts for ever": {instead: func(_ context.Context, q client.Object, store func() error) error {
+			if q.GetName() == "b" {
+				return conflict(q)
+			}
+			return store()
+		}},
+		"one quota can't be written": {instead: func(_ context.Context, q client.Object, store func() error) error {
+			if q.GetName() == "b" {
+				return broken
+			}
+			return store()
+		}},
+		"one write is stored and its answer lost": {instead: func() func(context.Context, client.Object, func() error) error {
+			var once sync.Once
+			return func(_ context.Context, q client.Object, store func() error) error {
+				err := store()
+				if q.GetName() == "b" {
+					once.Do(func() { err = broken })
+				}
+				return err
+			}
+		}()},
+		"nothing can be read": {list: broken},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &writes{instead: test.instead}
+				funcs := w.funcs()
+				funcs.List = func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+					if _, scoped := l.(*placementv1.ScopedQuotaList); scoped && test.list != nil {
+						return test.list
+					}
+					return c.List(ctx, l, opts...)
+				}
+				f := newFixture(t, newStore(t, newQuota("a", "pods", "5", "1"), newQuota("b", "pods", "5", "2")), funcs)
+				r := f.ask(t, create("pods", "one"))
+				if code(r) != http.StatusTooManyRequests || r.Result.Details == nil || r.Result.Details.RetryAfterSeconds < 1 {
+					t.Errorf("%+v", r)
+				}
+				synctest.Wait()
+				f.wantUsed(t, "a", "1", 0)
+				f.wantUsed(t, "b", "2", 0)
+			})
+		})
+	}
+}
+
+// A cache that lags behind does not show a charge that was stored while its answer was lost.
+func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, newQuota("q", "pods", "5", "1"))
+		var once sync.Once
+		w := &writes{instead: func(_ context.Context, _ client.Object, write func() error) error {
+			err := write()
+			once.Do(func() { err = apierrors.NewTimeoutError("the answer was lost", 1) })
+			return err
+		}}
+		f := newFixture(t, store, w.funcs())
+		f.ledger.Cached = newStore(t, newQuota("q", "pods", "5", "1"))
+		if r := f.ask(t, create("pods", "one")); code(r) != http.StatusTooManyRequests {
+			t.Errorf("%+v", r)
+		}
+		synctest.Wait()
+		f.wantUsed(t, "q", "1", 0)
+	})
+}
+
+// Who gives up waiting will not create the object: nobody would settle the charge.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan struct{})
+		w := &writes{instead: func(_ context.Context, _ client.Object, store func() error) error {
+			err := store()
+			cancel()
+			<-answered
+			return err
+		}}
+		f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), w.funcs())
+		if r := f.askWith(ctx, t, create("pods", "one")); code(r) != http.StatusTooManyRequests {
+			t.Errorf("%+v", r)
+		}
+		close(answered)
+		synctest.Wait()
+		f.wantUsed(t, "q", "1", 0)
+		if n := w.count.Load(); n != 2 {
+			t.Errorf("%d writes, want the charge and its return", n)
+		}
+	})
+}
+
+// A waiter that is gone before its batch is decided is not charged in the first place.
+func TestGoneBeforeItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		w := &writes{instead: func(_ context.Context, _ client.Object, store func() error) error {
+			pass()
+			return store()
+		}}
+		f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), w.funcs())
+		first := f.together(t, create("pods", "first"))
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan *admissionv1.AdmissionResponse)
+		go func() { done <- f.askWith(ctx, t, create("pods", "second")) }()
+		synctest.Wait()
+		cancel()
+		if r := <-done; code(r) != http.StatusTooManyRequests {
+			t.Errorf("%+v", r)
+		}
+		open()
+		first()
+		synctest.Wait()
+		f.wantUsed(t, "q", "1", 1)
+		if n := w.count.Load(); n != 1 {
+			t.Errorf("%d writes, want 1", n)
+		}
+	})
+}
+
+func TestStaleCache(t *testing.T) {
+	tests := map[string]struct {
+		cached, live string
+		want         int32
+		used         string
+	}{
+		"full in the cache alone":         {cached: "5", live: "1", want: 0, used: "2"},
+		"room in the cache alone":         {cached: "1", live: "5", want: http.StatusForbidden, used: "5"},
+		"more room in the cache":          {cached: "1", live: "3", want: 0, used: "4"},
+		"full in both":                    {cached: "5", live: "5", want: http.StatusForbidden, used: "5"},
+		"above hard in the cache, not so": {cached: "9", live: "0", want: 0, used: "1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old := newQuota("q", "pods", "5", test.cached)
+				live := newStore(t, newQuota("q", "pods", "5", test.cached))
+				setUsed(t.Context(), t, live, "q", list("pods", test.live))
+				f := newFixture(t, live, interceptor.Funcs{})
+				f.ledger.Cached = newStore(t, old)
+				if r := f.ask(t, create("pods", "one")); code(r) != test.want {
+					t.Errorf("%+v", r)
+				}
+				q := f.stored(t, "q")
+				if diff := cmp.Diff(list("pods", test.used), corev1.ResourceList(q.Status.Used), sameAmounts); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// The API server asks where there is a quota: a cache that has none is behind.
+func TestQuotaThatTheCacheLacks(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "1")), interceptor.Funcs{})
+	f.ledger.Cached = newStore(t)
+	if r := f.ask(t, create("pods", "one")); code(r) != http.StatusForbidden {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A quota that is deleted or renamed meanwhile leaves nothing behind.
+func TestQuotaThatIsGone(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	f.ledger.Cached = newStore(t, newQuota("q", "pods", "5", "0"), newQuota("gone", "pods", "1", "0"), newQuota("full", "pods", "1", "1"))
+	if r := f.ask(t, create("pods", "one")); !r.Allowed {
+		t.Errorf("%+v", r)
+	}
+	f.wantUsed(t, "q", "1", 1)
+}
+
+// What is settled need not be written again; what it took stays used until the recount.
+func TestSettledAreDropped(t *testing.T) {
+	q := newQuota("q", "pods", "5", "2")
+	for _, uid := range []string{"there", "under way"} {
+		q.Status.Reservations = append(q.Status.Reservations, placementv1.Reservation{
+			UID: uid, Resource: "pods", Namespace: namespace, Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+		})
+	}
+	f := newFixture(t, newStore(t, q), interceptor.Funcs{})
+	f.ledger.Unsettled = func(q placementv1.Quota) []placementv1.Reservation {
+		return slices.DeleteFunc(slices.Clone(q.QuotaStatus().Reservations), func(r placementv1.Reservation) bool { return r.UID == "there" })
+	}
+	if r := f.ask(t, create("pods", "one")); !r.Allowed {
+		t.Errorf("%+v", r)
+	}
+	f.wantUsed(t, "q", "3", 2)
+}
+
+// What this process wrote counts, although the cache does not have it yet.
+func TestOwnWritesBeforeTheCache(t *testing.T) {
+	w := &writes{}
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), w.funcs())
+	f.ledger.Cached = newStore(t, newQuota("q", "pods", "2", "0"))
+	var got []int32
+	for i := range 3 {
+		got = append(got, code(f.ask(t, create("pods", fmt.Sprint(i)))))
+	}
+	if diff := cmp.Diff([]int32{0, 0, http.StatusForbidden}, got); diff != "" || w.count.Load() != 2 {
+		t.Errorf("%d writes, -want +got:\n%s", w.count.Load(), diff)
+	}
+	f.ledger.Forget("uid-q")
+	if r := f.ask(t, create("pods", "4")); code(r) != http.StatusForbidden {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDryRunNeverWrites(t *testing.T) {
+	w := &writes{}
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0"), newQuota("r", "count/configmaps", "0", "0")), w.funcs())
+	for i, test := range []struct {
+		resource string
+		want     int32
+	}{{"pods", 0}, {"pods", 0}, {"configmaps", http.StatusForbidden}} {
+		r := create(test.resource, fmt.Sprint(i))
+		r.DryRun = new(true)
+		if r := f.ask(t, r); code(r) != test.want {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	if n := w.count.Load(); n != 0 || len(f.notes.lines) != 0 {
+		t.Errorf("%d writes, events %q", n, f.notes.lines)
+	}
+}
+
+// An API server asks once for each webhook that matches, and anew after another webhook changed the object.
+func TestSameObjectAskedTwice(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), interceptor.Funcs{})
+	first, second := create("pods", "one"), create("pods", "one")
+	second.UID = "again"
+	for _, r := range []*admissionv1.AdmissionRequest{first, second} {
+		if r := f.ask(t, r); !r.Allowed {
+			t.Errorf("%+v", r.Result)
+		}
+	}
+	f.wantUsed(t, "q", "1", 2)
+}
+
+// The same in one batch, where the first charge is not stored yet.
+func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		w := &writes{instead: func(_ context.Context, _ client.Object, store func() error) error {
+			pass()
+			return store()
+		}}
+		f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), w.funcs())
+		first := f.together(t, create("pods", "first"))
+		synctest.Wait()
+		one, again := create("pods", "one"), create("pods", "one")
+		again.UID = "again"
+		both := f.together(t, one, again)
+		synctest.Wait()
+		open()
+		if got := codes(append(first(), both()...)); got[0] != 3 {
+			t.Errorf("%v", got)
+		}
+		f.wantUsed(t, "q", "2", 3)
+	})
+}
+
+// resize asks for a claim to grow from 1Gi.
+func resize(uid, version, to string) *admissionv1.AdmissionRequest {
+	claim := func(size string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"metadata":{"name":"data","uid":"data-uid","resourceVersion":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, version, size)}
+	}
+	return &admissionv1.AdmissionRequest{
+		UID: types.UID(uid), Operation: admissionv1.Update, Namespace: namespace, Name: "data",
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, Object: claim(to), OldObject: claim("1Gi"),
+	}
+}
+
+// Of the updates that start from one version one alone succeeds.
+func TestUpdatesFromOneVersion(t *testing.T) {
+	tests := map[string]struct {
+		requests []*admissionv1.AdmissionRequest
+		want     string
+	}{
+		"more, then less": {requests: []*admissionv1.AdmissionRequest{resize("1", "7", "4Gi"), resize("2", "7", "3Gi")}, want: "4Gi"},
+		"less, then more": {requests: []*admissionv1.AdmissionRequest{resize("1", "7", "3Gi"), resize("2", "7", "4Gi")}, want: "4Gi"},
+		"two versions":    {requests: []*admissionv1.AdmissionRequest{resize("1", "7", "3Gi"), resize("2", "8", "4Gi")}, want: "6Gi"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newStore(t, newQuota("q", "requests.storage", "10Gi", "1Gi")), interceptor.Funcs{})
+			for _, r := range test.requests {
+				if r := f.ask(t, r); !r.Allowed {
+					t.Errorf("%+v", r.Result)
+				}
+			}
+			if diff := cmp.Diff(list("requests.storage", test.want), corev1.ResourceList(f.stored(t, "q").Status.Used), sameAmounts); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestModes(t *testing.T) {
+	const message = "exceeded quota: q.1, requested: pods=1, used: pods=1, limited: pods=1"
+	type answer struct {
+		Code     int32
+		Warnings []string
+		Audit    map[string]string
+		Used     string
+		Events   int
+	}
+	tests := map[placementv1.Mode]answer{
+		"":                      {Code: http.StatusForbidden, Used: "1", Events: 1},
+		placementv1.ModeEnforce: {Code: http.StatusForbidden, Used: "1", Events: 1},
+		placementv1.ModeWarn:    {Warnings: []string{"quota q.1 (mode Warn) would deny: " + message}, Used: "1"},
+		placementv1.ModeDryRun:  {Audit: map[string]string{"quota-would-deny": "quota q.1 (mode DryRun) would deny: " + message}, Used: "1"},
+	}
+	for mode, want := range tests {
+		t.Run(string(mode), func(t *testing.T) {
+			q := newQuota("q.1", "pods", "1", "1")
+			q.Spec.Mode = mode
+			f := newFixture(t, newStore(t, q), interceptor.Funcs{})
+			r := f.ask(t, create("pods", "one"))
+			used := f.stored(t, "q.1").Status.Used["pods"]
+			got := answer{Code: code(r), Warnings: r.Warnings, Audit: r.AuditAnnotations, Used: used.String(), Events: len(f.notes.lines)}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A quota that denies nothing needs no charge, and warns whatever the others say.
+func TestModesTogether(t *testing.T) {
+	warns := newQuota("warns", "pods", "0", "0")
+	warns.Spec.Mode = placementv1.ModeWarn
+	f := newFixture(t, newStore(t, warns, newQuota("denies", "pods", "1", "0")), interceptor.Funcs{})
+	for i, want := range []int32{0, http.StatusForbidden} {
+		if r := f.ask(t, create("pods", fmt.Sprint(i))); code(r) != want || len(r.Warnings) != 1 {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	f.wantUsed(t, "warns", "0", 0)
+	f.wantUsed(t, "denies", "1", 1)
+}
+
+func TestTooManyUnderWay(t *testing.T) {
+	tests := map[placementv1.Mode]int32{placementv1.ModeEnforce: http.StatusTooManyRequests, placementv1.ModeWarn: 0, placementv1.ModeDryRun: 0}
+	for mode, want := range tests {
+		t.Run(string(mode), func(t *testing.T) {
+			q := newQuota("q", "pods", "5k", "1024")
+			q.Spec.Mode = mode
+			for i := range placementv1.MaxReservations {
+				q.Status.Reservations = append(q.Status.Reservations, placementv1.Reservation{
+					UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: namespace, Delta: list("pods", "1"), Expires: metav1.NewTime(now),
+				})
+			}
+			w := &writes{}
+			f := newFixture(t, newStore(t, q), w.funcs())
+			if r := f.ask(t, create("pods", "one")); code(r) != want {
+				t.Errorf("%+v", r)
+			}
+			if n := w.count.Load(); n != 0 {
+				t.Errorf("%d writes", n)
+			}
+		})
+	}
+}
+
+// Usage that is not counted for the newest spec, or not at all, is none to deny by.
+func TestNotCountedYet(t *testing.T) {
+	changed, fresh := newQuota("changed", "pods", "1", "1"), newQuota("fresh", "count/configmaps", "1", "0")
+	changed.Generation = 2
+	fresh.Status = placementv1.ScopedQuotaStatus{}
+	f := newFixture(t, newStore(t, changed, fresh), interceptor.Funcs{})
+	for _, resource := range []string{"pods", "configmaps"} {
+		if r := f.ask(t, create(resource, "one")); code(r) != http.StatusTooManyRequests {
+			t.Errorf("%s: %+v", resource, r)
+		}
+	}
+	if r := f.ask(t, create("secrets", "one")); !r.Allowed {
+		t.Errorf("%+v", r)
+	}
+}
+
+// panics are rules that panic when they are told to.
+type panics struct {
+	policy.Rules
+	armed *atomic.Bool
+}
+
+func (p panics) Evaluate(ctx context.Context, input map[string]any) (map[string]any, error) {
+	if p.armed.Load() {
+		panic("armed")
+	}
+	return p.Rules.Evaluate(ctx, input)
+}
+
+func TestPanic(t *testing.T) {
+	engine := embedded.New(embedded.NewData(), embedded.Options{})
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	var armed atomic.Bool
+	f.ledger.Compiler = quota.NewCompiler(func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
+		rules, err := engine.PrepareGenerated(ctx, name, m)
+		return panics{rules, &armed}, err
+	})
+	for i, want := range []int32{0, http.StatusInternalServerError, 0} {
+		armed.Store(want != 0)
+		if r := f.ask(t, create("pods", fmt.Sprint(i))); code(r) != want {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	f.wantUsed(t, "q", "2", 2)
+}
+
+// The number of writes does not grow with that of requests.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 300
+		open, pass := gate()
+		w := &writes{instead: func(_ context.Context, _ client.Object, store func() error) error {
+			pass()
+			return store()
+		}}
+		f := newFixture(t, newStore(t, newQuota("q", "pods", "200", "0")), w.funcs())
+		var requests []*admissionv1.AdmissionRequest
+		for i := range n {
+			requests = append(requests, create("pods", fmt.Sprint(i)))
+		}
+		wait := f.together(t, requests...)
+		synctest.Wait()
+		open()
+		if diff := cmp.Diff(map[int32]int{0: 200, http.StatusForbidden: 100}, codes(wait())); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		// At most 128 requests are decided in one round; the first round has whoever came first.
+		if got := w.count.Load(); got > 4 {
+			t.Errorf("%d writes for %d requests", got, n)
+		}
+		f.wantUsed(t, "q", "200", 200)
+	})
+}
+
+// Who comes while a batch is decided anew is decided along with it.
+func TestNewcomersAfterAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		w := &writes{}
+		w.instead = func(_ context.Context, q client.Object, store func() error) error {
+			if w.count.Load() == 1 {
+				pass()
+				return conflict(q)
+			}
+			return store()
+		}
+		f := newFixture(t, newStore(t, newQuota("q", "pods", "3", "0")), w.funcs())
+		first := f.together(t, create("pods", "first"))
+		synctest.Wait()
+		others := f.together(t, create("pods", "a"), create("pods", "b"), create("pods", "c"), create("pods", "d"))
+		synctest.Wait()
+		open()
+		if diff := cmp.Diff(map[int32]int{0: 3, http.StatusForbidden: 2}, codes(append(first(), others()...))); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if n := w.count.Load(); n > 3 {
+			t.Errorf("%d writes", n)
+		}
+		f.wantUsed(t, "q", "3", 3)
+	})
+}
+
+// Three replicas that know nothing of each other, with caches that never move, admit exactly what fits.
+func TestReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, newQuota("a", "pods", "40", "0"), newQuota("b", "count/pods", "30", "0"))
+		var waits []func() []*admissionv1.AdmissionResponse
+		for replica := range 3 {
+			f := newFixture(t, store, interceptor.Funcs{})
+			f.ledger.Cached = newStore(t, newQuota("a", "pods", "40", "0"), newQuota("b", "count/pods", "30", "0"))
+			for i := range 20 {
+				waits = append(waits, f.together(t, create("pods", fmt.Sprintf("%d-%d", replica, i))))
+			}
+		}
+		var all []*admissionv1.AdmissionResponse
+		for _, wait := range waits {
+			all = append(all, wait()...)
+		}
+		if diff := cmp.Diff(map[int32]int{0: 30, http.StatusForbidden: 30}, codes(all)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		synctest.Wait()
+		f := &fixture{store: store}
+		f.wantUsed(t, "a", "30", 30)
+		f.wantUsed(t, "b", "30", 30)
+	})
+}
+
+// Namespaces that share a quota are decided in one lane; kube-system and Berth's own have no part in it.
+func TestClusterScopedQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "uid-all", Generation: 1}}
+		q.Spec.Hard = list("pods", "3")
+		q.Spec.NamespaceSelector = &placementv1.NamespaceSelector{}
+		q.Status.ObservedGeneration = 1
+		q.Status.Used = list("pods", "0")
+		w := &writes{}
+		f := newFixture(t, newStore(t, q), w.funcs())
+		var requests []*admissionv1.AdmissionRequest
+		for i := range 8 {
+			r := create("pods", fmt.Sprint(i))
+			r.Namespace = fmt.Sprintf("ns-%d", i%3)
+			requests = append(requests, r)
+		}
+		for i, exempt := range []string{"kube-system", "berth-system"} {
+			r := create("pods", fmt.Sprintf("exempt-%d", i))
+			r.Namespace = exempt
+			requests = append(requests, r)
+		}
+		if diff := cmp.Diff(map[int32]int{0: 5, http.StatusForbidden: 5}, codes(f.together(t, requests...)())); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		got := &placementv1.ClusterScopedQuota{}
+		if err := f.store.Get(t.Context(), client.ObjectKeyFromObject(q), got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(list("pods", "3"), corev1.ResourceList(got.Status.Used), sameAmounts); diff != "" || len(got.Status.Reservations) != 3 {
+			t.Errorf("%d reservations, -want +got:\n%s", len(got.Status.Reservations), diff)
+		}
+	})
+}
+
+// labelsOf are the labels of namespaces; those of others can't be read.
+type labelsOf map[string]map[string]string
+
+func (l labelsOf) Labels(_ context.Context, name string) (map[string]string, error) {
+	found, ok := l[name]
+	if !ok {
+		return nil, errors.New("the namespace can't be read")
+	}
+	return found, nil
+}
+
+// Quotas and limits count in the namespaces that they select.
+func TestSelectors(t *testing.T) {
+	prod := &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"env": "prod"}}
+	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "uid-prod", Generation: 1}}
+	q.Spec.Hard, q.Spec.NamespaceSelector = list("pods", "0"), prod
+	q.Status.ObservedGeneration, q.Status.Used = 1, list("pods", "0")
+	l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "uid-services", Generation: 1}}
+	l.Spec.Resource, l.Spec.MatchContains, l.Spec.NamespaceSelector = "services", []string{"services"}, prod
+	f := newFixture(t, newStore(t, q, l), interceptor.Funcs{})
+	namespaces := labelsOf{"shop": {"env": "prod"}, "test": {"env": "test"}, "bare": nil, "kube-system": {"env": "prod"}, "berth-system": {"env": "prod"}}
+	f.ledger.Namespaces, f.ledger.LiveNamespaces = namespaces, namespaces
+	want := map[string]int32{
+		"shop": http.StatusForbidden, "test": 0, "bare": 0, "kube-system": 0, "berth-system": 0, "unknown": http.StatusTooManyRequests,
+	}
+	for _, resource := range []string{"pods", "services"} {
+		for namespace, want := range want {
+			r := create(resource, "one")
+			r.Namespace = namespace
+			if r := f.ask(t, r); code(r) != want {
+				t.Errorf("%s in %s: %d, want %d: %+v", resource, namespace, code(r), want, r.Result)
+			}
+		}
+	}
+}
