@@ -55,6 +55,7 @@ func (a *Account) GiveBack(request func(uid string) bool) {
 			continue
 		}
 		status.Used = subtract(status.Used, r.Delta)
+		status.Summary = Summary(a.quota.QuotaSpec().Hard, status.Used)
 	}
 	status.Reservations = kept
 }
@@ -107,6 +108,7 @@ func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, ex
 	// A request that stands on another's charge is noted without one, to take that over if it is given back.
 	status := a.quota.QuotaStatus()
 	status.Used = upstream.Add(status.Used, more)
+	status.Summary = Summary(a.quota.QuotaSpec().Hard, status.Used)
 	status.Reservations = append(status.Reservations, placementv1.Reservation{
 		UID: r.UID, Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name,
 		ObjectUID: r.object.uid, ObjectVersion: r.object.version, Delta: more, Expires: metav1.NewTime(expires),

@@ -106,7 +106,7 @@ func TestStanding(t *testing.T) {
 				}
 				q = account.Quota()
 			}
-			if diff := cmp.Diff(placementv1.QuotaStatus{ObservedGeneration: 3, Used: list("requests.storage", test.used), Reservations: test.want}, *q.QuotaStatus(), sameQuantity); diff != "" {
+			if diff := cmp.Diff(placementv1.QuotaStatus{ObservedGeneration: 3, Used: list("requests.storage", test.used), Summary: "requests.storage: " + test.used + "/10Gi", Reservations: test.want}, *q.QuotaStatus(), sameQuantity); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if written != test.written {

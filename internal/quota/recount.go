@@ -224,8 +224,11 @@ func Exceeded(hard, used corev1.ResourceList) []corev1.ResourceName {
 	return names
 }
 
-// maxSummary is how many resources a summary shows.
-const maxSummary = 3
+// maxSummary is how many resources a summary shows, maxSummaryText how long it is at most, as the schema has it.
+const (
+	maxSummary     = 3
+	maxSummaryText = 256
+)
 
 // first are the resources that people look for first.
 var first = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
@@ -255,7 +258,11 @@ func Summary(hard, used corev1.ResourceList) string {
 		}
 		parts = append(parts, fmt.Sprintf("%s: %s/%s", text, amount, limit.String()))
 	}
-	return strings.Join(parts, ", ")
+	summary := strings.Join(parts, ", ")
+	if len(summary) > maxSummaryText {
+		summary = summary[:maxSummaryText-3] + "..."
+	}
+	return summary
 }
 
 func rank(name corev1.ResourceName) int {

@@ -40,7 +40,7 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 		Hard:               hard,
 		Used:               f.Recount.Used,
 		Reservations:       f.Recount.Reservations,
-		Summary:            truncate(quota.Summary(hard, f.Recount.Used), 256),
+		Summary:            quota.Summary(hard, f.Recount.Used),
 		Module:             module(f.Rules),
 	}
 	c := &conditions{list: &out.Conditions, generation: f.Quota.GetGeneration()}

@@ -116,7 +116,7 @@ func TestCharge(t *testing.T) {
 	}
 	q := f.stored(t, "q")
 	want := placementv1.QuotaStatus{
-		ObservedGeneration: 1, Used: list("pods", "2"),
+		ObservedGeneration: 1, Used: list("pods", "2"), Summary: "pods: 2/2",
 		Reservations: []placementv1.Reservation{{
 			UID: "one", Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		}},
