@@ -20,7 +20,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.scopeSelector) || !has(self.scopeSelector.matchExpressions) || !has(self.hard) || !self.scopeSelector.matchExpressions.exists(e, e.scopeName == 'VolumeAttributesClass') || self.hard.all(k, k.contains('/') || k in ['persistentvolumeclaims', 'requests.storage'])",message="hard has a resource that scope VolumeAttributesClass does not apply to: it goes with persistentvolumeclaims and requests.storage",fieldPath=".scopeSelector"
 type QuotaSpec struct {
 	// hard is the limit of each named resource: pods, requests.cpu, services, requests.storage, count/widgets.example.com
-	// and all others that core/v1 ResourceQuota knows.
+	// and all others that core/v1 ResourceQuota knows but those of device classes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.contains('/') ? k.indexOf('/') <= 253 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$') : (k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers'] || (size(k) <= 63 && k.matches('^(requests[.])?hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]$'))))",message="every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps"

@@ -1,0 +1,41 @@
+// Package quotadifferential_test compares ScopedQuota with Kubernetes' own ResourceQuota: the same quotas in two
+// namespaces, the same requests in both, on an API server whose objects kube-controller-manager looks after.
+// LimitedResource is not compared: upstream has it in a file of the API server's.
+package quotadifferential_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/berth-dev/berth/internal/setup"
+	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var (
+	f        *framework.Framework
+	operator *framework.Manager
+)
+
+// reservationTTL is how long a charge waits for an object that does not come. No request here takes nearly that long.
+const reservationTTL = 3 * time.Second
+
+func TestQuotaDifferential(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Quota, differential")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx, func(o *controlplane.Options) { o.ControllerManager = true })
+	DeferCleanup(f.Stop)
+	// First of all: kube-controller-manager takes half a minute to see that there is another type to count.
+	f.InstallCRD(ctx, framework.NewCRD(widgets.Group, widgets.Version, widgets.Resource, "Widget", apiextensionsv1.NamespaceScoped))
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/scopedquotas.placement.berth.dev")
+	createClasses(ctx)
+	operator = f.StartReadyManager(ctx, func(o *setup.Options) { o.ReservationTTL = reservationTTL })
+	DeferCleanup(operator.Stop)
+})
