@@ -158,21 +158,42 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	}
 	unknown := slices.DeleteFunc(tracked, func(name corev1.ResourceName) bool { _, known := used[name]; return known })
 	sum := upstream.Mask(upstream.Add(used, out.requested), upstream.ResourceNames(out.requested))
-	answer, err := account.rules.admit.Evaluate(ctx, map[string]any{
-		"name": account.quota.GetName(), "subresource": r.subresource, "unknown": texts(unknown),
-		"used": amounts(used), "requested": amounts(out.requested), "sum": amounts(sum),
-	})
-	if err != nil {
+	if out.pending, out.denied, err = account.rules.judge(ctx, unknown, sum, map[string]any{
+		"name": account.quota.GetName(), "subresource": r.subresource, "unknown": texts(unknown), "used": used, "requested": out.requested,
+	}); err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
-	}
-	out.pending = messages(answer[rulePending])
-	if len(out.pending) == 0 {
-		out.denied = messages(answer[ruleErrors])
 	}
 	if len(out.pending)+len(out.denied) == 0 && account.full() && account.mode() == placementv1.ModeEnforce && !r.DryRun {
 		out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
 	}
 	return out, nil
+}
+
+// judge asks a quota's module whether what would be used is more than it allows, and for the words if it is, or if it is
+// not known what is used. words is the input for those; lists of resources in it stand for their amounts.
+func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, words map[string]any) (pending, denied []string, err error) {
+	input := map[string]any{"sum": amounts(sum)}
+	if len(unknown) == 0 {
+		// Nearly every request ends here, and asks for no more.
+		answer, err := r.admit.Evaluate(ctx, input)
+		if err != nil || len(messages(answer[ruleExceeded])) == 0 {
+			return nil, nil, err
+		}
+	}
+	for name, value := range words {
+		if list, ok := value.(corev1.ResourceList); ok {
+			value = amounts(list)
+		}
+		input[name] = value
+	}
+	answer, err := r.words.Evaluate(ctx, input)
+	if err != nil {
+		return nil, nil, err
+	}
+	if pending = messages(answer[rulePending]); len(pending) > 0 {
+		return pending, nil, nil
+	}
+	return nil, messages(answer[ruleErrors]), nil
 }
 
 // scoped is what a quota's module says of objects of some scopes.

