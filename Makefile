@@ -68,11 +68,13 @@ vet: ## Run go vet.
 lint: ## Run the linters, the import rules of the architecture among them.
 	$(GOLANGCI_LINT) run ./...
 	cd hack/controlplane && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
+	cd hack/image && $(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml ./...
 
 .PHONY: lint-fix
 lint-fix: ## Run the linters and repair what they can repair.
 	$(GOLANGCI_LINT) run --fix ./...
 	cd hack/controlplane && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
+	cd hack/image && $(GOLANGCI_LINT) run --fix --config $(CURDIR)/.golangci.yml ./...
 
 # Generates in a copy, so that the tree stays as it is whatever comes out, and whatever interrupts it. What no source
 # asks for any more is stale too, hence the removal first.
@@ -90,6 +92,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  echo "Error: generated files are stale (see above): run make generate manifests bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
+	cd hack/image && go mod tidy -diff
 
 ##@ Test
 
@@ -97,6 +100,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 .PHONY: test
 test: $(assets) ## Run all tests that need no root: units, and suites against a real API server.
 	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	cd hack/image && go test -count=1 ./...
 
 .PHONY: test-race
 test-race: ## Run the unit tests under the race detector; needs a C compiler.
@@ -118,6 +122,14 @@ bench: $(assets) ## Run the benchmarks, in the form that benchstat reads; they w
 .PHONY: build
 build: ## Build the manager into bin/.
 	go build -ldflags "$(LDFLAGS)" -o bin/manager ./cmd/manager
+
+# What the image holds is of the commit: its date is the commit's. PLATFORMS as in linux/amd64,linux/arm64.
+PLATFORMS ?= linux/amd64,linux/arm64
+
+.PHONY: image
+image: ## Build the image IMG for PLATFORMS without a container engine: dist/image/berth.tar, and an SBOM for each.
+	go -C hack/image run . -source $(CURDIR) -out $(CURDIR)/dist/image -name $(IMG) -version $(VERSION) -platforms $(PLATFORMS) \
+	  -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver and kubectl from Go modules into bin/; minutes at first, then seconds.

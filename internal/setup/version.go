@@ -2,16 +2,38 @@ package setup
 
 import (
 	"cmp"
+	"fmt"
 	"runtime/debug"
+	"strings"
 )
 
-// version is set by the linker in release builds.
-var version string
+// These are set by the linker in release builds.
+var version, commit, date string
 
-// Version is the version of this build.
+// Version is the version of this build and, as far as the Go tool has recorded them, its commit and the commit's date.
 func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return cmp.Or(version, info.Main.Version)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return cmp.Or(version, "unknown")
 	}
-	return cmp.Or(version, "unknown")
+	return describe(cmp.Or(version, info.Main.Version), info)
+}
+
+func describe(version string, info *debug.BuildInfo) string {
+	recorded := map[string]string{}
+	for _, s := range info.Settings {
+		recorded[s.Key] = s.Value
+	}
+	var parts []string
+	if revision := cmp.Or(commit, recorded["vcs.revision"]); revision != "" {
+		if commit == "" && recorded["vcs.modified"] == "true" {
+			revision += " with changes"
+		}
+		parts = append(parts, "commit "+revision)
+	}
+	if when := cmp.Or(date, recorded["vcs.time"]); when != "" {
+		parts = append(parts, when)
+	}
+	parts = append(parts, info.GoVersion)
+	return fmt.Sprintf("%s (%s)", version, strings.Join(parts, ", "))
 }

@@ -210,12 +210,16 @@ func (f *Framework) InstallClusterProfiles(ctx context.Context) {
 	f.awaitListable(ctx, schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"})
 }
 
+// awaitListable waits until a resource is served, and until discovery, which follows later, says so to clients.
 func (f *Framework) awaitListable(ctx context.Context, resource schema.GroupVersionResource) {
 	ginkgo.GinkgoHelper()
 	lists, err := dynamic.NewForConfig(f.Config)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Eventually(func(ctx context.Context) error {
-		_, err := lists.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		if _, err := lists.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return err
+		}
+		_, err := f.Client.RESTMapper().KindFor(resource)
 		return err
 	}).WithContext(ctx).Should(gomega.Succeed())
 }

@@ -1,0 +1,31 @@
+package setup
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+func TestDescribe(t *testing.T) {
+	setting := func(pairs ...string) *debug.BuildInfo {
+		info := &debug.BuildInfo{GoVersion: "go1.26.8"}
+		for i := 0; i < len(pairs); i += 2 {
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return info
+	}
+	tests := map[string]struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		"Release": {setting("vcs.revision", "abc", "vcs.time", "2026-01-02T03:04:05Z", "vcs.modified", "false"), "v1 (commit abc, 2026-01-02T03:04:05Z, go1.26.8)"},
+		"Changed": {setting("vcs.revision", "abc", "vcs.modified", "true"), "v1 (commit abc with changes, go1.26.8)"},
+		"Archive": {setting(), "v1 (go1.26.8)"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := describe("v1", tc.info); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
