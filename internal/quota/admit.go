@@ -169,56 +169,6 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	return out, nil
 }
 
-// judge asks a quota's module whether what would be used is more than it allows, and for the words if it is, or if it is
-// not known what is used. words is the input for those; lists of resources in it stand for their amounts.
-func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, words map[string]any) (pending, denied []string, err error) {
-	input := map[string]any{"sum": amounts(sum)}
-	if len(unknown) == 0 {
-		// Nearly every request ends here, and asks for no more.
-		answer, err := r.admit.Evaluate(ctx, input)
-		if err != nil || len(messages(answer[ruleExceeded])) == 0 {
-			return nil, nil, err
-		}
-	}
-	for name, value := range words {
-		if list, ok := value.(corev1.ResourceList); ok {
-			value = amounts(list)
-		}
-		input[name] = value
-	}
-	answer, err := r.words.Evaluate(ctx, input)
-	if err != nil {
-		return nil, nil, err
-	}
-	if pending = messages(answer[rulePending]); len(pending) > 0 {
-		return pending, nil, nil
-	}
-	return nil, messages(answer[ruleErrors]), nil
-}
-
-// scoped is what a quota's module says of objects of some scopes.
-type scoped struct {
-	applies bool
-	covered coverage
-}
-
-// ofScopes asks a quota's module about objects of some scopes, of whose type it tracks these resources.
-func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
-	if known, ok := r.scoped.Get(scopes); ok {
-		answer, _ := known.(scoped)
-		return answer, nil
-	}
-	answer, err := r.scope.Evaluate(ctx, map[string]any{"tracks": tracked, "scopes": scopes.facts()})
-	if err != nil {
-		return scoped{}, err
-	}
-	out := scoped{applies: answer[ruleApplies] == true}
-	out.covered.resources, _ = answer[ruleCoveredResources].([]any)
-	out.covered.scopes, _ = answer[ruleCoveredScopes].([]any)
-	r.scoped.Add(scopes, out)
-	return out, nil
-}
-
 // change is what the object takes more than was counted of it before by a quota with these rules.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {

@@ -15,13 +15,6 @@ import (
 // Prepare makes a compiled module ready to be asked. The engine has one.
 type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 
-// Rules are the generated module of one quota or limit, ready to be asked.
-type Rules struct {
-	// Module is the text and its digest.
-	Module placementv1.QuotaModule
-	prepared
-}
-
 // cached bounds how many modules are kept; one takes some hundred kilobytes.
 const cached = 1024
 
@@ -45,15 +38,6 @@ func NewCompiler(p Prepare) *Compiler {
 type version struct {
 	uid        types.UID
 	generation int64
-}
-
-// prepared are the parts of Rules that do not name an object: rules that are asked together.
-type prepared struct {
-	// scope says whether a quota applies and what it covers, admit whether a request exceeds it, words what to tell of
-	// that, and count whether an object counts. A limit has admit alone.
-	scope, admit, words, count policy.Rules
-	// scoped are the answers of scope, by Scopes: nothing else decides about them, and few are different.
-	scoped *lru.Cache
 }
 
 // questions are the rules that are asked together, by the part of prepared that answers.

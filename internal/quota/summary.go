@@ -1,0 +1,66 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	upstream "k8s.io/apiserver/pkg/quota/v1"
+)
+
+// Exceeded returns the names of which more is used than hard, sorted.
+func Exceeded(hard, used corev1.ResourceList) []corev1.ResourceName {
+	_, names := upstream.LessThanOrEqual(upstream.Mask(used, upstream.ResourceNames(hard)), hard)
+	slices.Sort(names)
+	return names
+}
+
+// maxSummary is how many resources a summary shows, maxSummaryText how long it is at most, as the schema has it.
+const (
+	maxSummary     = 3
+	maxSummaryText = 256
+)
+
+// first are the resources that people look for first.
+var first = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
+
+// Summary shows used and hard of the first resources, such as "pods: 3/10, requests.cpu: 1500m/4, +2 more".
+func Summary(hard, used corev1.ResourceList) string {
+	names := slices.SortedFunc(maps.Keys(hard), func(a, b corev1.ResourceName) int {
+		if x, y := rank(a), rank(b); x != y {
+			return x - y
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	var parts []string
+	for i, name := range names {
+		if i == maxSummary {
+			parts = append(parts, fmt.Sprintf("+%d more", len(names)-i))
+			break
+		}
+		limit := hard[name]
+		amount := "?"
+		if q, ok := used[name]; ok {
+			amount = q.String()
+		}
+		text := string(name)
+		if len(text) > 48 {
+			text = text[:45] + "..."
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s/%s", text, amount, limit.String()))
+	}
+	summary := strings.Join(parts, ", ")
+	if len(summary) > maxSummaryText {
+		summary = summary[:maxSummaryText-3] + "..."
+	}
+	return summary
+}
+
+func rank(name corev1.ResourceName) int {
+	if i := slices.Index(first, name); i >= 0 {
+		return i
+	}
+	return len(first)
+}
