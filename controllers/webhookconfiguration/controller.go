@@ -63,9 +63,12 @@ type Options struct {
 	ServiceName string
 	// Namespace is Berth's own; it is never hooked.
 	Namespace string
+	// Owner is the ClusterRole with which the configurations go, by garbage collection; empty for none.
+	Owner string
 }
 
-// Certificate is the authority that signed the webhook's certificate.
+// Certificate is what the API server is to trust: the authority that signed the webhook's certificate and, for a while,
+// those that were before it.
 type Certificate interface {
 	CABundle() []byte
 	Changes() <-chan event.GenericEvent
@@ -73,7 +76,9 @@ type Certificate interface {
 
 // Controller writes the configurations. Create it with New.
 type Controller struct {
-	client      client.Client
+	client client.Client
+	// live reads the owner alone: to cache one ClusterRole takes the right to list them all.
+	live        client.Reader
 	registry    *placement.Registry
 	evaluators  *quota.Evaluators
 	loaded      func(context.Context) bool
@@ -90,9 +95,9 @@ type Controller struct {
 
 // New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
 // it stands: it may hold rules of policies that this replica has not read yet.
-func New(c client.Client, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
+func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
 	out := &Controller{
-		client: c, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, options: o,
+		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, options: o,
 		wake: make(chan event.GenericEvent, 1), states: map[string]status.HookState{},
 	}
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
@@ -151,13 +156,36 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		// The certificate's arrival wakes us.
 		return reconcile.Result{}, nil
 	}
-	// What is wrong with one is not to keep the others from being right.
-	err := errors.Join(c.applyPolicies(ctx, bundle), c.applyQuotas(ctx, bundle))
+	// What is wrong with one is not to keep the others from being right; nor is an owner that can't be read.
+	owner, err := c.readOwner(ctx)
+	err = errors.Join(err, c.applyPolicies(ctx, owner, bundle), c.applyQuotas(ctx, owner, bundle))
 	if !c.loaded(ctx) {
 		// The registry's last change wakes us.
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, bundle))
+	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, owner, bundle))
+}
+
+// Bundles returns the authorities that the API server trusts, in PEM, one text for each webhook that is configured.
+func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
+	var out [][]byte
+	workloads := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := c.Get(ctx, client.ObjectKey{Name: WorkloadsName}, workloads); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	for _, w := range workloads.Webhooks {
+		out = append(out, w.ClientConfig.CABundle)
+	}
+	for _, name := range []string{PoliciesName, QuotasName} {
+		have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, have); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		for _, w := range have.Webhooks {
+			out = append(out, w.ClientConfig.CABundle)
+		}
+	}
+	return out, nil
 }
 
 func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
@@ -174,8 +202,8 @@ func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrat
 
 // applyPolicies writes the configuration that has PlacementPolicies judged before they are stored. It fails open on
 // purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
-func (c *Controller) applyPolicies(ctx context.Context, bundle []byte) error {
-	return c.applyValidating(ctx, PoliciesName, []admissionregistrationv1.ValidatingWebhook{{
+func (c *Controller) applyPolicies(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
+	return c.applyValidating(ctx, PoliciesName, owner, []admissionregistrationv1.ValidatingWebhook{{
 		Name:                    "policies." + placementv1.GroupVersion.Group,
 		ClientConfig:            c.clientConfig(PathPolicies, bundle),
 		FailurePolicy:           new(admissionregistrationv1.Ignore),
@@ -198,7 +226,7 @@ func (c *Controller) applyPolicies(ctx context.Context, bundle []byte) error {
 }
 
 // applyValidating makes a configuration what it should be; one without webhooks is not to be there.
-func (c *Controller) applyValidating(ctx context.Context, name string, webhooks []admissionregistrationv1.ValidatingWebhook) error {
+func (c *Controller) applyValidating(ctx context.Context, name string, owner *metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, have)
@@ -206,7 +234,9 @@ func (c *Controller) applyValidating(ctx context.Context, name string, webhooks 
 		return err
 	}
 	exists := err == nil
-	want := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels()}, Webhooks: webhooks}
+	want := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), OwnerReferences: owned(have.OwnerReferences, owner)}, Webhooks: webhooks,
+	}
 	switch {
 	case len(webhooks) == 0 && !exists:
 		return nil
@@ -216,7 +246,7 @@ func (c *Controller) applyValidating(ctx context.Context, name string, webhooks 
 	case !exists:
 		log.Info("Creating webhook configuration", "webhooks", len(webhooks))
 		return c.client.Create(ctx, want)
-	case equality.Semantic.DeepEqual(have.Webhooks, webhooks):
+	case equality.Semantic.DeepEqual(have.Webhooks, webhooks) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
 		return nil
 	}
 	log.Info("Updating webhook configuration", "webhooks", len(webhooks))
@@ -230,12 +260,12 @@ func labels() map[string]string {
 
 // applyWorkloads writes the configuration that has workloads decided. Rules that the API server refuses are left out,
 // so that one policy's mistake is not another's.
-func (c *Controller) applyWorkloads(ctx context.Context, bundle []byte) error {
+func (c *Controller) applyWorkloads(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
 	policies := c.registry.InForce()
 	groups := match.Webhooks(hooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
 	for {
-		err := c.write(ctx, groups, bundle)
+		err := c.write(ctx, owner, groups, bundle)
 		i, reason := rejectedWebhook(err)
 		if i < 0 || i >= len(groups) {
 			if err != nil {
@@ -268,7 +298,7 @@ func hooks(policies []*placement.Policy) []match.Hook {
 	return out
 }
 
-func (c *Controller) write(ctx context.Context, groups []match.Group, bundle []byte) error {
+func (c *Controller) write(ctx context.Context, owner *metav1.OwnerReference, groups []match.Group, bundle []byte) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
 	if client.IgnoreNotFound(err) != nil {
@@ -282,7 +312,9 @@ func (c *Controller) write(ctx context.Context, groups []match.Group, bundle []b
 		ctrllog.FromContext(ctx).Info("Deleting webhook configuration for workloads: no policy is left")
 		return client.IgnoreNotFound(c.client.Delete(ctx, have))
 	}
-	want := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels()}}
+	want := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels(), OwnerReferences: owned(have.OwnerReferences, owner)},
+	}
 	for _, g := range groups {
 		webhook := g.Webhook
 		path := PathFail
@@ -297,7 +329,7 @@ func (c *Controller) write(ctx context.Context, groups []match.Group, bundle []b
 		ctrllog.FromContext(ctx).Info("Creating webhook configuration for workloads", "webhooks", len(want.Webhooks))
 		return c.client.Create(ctx, want)
 	}
-	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
+	if equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
 		return nil
 	}
 	ctrllog.FromContext(ctx).Info("Updating webhook configuration for workloads", "webhooks", len(want.Webhooks))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -44,7 +45,7 @@ func (c *Controller) QuotaState(key quota.Key) status.HookState {
 
 // applyQuotas writes the configuration that has requests charged and limited. Rules that the API server refuses are
 // left out, so that one object's mistake is not another's.
-func (c *Controller) applyQuotas(ctx context.Context, bundle []byte) error {
+func (c *Controller) applyQuotas(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
 	var scoped placementv1.ScopedQuotaList
 	var cluster placementv1.ClusterScopedQuotaList
 	var limits placementv1.LimitedResourceList
@@ -70,7 +71,7 @@ func (c *Controller) applyQuotas(ctx context.Context, bundle []byte) error {
 	}
 	webhooks := c.evaluators.Webhooks(scoped.Items, cluster.Items, limits.Items, c.options.Namespace)
 	for {
-		err := c.writeQuotas(ctx, webhooks, bundle)
+		err := c.writeQuotas(ctx, owner, webhooks, bundle)
 		i, reason := rejectedWebhook(err)
 		if i < 0 || i >= len(webhooks) {
 			if err != nil {
@@ -87,7 +88,7 @@ func (c *Controller) applyQuotas(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-func (c *Controller) writeQuotas(ctx context.Context, webhooks []quota.Webhook, bundle []byte) error {
+func (c *Controller) writeQuotas(ctx context.Context, owner *metav1.OwnerReference, webhooks []quota.Webhook, bundle []byte) error {
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
 		webhook := w.Webhook
@@ -99,7 +100,7 @@ func (c *Controller) writeQuotas(ctx context.Context, webhooks []quota.Webhook, 
 		webhook.TimeoutSeconds = new(int32(quotaTimeout))
 		want = append(want, webhook)
 	}
-	return c.applyValidating(ctx, QuotasName, want)
+	return c.applyValidating(ctx, QuotasName, owner, want)
 }
 
 func (c *Controller) setQuotaStates(next map[quota.Key]status.HookState) {

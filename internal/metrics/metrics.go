@@ -166,3 +166,26 @@ func (m *Metrics) ForgetPolicy(policy string) {
 	m.violations.DeletePartialMatch(labels)
 	m.remediations.DeletePartialMatch(labels)
 }
+
+// CertificateExpiry is the gauge of when the webhook's certificate ends; it has no value until there is one.
+type CertificateExpiry struct {
+	expiry func() time.Time
+	desc   *prometheus.Desc
+}
+
+// NewCertificateExpiry returns the gauge; expiry returns the zero time while there is no certificate.
+func NewCertificateExpiry(expiry func() time.Time) *CertificateExpiry {
+	return &CertificateExpiry{expiry: expiry, desc: prometheus.NewDesc(
+		"berth_webhook_certificate_expiry_timestamp_seconds", "When the certificate that this replica serves ends, in Unix time.", nil, nil,
+	)}
+}
+
+// Describe implements prometheus.Collector.
+func (e *CertificateExpiry) Describe(out chan<- *prometheus.Desc) { out <- e.desc }
+
+// Collect implements prometheus.Collector.
+func (e *CertificateExpiry) Collect(out chan<- prometheus.Metric) {
+	if at := e.expiry(); !at.IsZero() {
+		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(at.Unix()))
+	}
+}

@@ -12,6 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Who fills the Secret with the webhooks' certificate.
+const (
+	CertManagementSelf     = "self"
+	CertManagementExternal = "external"
+)
+
 // Options configure a manager.
 type Options struct {
 	// Namespace is Berth's own. Its Secrets and its lease are there, and nothing in it is ever hooked.
@@ -20,9 +26,16 @@ type Options struct {
 	WebhookURL string
 	// WebhookService is the Service in Namespace that leads to the webhooks.
 	WebhookService string
+	// OwnerClusterRole is the ClusterRole with which the webhook configurations go; empty for none.
+	OwnerClusterRole string
 	// WebhookHost and WebhookPort are where the webhooks listen.
 	WebhookHost string
 	WebhookPort int
+	// WebhookCertManagement says who fills the Secret with the webhooks' certificate: CertManagementSelf, which is also
+	// meant by "", or CertManagementExternal.
+	WebhookCertManagement string
+	// WebhookCAOverlap is how long the API server trusts a certificate authority after it was replaced; 0 for an hour.
+	WebhookCAOverlap time.Duration
 	// MetricsAddress is where metrics are served; "0" for nowhere. MetricsSecure serves them over HTTPS to clients
 	// that the API server authenticates and authorizes.
 	MetricsAddress string
@@ -47,8 +60,10 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace: it holds Berth's Secrets and lease and is never hooked.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, where they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
+	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole with which the webhook configurations go when it is deleted; none if empty.")
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
+	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "Who fills the Secret berth-webhook-cert: self, where Berth makes and renews certificate and authority, or external, where cert-manager or somebody else does.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
@@ -58,8 +73,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
 }
 
-// dnsNames are the names by which the API server calls the webhooks.
-func (o *Options) dnsNames() ([]string, error) {
+// hosts are the names or addresses by which the API server calls the webhooks.
+func (o *Options) hosts() ([]string, error) {
 	if o.WebhookURL == "" {
 		service := o.WebhookService + "." + o.Namespace
 		return []string{service + ".svc", service + ".svc.cluster.local"}, nil

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// readiness says whether this replica may decide: its certificate is there, every policy that existed at the start is
-// compiled, everything that they read is replicated or known not to be to be had, and the quotas are read. Once that was so it stays so:
-// policies that come later answer for themselves.
+// readiness says whether this replica may decide: its certificate is served and trusted, every policy that existed at
+// the start is compiled, everything that they read is replicated or known not to be to be had, and the quotas are read.
+// Once that was so it stays so: policies that come later answer for themselves.
 type readiness struct {
 	certificate func() bool
 	policies    func(context.Context) bool

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -181,35 +180,24 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 	return err
 }
 
-func (p *parts) addCertificate(ctx context.Context, _ *rest.Config) error {
-	names, err := p.options.dnsNames()
+func (p *parts) addCertificate(context.Context, *rest.Config) error {
+	hosts, err := p.options.hosts()
 	if err != nil {
 		return err
 	}
-	if err := certs.Prepare(ctx, p.live, p.options.Namespace); err != nil {
-		return err
+	external := false
+	switch p.options.WebhookCertManagement {
+	case "", CertManagementSelf:
+	case CertManagementExternal:
+		external = true
+	default:
+		return fmt.Errorf("--webhook-cert-management %q: must be %s or %s", p.options.WebhookCertManagement, CertManagementSelf, CertManagementExternal)
 	}
-	dir, err := os.MkdirTemp("", "berth-cert-")
-	if err != nil {
-		return err
-	}
-	if err := p.mgr.Add(removeAtEnd(dir)); err != nil {
-		return err
-	}
-	p.certificate, err = certs.Add(p.mgr, certs.Options{Namespace: p.options.Namespace, DNSNames: names, Dir: dir})
+	p.certificate, err = certs.Add(p.mgr, certs.Options{
+		Namespace: p.options.Namespace, Hosts: hosts, External: external, Overlap: p.options.WebhookCAOverlap,
+		Bundles: webhookconfiguration.Bundles,
+	})
 	return err
-}
-
-// removeAtEnd removes a folder when the manager stops.
-type removeAtEnd string
-
-// NeedLeaderElection says that every replica cleans up after itself.
-func (removeAtEnd) NeedLeaderElection() bool { return false }
-
-// Start waits for the end.
-func (dir removeAtEnd) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return os.RemoveAll(string(dir))
 }
 
 func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
@@ -263,11 +251,12 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.registry, p.options.Namespace)
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
-	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
+	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
+		Owner: p.options.OwnerClusterRole,
 	})
 	p.ready = &readiness{
-		certificate: func() bool { return p.certificate.CABundle() != nil },
+		certificate: p.certificate.Trusted,
 		policies:    p.policies.Loaded,
 		data:        p.replication.Settled,
 	}
@@ -295,6 +284,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
+		return err
+	}
+	if err := p.registerer().Register(metrics.NewCertificateExpiry(p.certificate.Expiry)); err != nil {
 		return err
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)

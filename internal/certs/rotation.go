@@ -1,0 +1,180 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Lifetimes of what Berth makes itself.
+const (
+	authorityLifetime = 10 * 365 * 24 * time.Hour
+	leafLifetime      = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced: long enough for whoever must repair something.
+	renewBefore = 90 * 24 * time.Hour
+	// backdating is for API servers whose clock is behind.
+	backdating = time.Hour
+	// lookAgain is how often is looked at the clock at least: timers stand still while a machine sleeps.
+	lookAgain = 12 * time.Hour
+)
+
+// rotation fills the Secret and renews what is in it; the leader runs it.
+//
+// It is our own since the library for it, cert-controller, judges the authority and the certificate by one and the same
+// span, so that near the authority's end it signs certificates that outlive their authority; does not make a Secret
+// anew that somebody deleted; and needs a folder and a second cache of Secrets.
+type rotation struct {
+	client client.Client
+	name   types.NamespacedName
+	// hosts are what the certificate is for; the first is its own name.
+	hosts []string
+	clock clock.PassiveClock
+}
+
+// Reconcile renews the certificate if it is time.
+func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	secret := &corev1.Secret{}
+	err := r.client.Get(ctx, r.name, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	missing := apierrors.IsNotFound(err)
+	now := r.clock.Now()
+	if at := dueAt(secret.Data, r.hosts); now.Before(at) {
+		return reconcile.Result{RequeueAfter: min(at.Sub(now), lookAgain)}, nil
+	}
+	fresh, err := renew(secret.Data, r.hosts, now)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("renewing the webhook's certificate: %w", err)
+	}
+	ctrllog.FromContext(ctx).Info("Renewing the webhook's certificate", "authorityToo", string(fresh[caName]) != string(secret.Data[caName]))
+	if missing {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.name.Namespace, Name: r.name.Name}, Data: fresh}
+		return reconcile.Result{RequeueAfter: lookAgain}, r.client.Create(ctx, secret)
+	}
+	secret.Data = fresh
+	return reconcile.Result{RequeueAfter: lookAgain}, r.client.Update(ctx, secret)
+}
+
+// dueAt is when the certificate is to be renewed; the zero time if what is there can't be served.
+func dueAt(data map[string][]byte, hosts []string) time.Time {
+	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return time.Time{}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(data[caName])
+	due := pair.Leaf.NotAfter.Add(-renewBefore)
+	for _, host := range hosts {
+		// At that time: an authority that ends before is no good either.
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: due}); err != nil {
+			return time.Time{}
+		}
+	}
+	return due
+}
+
+// renew returns the Secret's data with a new certificate, and with a new authority where the present one would not
+// outlive the certificate. Authorities are replaced then only, and so always together with what they signed.
+func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]byte, error) {
+	out := maps.Clone(data)
+	if out == nil {
+		out = map[string][]byte{}
+	}
+	authority, err := tls.X509KeyPair(data[caName], data[caKeyName])
+	if err != nil || !authority.Leaf.IsCA || authority.Leaf.NotAfter.Before(now.Add(leafLifetime)) || now.Before(authority.Leaf.NotBefore) {
+		template := &x509.Certificate{
+			Subject:  pkix.Name{CommonName: "berth-ca", Organization: []string{"berth"}},
+			NotAfter: now.Add(authorityLifetime), KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+		}
+		if out[caName], out[caKeyName], err = sign(template, nil, now); err != nil {
+			return nil, err
+		}
+		if authority, err = tls.X509KeyPair(out[caName], out[caKeyName]); err != nil {
+			return nil, err
+		}
+	}
+	template := &x509.Certificate{
+		Subject:  pkix.Name{CommonName: hosts[0]},
+		NotAfter: now.Add(leafLifetime), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	out[corev1.TLSCertKey], out[corev1.TLSPrivateKeyKey], err = sign(template, &authority, now)
+	return out, err
+}
+
+// sign makes a key and its certificate from a template; without an authority it signs itself.
+func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time) (certificate, key []byte, err error) {
+	template.NotBefore = now.Add(-backdating)
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	parent, signer := template, any(own)
+	if authority != nil {
+		parent, signer = authority.Leaf, authority.PrivateKey
+	}
+	// Its serial number is made at random where the template has none.
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, own.Public(), signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	return encode(der), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), nil
+}
+
+func encode(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// decode returns the certificates of a PEM text, and an error if there is none or one is broken.
+func decode(text []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no certificate in it")
+	}
+	return out, nil
+}
