@@ -1,5 +1,5 @@
 # Image that deploy and build-installer write into the manifests.
-IMG ?= controller:latest
+IMG ?= $(RELEASE_IMG)
 # What the manager says it is.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 
@@ -17,6 +17,7 @@ TOOL = go tool -modfile=$(CURDIR)/go.tools.mod
 CONTROLLER_GEN = $(TOOL) controller-gen
 GOLANGCI_LINT = $(TOOL) golangci-lint
 KUSTOMIZE = $(TOOL) kustomize
+HELM = $(TOOL) helm
 KUBECTL ?= kubectl
 
 # The control plane of suites and demo: KUBEBUILDER_ASSETS where it is given, else built from Go modules into bin/.
@@ -86,10 +87,10 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
-	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},bundle,bundle.Dockerfile*,catalog/berth}; \
-	for target in generate manifests bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
+	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
+	for target in generate manifests chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
-	  echo "Error: generated files are stale (see above): run make generate manifests bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
+	  echo "Error: generated files are stale (see above): run make generate manifests chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
@@ -152,6 +153,28 @@ overlay:
 	rm -f dist/overlay/kustomization.yaml
 	cd dist/overlay && $(KUSTOMIZE) create --resources ../../config/default && $(KUSTOMIZE) edit set image controller=$(IMG)
 
+##@ Helm
+
+.PHONY: chart
+chart: ## Write the chart's CRDs, roles, alerts, dashboard and version, from config/.
+	{ $(KUSTOMIZE) build config/default; echo ---; $(KUSTOMIZE) build config/prometheus; echo ---; $(KUSTOMIZE) build config/grafana; } \
+	  | go run ./hack/chart -out charts/berth -version $(RELEASE)
+
+# Arguments for helm, such as HELMFLAGS='--set replicas=3'.
+HELMFLAGS ?=
+
+.PHONY: helm-lint
+helm-lint: ## Run helm lint on the chart.
+	$(HELM) lint --strict charts/berth
+
+.PHONY: helm-template
+helm-template: ## Show what the chart installs, CRDs included.
+	$(HELM) template berth charts/berth --namespace berth-system --include-crds $(HELMFLAGS)
+
+.PHONY: helm-package
+helm-package: ## Write the chart as an archive into dist/.
+	$(HELM) package charts/berth --destination dist
+
 ##@ Operator Lifecycle Manager
 
 # The release that the bundle installs; only here it is said. The bundle is under version control, so that, unlike
@@ -205,12 +228,13 @@ deploy: overlay ## Install everything, with the operator's image IMG.
 	$(KUBECTL) apply -k dist/overlay
 
 # Policies and quotas go first, while the operator still runs: without it, the API server would go on to deny whatever
-# they matched. The webhook configurations go last, because a running operator makes them anew.
+# they matched. The webhook configurations go with the ClusterRole, by garbage collection; those that have no owner, since
+# another way of installing left them, by name.
 .PHONY: undeploy
 undeploy: ## Remove everything that deploy installed, and every policy and quota.
-	$(KUBECTL) delete --ignore-not-found=true --all placementpolicies.placement.berth.dev
-	$(KUBECTL) delete --ignore-not-found=true --all limitedresources.placement.berth.dev
-	$(KUBECTL) delete --ignore-not-found=true --all clusterscopedquotas.placement.berth.dev
-	$(KUBECTL) delete --ignore-not-found=true --all --all-namespaces scopedquotas.placement.berth.dev
+	for kind in placementpolicies limitedresources clusterscopedquotas scopedquotas; do \
+	  if $(KUBECTL) get "customresourcedefinition/$$kind.placement.berth.dev" >/dev/null; then \
+	    if [ "$$kind" = scopedquotas ]; then everywhere=--all-namespaces; else everywhere=; fi; \
+	    $(KUBECTL) delete --ignore-not-found=true --all $$everywhere "$$kind.placement.berth.dev"; fi; done
 	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/default
 	$(KUBECTL) delete --ignore-not-found=true mutatingwebhookconfiguration/berth-placement validatingwebhookconfiguration/berth-policies validatingwebhookconfiguration/berth-quota

@@ -1,0 +1,266 @@
+package install_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/setup"
+)
+
+func parse(options *setup.Options, args []string) error {
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	options.Bind(flags)
+	return flags.Parse(args)
+}
+
+func manifests(t *testing.T) objects {
+	t.Helper()
+	text, err := kustomize("config/default")
+	return rendered(t, text, err)
+}
+
+func TestPodsAreHardened(t *testing.T) {
+	have := manifests(t)
+	if enforce := have["Namespace/"+namespace].GetLabels()["pod-security.kubernetes.io/enforce"]; enforce != "restricted" {
+		t.Errorf("the namespace enforces %q pods", enforce)
+	}
+	d := the[*appsv1.Deployment](t, have, "Deployment/berth-controller-manager")
+	if *d.Spec.Replicas != 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("an upgrade, or the loss of one replica, leaves none: %+v", d.Spec)
+	}
+	pod := d.Spec.Template.Spec
+	if s := pod.SecurityContext; s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod's security context: %v", s)
+	}
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Error("the pod shares namespaces with its node")
+	}
+	if len(pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+		t.Error("replicas do not avoid each other")
+	}
+	if len(pod.Containers) != 1 || len(pod.InitContainers) != 0 {
+		t.Fatalf("the pod has more than the manager")
+	}
+	manager := pod.Containers[0]
+	s := manager.SecurityContext
+	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+		!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 || s.Privileged != nil {
+		t.Errorf("the manager's security context: %v", s)
+	}
+	if manager.LivenessProbe == nil || manager.ReadinessProbe == nil || manager.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Error("the manager is not probed")
+	}
+	if manager.Resources.Limits.Memory().IsZero() || manager.Resources.Requests.Memory().IsZero() || manager.Resources.Requests.Cpu().IsZero() {
+		t.Errorf("the manager's resources: %v", manager.Resources)
+	}
+	if len(pod.Volumes) > 0 {
+		t.Errorf("the pod has somewhere to write to: %v", pod.Volumes)
+	}
+	selects := func(name string, selector map[string]string) {
+		if len(selector) == 0 {
+			t.Errorf("%s selects all", name)
+		}
+		for key, value := range selector {
+			if d.Spec.Template.Labels[key] != value {
+				t.Errorf("%s does not select the pods: %v", name, selector)
+			}
+		}
+	}
+	budget := the[*policyv1.PodDisruptionBudget](t, have, "PodDisruptionBudget/berth-controller-manager")
+	selects("the budget", budget.Spec.Selector.MatchLabels)
+	if budget.Spec.MinAvailable.IntValue() != 1 {
+		t.Errorf("the budget: %v", budget.Spec)
+	}
+	expectPorts(t, have, manager, selects)
+}
+
+// expectPorts holds what lets traffic in against what the manager listens at.
+func expectPorts(t *testing.T, have objects, manager corev1.Container, selects func(string, map[string]string)) {
+	t.Helper()
+	var options setup.Options
+	if err := parse(&options, manager.Args); err != nil {
+		t.Fatal(err)
+	}
+	open := map[int32]string{int32(options.WebhookPort): "webhook-server", 8443: "metrics", 8081: "health"}
+	if options.MetricsAddress != ":8443" || options.ProbeAddress != ":8081" {
+		t.Errorf("the manager serves metrics at %s and probes at %s", options.MetricsAddress, options.ProbeAddress)
+	}
+	for _, p := range manager.Ports {
+		if open[p.ContainerPort] != p.Name {
+			t.Errorf("the manager's port %v", p)
+		}
+	}
+	network := the[*networkingv1.NetworkPolicy](t, have, "NetworkPolicy/berth-controller-manager")
+	selects("the NetworkPolicy", network.Spec.PodSelector.MatchLabels)
+	if len(network.Spec.Ingress) != 1 || len(network.Spec.Ingress[0].Ports) != len(open) {
+		t.Errorf("the NetworkPolicy lets in %v", network.Spec.Ingress)
+	}
+	for _, p := range network.Spec.Ingress[0].Ports {
+		if open[p.Port.IntVal] == "" || *p.Protocol != corev1.ProtocolTCP {
+			t.Errorf("the NetworkPolicy lets in to %v", p)
+		}
+	}
+	for name, target := range map[string]int32{options.WebhookService: int32(options.WebhookPort), "berth-controller-manager-metrics-service": 8443} {
+		service := the[*corev1.Service](t, have, "Service/"+name)
+		selects(name, service.Spec.Selector)
+		if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].TargetPort.IntVal != target {
+			t.Errorf("the Service %s leads to %v", name, service.Spec.Ports)
+		}
+	}
+	// The webhook configurations name it.
+	if port := the[*corev1.Service](t, have, "Service/"+options.WebhookService).Spec.Ports[0].Port; port != 443 {
+		t.Errorf("the API server finds no webhook at the Service's port %d", port)
+	}
+	if have["ClusterRole/"+options.OwnerClusterRole] == nil {
+		t.Errorf("no ClusterRole %q owns the webhook configurations", options.OwnerClusterRole)
+	}
+}
+
+func TestRightsAreLeast(t *testing.T) {
+	for key, o := range manifests(t) {
+		var rules []rbacv1.PolicyRule
+		inNamespace := false
+		switch o := o.(type) {
+		case *rbacv1.Role:
+			rules, inNamespace = o.Rules, true
+		case *rbacv1.ClusterRole:
+			rules = o.Rules
+		}
+		for _, r := range rules {
+			if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*") {
+				t.Errorf("%s has a wildcard: %v", key, r)
+			}
+			if slices.Contains(r.Resources, "secrets") && !inNamespace {
+				t.Errorf("%s reads Secrets of all namespaces: %v", key, r)
+			}
+			for _, verb := range []string{"escalate", "bind", "impersonate"} {
+				if slices.Contains(r.Verbs, verb) {
+					t.Errorf("%s may %s: %v", key, verb, r)
+				}
+			}
+		}
+	}
+	// Cluster-wide, the manager itself writes its own status, Events, and its own webhook configurations.
+	for _, r := range the[*rbacv1.ClusterRole](t, manifests(t), "ClusterRole/berth-manager-role").Rules {
+		for _, verb := range r.Verbs {
+			switch {
+			case slices.Contains([]string{"get", "list", "watch"}, verb):
+			case slices.Equal(r.APIGroups, []string{"admissionregistration.k8s.io"}) && (verb == "create" || len(r.ResourceNames) > 0):
+			case slices.Equal(r.APIGroups, []string{"events.k8s.io"}):
+			case slices.Equal(r.APIGroups, []string{"placement.berth.dev"}) && !slices.ContainsFunc(r.Resources, func(s string) bool { return !strings.HasSuffix(s, "/status") }):
+			default:
+				t.Errorf("the manager may %s %v", verb, r)
+			}
+		}
+	}
+}
+
+// metricNames are the names of Berth's metrics, as the code registers them.
+func metricNames(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(filepath.Join(root, "internal"), func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range regexp.MustCompile(`(?:Name:|NewDesc\()\s*"(berth_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			out = append(out, name[1])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
+	known := metricNames(t)
+	expect := func(where, expression string) {
+		t.Helper()
+		found := false
+		for _, name := range regexp.MustCompile(`[a-z]+(?:_[a-z]+)+`).FindAllString(regexp.MustCompile(`"[^"]*"|\$__rate_interval`).ReplaceAllString(expression, ""), -1) {
+			plain := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(name, "")
+			switch {
+			case slices.Contains(known, name) || slices.Contains(known, plain):
+				found = true
+			case name == "leader_election_master_status" || name == "apiserver_admission_webhook_rejection_count":
+				found = true
+			case name == "histogram_quantile" || name == "error_type":
+			default:
+				t.Errorf("%s asks for %s, which nobody has", where, name)
+			}
+		}
+		if !found {
+			t.Errorf("%s asks for no metric: %s", where, expression)
+		}
+	}
+	text, err := kustomize("config/prometheus")
+	for _, group := range the[*prometheusRule](t, rendered(t, text, err), "PrometheusRule/berth-controller-manager").Spec.Groups {
+		names := map[string]bool{}
+		for _, rule := range group.Rules {
+			expect("the alert "+rule.Alert, rule.Expr)
+			if names[rule.Alert] || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("the alert %s is there twice, or does not say what it means", rule.Alert)
+			}
+			names[rule.Alert] = true
+		}
+	}
+
+	text, err = kustomize("config/grafana")
+	dashboard := the[*corev1.ConfigMap](t, rendered(t, text, err), "ConfigMap/berth-dashboard").Data["berth.json"]
+	var have struct {
+		UID    string `json:"uid"`
+		Title  string `json:"title"`
+		Panels []struct {
+			ID      int    `json:"id"`
+			Title   string `json:"title"`
+			Type    string `json:"type"`
+			GridPos struct {
+				H, W, X, Y int
+			} `json:"gridPos"`
+			Targets []struct {
+				RefID string `json:"refId"`
+				Expr  string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := yaml.Unmarshal([]byte(dashboard), &have); err != nil || have.UID == "" || have.Title == "" || len(have.Panels) == 0 {
+		t.Fatalf("the dashboard %+v: %v", have, err)
+	}
+	ids, cells := map[int]bool{}, map[[2]int]string{}
+	for _, p := range have.Panels {
+		if ids[p.ID] || p.Title == "" || p.Type == "" {
+			t.Errorf("panel %d %q of type %q", p.ID, p.Title, p.Type)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			expect("the panel "+p.Title, target.Expr)
+		}
+		if p.GridPos.X+p.GridPos.W > 24 || p.GridPos.W*p.GridPos.H == 0 {
+			t.Errorf("the panel %s is at %+v", p.Title, p.GridPos)
+		}
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if cells[cell] != "" {
+					t.Fatalf("the panels %s and %s overlap", cells[cell], p.Title)
+				}
+				cells[cell] = p.Title
+			}
+		}
+	}
+}
