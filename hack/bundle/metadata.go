@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// facts are what the bundle says of itself, in annotations.yaml and as labels of its image alike.
+func facts(r release) [][2]string {
+	const bundle, test = "operators.operatorframework.io.bundle.", "operators.operatorframework.io.test."
+	return [][2]string{
+		{bundle + "mediatype.v1", "registry+v1"},
+		{bundle + "manifests.v1", "manifests/"},
+		{bundle + "metadata.v1", "metadata/"},
+		{bundle + "package.v1", packageName},
+		{bundle + "channels.v1", r.channel},
+		{bundle + "channel.default.v1", strings.Split(r.channel, ",")[0]},
+		{test + "mediatype.v1", "scorecard+v1"},
+		{test + "config.v1", "tests/scorecard/"},
+	}
+}
+
+func annotations(r release) []byte {
+	lines := []string{"annotations:"}
+	for _, f := range facts(r) {
+		lines = append(lines, fmt.Sprintf("  %s: %s", f[0], f[1]))
+	}
+	return []byte(strings.Join(lines, "\n") + "\n")
+}
+
+// dockerfile is built in the project's folder, as operator-sdk's.
+func dockerfile(r release) []byte {
+	lines := []string{"FROM scratch", ""}
+	for _, f := range facts(r) {
+		lines = append(lines, fmt.Sprintf("LABEL %s=%s", f[0], f[1]))
+	}
+	lines = slices.Concat(lines, []string{
+		"",
+		"COPY bundle/manifests /manifests/",
+		"COPY bundle/metadata /metadata/",
+		"COPY bundle/tests/scorecard /tests/scorecard/",
+	})
+	return []byte(strings.Join(lines, "\n") + "\n")
+}

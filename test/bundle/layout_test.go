@@ -1,0 +1,201 @@
+package bundle_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func TestMetadata(t *testing.T) {
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := readStrictly(filepath.Join(root, "bundle", "metadata", "annotations.yaml"), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	const prefix = "operators.operatorframework.io.bundle."
+	have := metadata.Annotations
+	for key, want := range map[string]string{
+		"mediatype.v1": "registry+v1", "manifests.v1": "manifests/", "metadata.v1": "metadata/", "package.v1": packageName,
+	} {
+		if have[prefix+key] != want {
+			t.Errorf("%s is %q, want %q", key, have[prefix+key], want)
+		}
+	}
+	channels := strings.Split(have[prefix+"channels.v1"], ",")
+	if channel := have[prefix+"channel.default.v1"]; channel == "" || !slices.Contains(channels, channel) {
+		t.Errorf("the default channel %q is none of %q", channel, channels)
+	}
+	dockerfile, err := os.ReadFile(filepath.Join(root, "bundle.Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for _, l := range regexp.MustCompile(`(?m)^LABEL (.+?)=(.+)$`).FindAllStringSubmatch(string(dockerfile), -1) {
+		labels[l[1]] = l[2]
+	}
+	if diff := cmp.Diff(have, labels); diff != "" {
+		t.Errorf("annotations (-) and labels of the image (+) differ:\n%s", diff)
+	}
+	for _, copied := range regexp.MustCompile(`(?m)^COPY (\S+) /(\S+)/$`).FindAllStringSubmatch(string(dockerfile), -1) {
+		if info, err := os.Stat(filepath.Join(root, copied[1])); err != nil || !info.IsDir() || copied[1] != "bundle/"+copied[2] {
+			t.Errorf("the image has %s at %s", copied[1], copied[2])
+		}
+	}
+}
+
+// admitted are the kinds that OLM v0 and v1 take beside the CSV, those apart whose definitions a cluster may lack.
+var admitted = []string{
+	"ConfigMap", "NetworkPolicy.networking.k8s.io", "PodDisruptionBudget.policy", "PriorityClass.scheduling.k8s.io", "Service",
+	"ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io", "Role.rbac.authorization.k8s.io",
+	"RoleBinding.rbac.authorization.k8s.io",
+}
+
+func TestExtraObjects(t *testing.T) {
+	b := mustLoad(t)
+	for file, o := range b.extra {
+		if kind := o.GroupVersionKind().GroupKind().String(); !slices.Contains(admitted, kind) {
+			t.Errorf("%s: OLM takes no %s", file, kind)
+		}
+		if o.GetNamespace() != "" {
+			t.Errorf("%s names the namespace %q, which is the administrator's to choose", file, o.GetNamespace())
+		}
+		if o.GetName() == "" || len(validation.IsDNS1123Subdomain(o.GetName())) > 0 {
+			t.Errorf("%s: name %q", file, o.GetName())
+		}
+		path := filepath.Join(root, "bundle", "manifests", file)
+		typed, err := scheme.Scheme.New(o.GroupVersionKind())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := readStrictly(path, typed); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDefinitionsAreThoseOfConfig(t *testing.T) {
+	b := mustLoad(t)
+	files, err := filepath.Glob(filepath.Join(root, "config", "crd", "bases", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]*unstructured.Unstructured{}
+	for _, file := range files {
+		o := &unstructured.Unstructured{}
+		if err := readStrictly(file, &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		want[filepath.Base(file)] = o
+	}
+	if diff := cmp.Diff(want, b.crds); diff != "" {
+		t.Errorf("config/crd/bases (-) and bundle (+) differ; run make bundle:\n%s", diff)
+	}
+}
+
+// OLM keeps a bundle in a ConfigMap while it unpacks it.
+func TestSize(t *testing.T) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	pack := tar.NewWriter(zip)
+	if err := pack.AddFS(os.DirFS(filepath.Join(root, "bundle"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() >= 1<<20 {
+		t.Errorf("the bundle takes %d bytes compressed", out.Len())
+	}
+}
+
+// The same commands as a developer's, into another folder.
+func TestCommittedIsWhatIsGenerated(t *testing.T) {
+	dir := t.TempDir()
+	for _, target := range []string{"bundle", "catalog"} {
+		cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", root, target,
+			"BUNDLE="+filepath.Join(dir, "bundle"), "CATALOG="+filepath.Join(dir, "catalog", packageName, "catalog.yaml"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("make %s: %v\n%s", target, err, out)
+		}
+	}
+	for _, part := range []string{"bundle", "bundle.Dockerfile", "bundle.Dockerfile.dockerignore", "catalog/" + packageName} {
+		want, err := texts(filepath.Join(dir, part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := texts(filepath.Join(root, part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s: generated (-) and committed (+) differ; run make bundle catalog:\n%s", part, diff)
+		}
+	}
+}
+
+// texts returns the files below a path, or the one that is there.
+func texts(path string) (map[string]string, error) {
+	out := map[string]string{}
+	return out, filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		name, _ := filepath.Rel(path, file)
+		out[name] = string(text)
+		return err
+	})
+}
+
+func TestCatalog(t *testing.T) {
+	b := mustLoad(t)
+	text, err := os.ReadFile(filepath.Join(root, "catalog", packageName, "catalog.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs := map[string][]map[string]any{}
+	for _, o := range documents(t, text) {
+		schema := fmt.Sprint(o["schema"])
+		blobs[schema] = append(blobs[schema], o)
+	}
+	packages, channels, bundles := blobs["olm.package"], blobs["olm.channel"], blobs["olm.bundle"]
+	if len(packages) != 1 || len(channels) != 1 || len(bundles) != 1 {
+		t.Fatalf("got %d packages, %d channels and %d bundles", len(packages), len(channels), len(bundles))
+	}
+	if packages[0]["name"] != packageName || packages[0]["defaultChannel"] != channels[0]["name"] || channels[0]["package"] != packageName {
+		t.Errorf("package %v with default channel %v and channel %v of %v", packages[0]["name"], packages[0]["defaultChannel"], channels[0]["name"], channels[0]["package"])
+	}
+	if diff := cmp.Diff([]any{map[string]any{"name": b.csv.Metadata.Name}}, channels[0]["entries"]); diff != "" {
+		t.Errorf("entries of the channel: %s", diff)
+	}
+	if bundles[0]["name"] != b.csv.Metadata.Name || bundles[0]["package"] != packageName ||
+		!strings.HasSuffix(fmt.Sprint(bundles[0]["image"]), ":v"+b.csv.Spec.Version) {
+		t.Errorf("bundle %v of %v in image %v", bundles[0]["name"], bundles[0]["package"], bundles[0]["image"])
+	}
+	metadata, err := os.ReadFile(filepath.Join(root, "bundle", "metadata", "annotations.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("bundle.channels.v1: %v\n", channels[0]["name"]); !strings.Contains(string(metadata), want) {
+		t.Errorf("the bundle is for another channel than the catalog's: %q is not in its annotations", want)
+	}
+}

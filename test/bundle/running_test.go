@@ -1,0 +1,216 @@
+package bundle_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// The specs go on from one another: what the operator may do shows by what it has done.
+var _ = Describe("The manager with the rights of the CSV and no others", Ordered, func() {
+	const own, shared, other = "with-quota", "payments-a", "without-quota"
+	var m *replica
+
+	BeforeAll(func(ctx SpecContext) {
+		kubectl(ctx, "", "create", "--filename", "hack/demo/clusterprofile-crd.yaml")
+		kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "--filename", "hack/demo/clusterprofile-crd.yaml")
+		newNamespace(ctx, own, nil)
+		newNamespace(ctx, shared, map[string]string{"team": "payments"})
+		newNamespace(ctx, other, nil)
+		newNamespace(ctx, "fleet", nil)
+		Expect(admin.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "cluster-services"}, Value: 1})).To(Succeed())
+		createCluster(ctx, "eu1")
+		m = start(ctx)
+	})
+
+	It("brings every example into force", func(ctx SpecContext) {
+		examples, err := installed.examples()
+		Expect(err).NotTo(HaveOccurred())
+		for _, e := range examples {
+			for _, how := range []string{"--dry-run=server", "--dry-run=none"} {
+				kubectl(ctx, manifest(e), "create", how, "--validate=strict", "--namespace", own, "--filename", "-")
+			}
+		}
+		for _, e := range examples {
+			e.SetNamespace(own)
+			awaitReady(ctx, e, m)
+		}
+	})
+
+	It("places workloads, and moves them when their data changes", func(ctx SpecContext) {
+		d := framework.NewObject(framework.Deployment, other, "app", map[string]string{
+			"policy.example.com/eu-jurisdiction-required": "true", "policy.example.com/pci-compliance-level": "2",
+		})
+		Expect(admin.Create(ctx, d)).To(Succeed())
+		Expect(clustersOf(d)).To(ConsistOf("eu1"))
+		createCluster(ctx, "eu2")
+		Eventually(func(ctx context.Context) ([]string, error) {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(d), d)
+			return clustersOf(d), err
+		}).WithContext(ctx).Should(ConsistOf("eu1", "eu2"), m.refused.String)
+	})
+
+	It("charges quotas, and denies what none covers", func(ctx SpecContext) {
+		important := func(p *corev1.Pod) { p.Spec.PriorityClassName = "cluster-services" }
+		Eventually(func(ctx context.Context) error {
+			return admin.Create(ctx, framework.NewPod(other, "", important), client.DryRunAll)
+		}).WithContext(ctx).Should(framework.BeForbidden("insufficient quota to match these scopes"))
+		Expect(admin.Create(ctx, framework.NewPod(own, "a", important))).To(Succeed())
+		Eventually(used).WithContext(ctx).WithArguments("ScopedQuota", own, "pods-cluster-services").Should(HaveKeyWithValue("pods", "1"))
+		Expect(admin.Create(ctx, framework.NewPod(shared, "b", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = framework.Hard("cpu", "1", "memory", "1Gi", "nvidia.com/gpu", "1")
+			p.Spec.Containers[0].Resources.Limits = framework.Hard("nvidia.com/gpu", "1")
+		}))).To(Succeed())
+		Eventually(used).WithContext(ctx).WithArguments("ClusterScopedQuota", "", "payments").Should(HaveKeyWithValue("requests.cpu", "1"))
+	})
+
+	It("keeps what it keeps in its own namespace, and says what it did", func(ctx SpecContext) {
+		within := client.InNamespace(installNamespace)
+		Eventually(func(g Gomega, ctx context.Context) {
+			revisions, secrets, leases, events := &appsv1.ControllerRevisionList{}, &corev1.SecretList{}, &coordinationv1.LeaseList{}, &eventsv1.EventList{}
+			for _, list := range []client.ObjectList{revisions, secrets, leases} {
+				g.Expect(admin.List(ctx, list, within)).To(Succeed())
+			}
+			g.Expect(admin.List(ctx, events)).To(Succeed())
+			g.Expect(revisions.Items).NotTo(BeEmpty())
+			g.Expect(secrets.Items).To(ContainElements(HaveField("Name", "berth-webhook-cert"), HaveField("Name", "berth-intent-key")))
+			g.Expect(leases.Items).To(ContainElement(HaveField("Name", "berth.placement.berth.dev")))
+			g.Expect(events.Items).To(ContainElement(HaveField("Reason", "PlacementRemediated")))
+		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("shows its metrics to those who are bound to the bundle's role, and to nobody else", func(ctx SpecContext) {
+		Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: "scraper"}})).To(Succeed())
+		token := as(ctx, "scraper").BearerToken
+		code, _, err := get(ctx, m.metrics, token)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusForbidden))
+		// Another, because an answer about a token is remembered for a while.
+		Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: "prometheus"}})).To(Succeed())
+		kubectl(ctx, "", "create", "clusterrolebinding", "prometheus", "--clusterrole=berth-metrics-reader", "--serviceaccount="+installNamespace+":prometheus")
+		code, text, err := get(ctx, m.metrics, as(ctx, "prometheus").BearerToken)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(http.StatusOK), text)
+		Expect(text).To(ContainSubstring("berth_policies{"))
+	})
+
+	It("has been refused nothing", func() {
+		Expect(m.refused.all()).To(BeEmpty())
+	})
+
+	// As the CSV's description says.
+	It("is given more by a label once the aggregated role is bound", func(ctx SpecContext) {
+		p := framework.NewPolicy("more", "package placement\n\nlabels[\"example.com/classes\"] := sprintf(\"%v\", [count(data.kubernetes.storageclasses)])\n", "apps", "deployments", other)
+		Expect(admin.Create(ctx, p)).To(Succeed())
+		Eventually(func(ctx context.Context) (string, error) {
+			err := admin.Get(ctx, client.ObjectKeyFromObject(p), p)
+			return fmt.Sprint(p.Status.Conditions), err
+		}).WithContext(ctx).Should(ContainSubstring(`apiGroups: ["storage.k8s.io"], resources: ["storageclasses"], verbs: [get, list, watch]`))
+		kubectl(ctx, "", "create", "clusterrolebinding", "berth-workloads", "--clusterrole=berth-workloads", "--serviceaccount="+installNamespace+":berth-controller-manager")
+		Expect(admin.Create(ctx, &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "berth-reads-storage-classes", Labels: map[string]string{"placement.berth.dev/aggregate-to-manager": "true"}},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch"}}},
+		})).To(Succeed())
+		ready := &unstructured.Unstructured{}
+		ready.SetAPIVersion("placement.berth.dev/v1alpha1")
+		ready.SetKind("PlacementPolicy")
+		ready.SetName(p.Name)
+		awaitReady(ctx, ready, m)
+	})
+
+	// OLM v1 removes every object of the bundle.
+	It("leaves no webhook behind when its role goes", func(ctx SpecContext) {
+		owner := installed.owner()
+		if owner == "" {
+			Skip("the manager is told no role to have its webhook configurations go with")
+		}
+		Expect(webhooks(ctx)).NotTo(BeEmpty())
+		m.stop()
+		kubectl(ctx, "", "delete", "clusterrole", owner)
+		Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+	})
+})
+
+// webhooks returns the names of the webhook configurations.
+func webhooks(ctx context.Context) ([]string, error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	err := errors.Join(admin.List(ctx, mutating), admin.List(ctx, validating))
+	var out []string
+	for _, c := range mutating.Items {
+		out = append(out, c.Name)
+	}
+	for _, c := range validating.Items {
+		out = append(out, c.Name)
+	}
+	return out, err
+}
+
+func manifest(o *unstructured.Unstructured) string {
+	GinkgoHelper()
+	text, err := json.Marshal(o)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// createCluster adds a cluster that the example's policy likes to the inventory.
+func createCluster(ctx context.Context, name string) {
+	GinkgoHelper()
+	kubectl(ctx, fmt.Sprintf(`{"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",
+		"metadata": {"namespace": "fleet", "name": %q, "labels": {"region": "eu", "pci-level": "3"}},
+		"spec": {"displayName": %[1]q, "clusterManager": {"name": "test"}}}`, name), "create", "--filename", "-")
+}
+
+// clustersOf returns where the example's policy places an object.
+func clustersOf(o client.Object) []string {
+	var preferences struct {
+		Clusters map[string]any `json:"clusters"`
+	}
+	// What is no JSON names no cluster.
+	_ = json.Unmarshal([]byte(o.GetAnnotations()["placement.example.com/clusters"]), &preferences)
+	var out []string
+	for name := range preferences.Clusters {
+		out = append(out, name)
+	}
+	return out
+}
+
+// awaitReady waits until the newest generation of an object is Ready.
+func awaitReady(ctx context.Context, o *unstructured.Unstructured, m *replica) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) (string, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(o), o)
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c, _ := c.(map[string]any); c["type"] == "Ready" && c["observedGeneration"] == o.GetGeneration() {
+				return fmt.Sprintf("%s: %s", c["status"], c["message"]), err
+			}
+		}
+		return "unknown", err
+	}).WithContext(ctx).Should(HavePrefix("True"), func() string { return o.GetKind() + " " + o.GetName() + "; " + m.refused.String() })
+}
+
+func used(ctx context.Context, kind, namespace, name string) (map[string]string, error) {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("placement.berth.dev/v1alpha1")
+	o.SetKind(kind)
+	err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	out, _, _ := unstructured.NestedStringMap(o.Object, "status", "used")
+	return out, err
+}
