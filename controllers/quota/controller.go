@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
@@ -67,7 +68,7 @@ type Controller struct {
 	queue workqueue.TypedRateLimitingInterface[quota.Key]
 	// last is what each quota's last count was made from.
 	last map[quota.Key]basis
-	// settled is when each quota's reservations were last written.
+	// settled is when each quota's status was last written here.
 	settled map[quota.Key]time.Time
 }
 
@@ -280,6 +281,7 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 
 // basis is what a count is made from: where it is the same, usage that differs is drift.
 type basis struct {
+	uid        types.UID
 	generation int64
 	revision   uint64
 	next       time.Time
@@ -289,7 +291,7 @@ type basis struct {
 // explains says whether something known may have changed what is used since an earlier count.
 func (b basis) explains(earlier basis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
-	return b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
+	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
 }
 
 // contended is how a recount tries again while webhooks charge.
@@ -317,7 +319,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 			_, served := c.served(t)
 			return !served
 		},
-		Late: c.ask(ctx, q, late),
+		Late: c.ask(ctx, q, selected, late),
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -357,13 +359,7 @@ func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	if err != nil {
 		return all
 	}
-	left := c.meter.Unsettled(all, selected.has)
-	if key, ok := quota.KeyOf(q); ok && len(left) < len(all) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.settled[key] = c.Clock.Now()
-	}
-	return left
+	return c.meter.Unsettled(all, selected.has)
 }
 
 // leads says whether this replica counts.
@@ -384,7 +380,7 @@ type late struct {
 const maxAsking = 16
 
 // ask completes what is known of late reservations and returns it.
-func (c *Controller) ask(ctx context.Context, q placementv1.Quota, l *late) map[string]bool {
+func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected selection, l *late) map[string]bool {
 	if l.known == nil {
 		l.known = map[string]bool{}
 	}
@@ -392,13 +388,16 @@ func (c *Controller) ask(ctx context.Context, q placementv1.Quota, l *late) map[
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxAsking)
 	for _, r := range q.QuotaStatus().Reservations {
+		if !quota.Expired(r, now) || !selected.has(r.Namespace) {
+			continue
+		}
 		l.mu.Lock()
 		_, asked := l.known[r.UID]
-		if !asked && quota.Expired(r, now) {
+		if !asked {
 			l.known[r.UID] = false
 		}
 		l.mu.Unlock()
-		if asked || !quota.Expired(r, now) {
+		if asked {
 			continue
 		}
 		slots <- struct{}{}
@@ -458,8 +457,11 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 		if err := c.Client.Status().Update(ctx, q); err != nil {
 			return next, err
 		}
+		c.mu.Lock()
+		c.settled[key] = c.Clock.Now()
+		c.mu.Unlock()
 	}
-	now := basis{generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
+	now := basis{uid: q.GetUID(), generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
 	c.mu.Lock()
 	earlier, known := c.last[key]
 	c.last[key] = now
@@ -472,22 +474,18 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 	return next, nil
 }
 
-// settledAgo is how long a write is to wait that changes neither what is used nor what is in force.
+// settledAgo is how long a write is to wait that changes neither what is used nor what is in force: since the last one
+// of this controller, so that it comes due however often others write.
 func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
-	now := c.Clock.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	was, is := before.QuotaStatus(), after.QuotaStatus()
-	// What else differs is there for people, who can wait as long.
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
 		equality.Semantic.DeepEqual(was.Hard, is.Hard) && equality.Semantic.DeepEqual(was.Conditions, is.Conditions)
-	if same && len(was.Reservations) < placementv1.MaxReservations/2 {
-		if wait := settlePace - now.Sub(c.settled[key]); wait > 0 {
-			return wait
-		}
+	if !same || len(was.Reservations) >= placementv1.MaxReservations/2 {
+		return 0
 	}
-	c.settled[key] = now
-	return 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return settlePace - c.Clock.Since(c.settled[key])
 }
 
 func newQuota(key quota.Key) placementv1.Quota {

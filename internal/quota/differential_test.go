@@ -301,7 +301,7 @@ func (w *world) requirement() placementv1.ScopeRequirement {
 		r.Operator = pick(w, corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn, corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist)
 	}
 	if r.Operator == corev1.ScopeSelectorOpIn || r.Operator == corev1.ScopeSelectorOpNotIn {
-		r.Values = pick(w, []string{"low"}, []string{"high"}, []string{"low", "high"}, []string{"high", "absent", "high"})
+		r.Values = pick(w, []string{"low"}, []string{"high"}, []string{"low", "high"}, []string{"high", "absent", "high"}, []string{""}, []string{"", "low"})
 	}
 	return r
 }

@@ -188,12 +188,18 @@ func TestReservations(t *testing.T) {
 			c.clock.Step(time.Minute)
 		}, left: settled, used: "1"},
 
-		// Used is 9 as it was counted before.
-		"type is not known":              {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, left: left, used: "9"},
-		"type is not known, it expires":  {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, left: settled, used: "8"},
-		"type is not served, it seems":   {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, world: absent, left: left, used: "9"},
-		"it expires meanwhile":           {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, world: absent, left: settled, used: "8"},
-		"namespace is not selected":      {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Selects = func(string) bool { return false } }, left: left, used: "1"},
+		// Used is 9 as it was counted before; what became of a charge is not known until the type can be counted again.
+		"type is not known":             {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, left: left, used: "9"},
+		"type is not known, it expires": {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, left: settled, used: "9"},
+		"type is not served, it seems":  {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, world: absent, left: left, used: "9"},
+		"it expires meanwhile":          {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, world: absent, left: settled, used: "9"},
+		"namespace is not selected":     {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Selects = func(string) bool { return false } }, left: left, used: "1"},
+		"namespace left, it expires": {
+			reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")); c.clock.Step(time.Hour) },
+			world: func(w *quota.World) {
+				w.Late, w.Selects = map[string]bool{"r": true}, func(string) bool { return false }
+			}, left: settled, used: "0",
+		},
 		"type is not counted any more":   {reservation: other, left: settled, used: "0"},
 		"type is known again, by a list": {reservation: create, happens: func(t *testing.T, c counting) { c.Drop(pods); c.replace(t, pods, object("web", "web-uid", "1")) }, left: settled, used: "1"},
 	}
@@ -215,6 +221,36 @@ func TestReservations(t *testing.T) {
 				if diff := cmp.Diff(list("pods", test.used), got.Used, sameAmounts); diff != "" || len(got.Reservations) == 1 != test.left {
 					t.Errorf("%d reservations, used -want +got:\n%s", len(got.Reservations), diff)
 				}
+			}
+		})
+	}
+}
+
+// A type that is not served may be one whose API server is down: what was counted of it stays, and is not known once
+// the spec is another one. What was never counted is zero, whether or not it was looked at before.
+func TestUnserved(t *testing.T) {
+	down := everywhere
+	down.Absent = func(schema.GroupResource) bool { return true }
+	tests := map[string]struct {
+		before     corev1.ResourceList
+		generation int64
+		want       corev1.ResourceList
+		unserved   bool
+	}{
+		"never counted":               {before: nil, generation: 3, want: list("pods", "0")},
+		"never counted, looked at":    {before: list("pods", "0"), generation: 3, want: list("pods", "0")},
+		"counted":                     {before: list("pods", "7"), generation: 3, want: list("pods", "7"), unserved: true},
+		"counted for another spec":    {before: list("pods", "7"), generation: 4, want: corev1.ResourceList{}, unserved: true},
+		"nothing, for another spec":   {before: list("pods", "0"), generation: 4, want: list("pods", "0")},
+		"of other names, another one": {before: list("services", "7"), generation: 4, want: list("pods", "0")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			q := newQuota(list("pods", "10"), test.before)
+			q.Generation = test.generation
+			got := newMeter().recount(t, q, down)
+			if diff := cmp.Diff(test.want, got.Used, sameAmounts); diff != "" || len(got.Unserved) == 1 != test.unserved || len(got.Missing) > 0 {
+				t.Errorf("unserved %v, missing %v, used -want +got:\n%s", got.Unserved, got.Missing, diff)
 			}
 		})
 	}

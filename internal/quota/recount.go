@@ -103,17 +103,15 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 }
 
 // begin sets what a type's names are before any object is counted, and says whether that is zero. A type that is not
-// served may only seem so, since its API server does not answer now: what was counted of it stays.
+// served may only seem so, since its API server does not answer now: what was counted of it stays and, once the spec is
+// another one, is not known.
 func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w World) (fromZero bool) {
 	status := q.QuotaStatus()
-	current := status.ObservedGeneration == q.GetGeneration()
 	absent := !metered && w.Absent(t)
-	fromZero = metered || absent
-	for _, name := range names {
-		if _, counted := status.Used[name]; counted && current && absent {
-			fromZero = false
-		}
-	}
+	fromZero = metered || absent && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
+		before, counted := status.Used[name]
+		return counted && !before.IsZero()
+	})
 	switch {
 	case !metered && !absent:
 		r.Missing = append(r.Missing, t)
@@ -125,7 +123,7 @@ func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []cor
 		switch {
 		case fromZero:
 			r.Used[name] = resource.Quantity{Format: resource.DecimalSI}
-		case counted && current:
+		case counted && status.ObservedGeneration == q.GetGeneration():
 			r.Used[name] = before.DeepCopy()
 		}
 	}
@@ -133,21 +131,16 @@ func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []cor
 }
 
 // reservations keeps those whose change may still come. What one took of a type that is not counted from zero is in
-// Used already.
+// Used already, and stays there: nobody knows what became of it until the type can be counted again.
 func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) {
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
-		if _, counted := fromZero[of]; !counted || Expired(r, now) && !w.Late[r.UID] {
-			if !fromZero[of] {
-				out.Used = subtract(out.Used, r.Delta)
-			}
-			continue
-		}
-		if m.settled(&r, w.Selects) {
+		late := w.Late[r.UID] && w.Selects(r.Namespace)
+		if _, counted := fromZero[of]; !counted || Expired(r, now) && !late || m.settled(&r, w.Selects) {
 			continue
 		}
 		out.Reservations = append(out.Reservations, r)
-		if !w.Late[r.UID] {
+		if !late {
 			out.after(r.Expires.Time)
 		}
 		if fromZero[of] {

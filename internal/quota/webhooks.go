@@ -130,9 +130,12 @@ func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 
 // podsOfClass is true of the pods whose PriorityClass a requirement selects.
 func podsOfClass(operator corev1.ScopeSelectorOperator, values []string) string {
-	quotedValues := make([]string, len(values))
-	for i, v := range slices.Sorted(slices.Values(values)) {
-		quotedValues[i] = quoted(v)
+	var quotedValues []string
+	for _, v := range slices.Sorted(slices.Values(values)) {
+		// A pod without a class has none of the classes, not the one without a name.
+		if v != "" {
+			quotedValues = append(quotedValues, quoted(v))
+		}
 	}
 	const class = `object.spec.?priorityClassName.orValue("")`
 	in := class + " in [" + strings.Join(slices.Compact(quotedValues), ", ") + "]"
@@ -209,6 +212,10 @@ func (h *hook) join(other hook) {
 // Beyond it all namespaces are asked about, and the quotas' own selectors decide.
 const maxSelectors = 64
 
+// maxTypeSets bounds how many webhooks there are for different sets of types, likewise. Beyond it all namespaces with
+// quotas are asked about all types that any of them counts.
+const maxTypeSets = 64
+
 // grouped makes one webhook of hooks that differ in nothing but the namespace, if they have just one each, or in
 // nothing but what they are about, if they have a selector.
 func grouped(hooks []hook, ownNamespace string) []Webhook {
@@ -216,12 +223,17 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 		hook
 		namespaces []string
 	}
-	selectors := map[string]bool{}
+	selectors, typeSets := map[string]bool{}, map[string]bool{}
 	for _, h := range hooks {
-		if h.selector != nil && len(h.types) > 0 {
-			selectors[hookKey(h)] = true
+		switch {
+		case len(h.types) == 0:
+		case h.selector != nil:
+			selectors[hookKey(h, false)] = true
+		default:
+			typeSets[hookKey(h, false)] = true
 		}
 	}
+	coarse := len(typeSets) > maxTypeSets
 	groups := map[string]*group{}
 	for _, h := range hooks {
 		if len(h.types) == 0 {
@@ -230,7 +242,10 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 		if h.selector != nil && len(selectors) > maxSelectors {
 			h.selector = &metav1.LabelSelector{}
 		}
-		key := hookKey(h)
+		if len(strings.Join(h.pods, "")) > maxPods {
+			h.pods = nil
+		}
+		key := hookKey(h, coarse)
 		g, ok := groups[key]
 		if !ok {
 			g = &group{hook: h}
@@ -263,14 +278,15 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 	return out
 }
 
-// hookKey is equal for hooks that share a webhook.
-func hookKey(h hook) string {
+// hookKey is equal for hooks that share a webhook. With coarse, hooks of single namespaces share one whatever their
+// types are.
+func hookKey(h hook, coarse bool) string {
 	shared := struct {
 		FailurePolicy admissionregistrationv1.FailurePolicyType
 		Selector      *metav1.LabelSelector
 		Types         []schema.GroupResource
 	}{FailurePolicy: h.failurePolicy, Selector: h.selector}
-	if h.selector == nil {
+	if h.selector == nil && !coarse {
 		shared.Types = h.types
 	}
 	// Marshalling can't fail: there is nothing but strings.

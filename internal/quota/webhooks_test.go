@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -242,6 +243,9 @@ func TestMatchConditions(t *testing.T) {
 		"class not in":                    {class: class(notIn, "low"), resource: "pods", spec: spec{"priorityClassName": "high"}, want: true},
 		"class not in, none":              {class: class(notIn, "low"), resource: "pods", spec: spec{}, want: true},
 		"class not in, but it is":         {class: class(notIn, "low"), resource: "pods", spec: spec{"priorityClassName": "low"}, want: false},
+		"class not in, an empty one too":  {class: class(notIn, "", "low"), resource: "pods", spec: spec{}, want: true},
+		"class not in the empty one":      {class: class(notIn, ""), resource: "pods", spec: spec{"priorityClassName": "low"}, want: true},
+		"class in the empty one":          {class: class(in, ""), resource: "pods", spec: spec{}, want: false},
 		"class exists":                    {class: class(exists), resource: "pods", spec: spec{"priorityClassName": "low"}, want: true},
 		"class exists, none":              {class: class(exists), resource: "pods", spec: spec{}, want: false},
 		"class does not exist":            {class: class(doesNotExist), resource: "pods", spec: spec{}, want: true},
@@ -278,6 +282,47 @@ func TestMatchConditions(t *testing.T) {
 				t.Errorf("%v %v, want %v", got, err, test.want)
 			}
 		})
+	}
+}
+
+// However many and however large the specs are, the configuration stays one that can be stored: what would make it too
+// large is asked about more widely.
+func TestWebhooksStaySmall(t *testing.T) {
+	const limit = 512 << 10
+	e := quota.NewEvaluators(newMeter().clock)
+	var values []string
+	for i := range 64 {
+		values = append(values, fmt.Sprintf("class-%056d", i))
+	}
+	var scoped []placementv1.ScopedQuota
+	var cluster []placementv1.ClusterScopedQuota
+	for i := range 300 {
+		q := scopedQuota(fmt.Sprintf("team-%d", i), "q", "", "pods", fmt.Sprintf("count/widgets.group-%d.example.com", i))
+		q.Spec.ScopeSelector = &placementv1.ScopeSelector{}
+		for range 16 {
+			q.Spec.ScopeSelector.MatchExpressions = append(q.Spec.ScopeSelector.MatchExpressions, placementv1.ScopeRequirement{
+				ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: values,
+			})
+		}
+		scoped = append(scoped, q)
+		of := clusterQuota(fmt.Sprintf("q-%d", i), "", &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"team": placementv1.LabelValue(fmt.Sprint(i))}}, "pods")
+		of.Spec.ScopeSelector = q.Spec.ScopeSelector
+		cluster = append(cluster, of)
+	}
+	all := e.Webhooks(scoped, cluster, nil, ownNamespace)
+	text, err := json.Marshal(all)
+	if err != nil || len(text) > limit {
+		t.Errorf("%d webhooks take %d bytes, want at most %d; %v", len(all), len(text), limit, err)
+	}
+	owners := 0
+	for _, w := range all {
+		owners += len(w.For)
+		if len(w.Webhook.MatchConditions) > 1 {
+			t.Errorf("conditions %v", w.Webhook.MatchConditions)
+		}
+	}
+	if owners != len(scoped)+len(cluster) {
+		t.Errorf("webhooks for %d quotas, want %d", owners, len(scoped)+len(cluster))
 	}
 }
 

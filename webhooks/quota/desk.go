@@ -45,7 +45,6 @@ type waiter struct {
 	uid       string
 	namespace string
 	request   *quota.Request
-	limits    []quota.Limit
 	verdict   *quota.Verdict
 	err       error
 	done      chan struct{}
@@ -71,15 +70,11 @@ type lane struct {
 
 // decide decides a request. What it charged is given back if ctx ends before the answer is out.
 func (d *desk) decide(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
-	limits, err := d.ledger.limits(ctx, r.Namespace, r.Resource, cached)
-	if err != nil {
-		return nil, unreachable(err)
-	}
 	key, err := d.ledger.lane(ctx, r.Namespace)
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	w := &waiter{context: ctx, uid: r.UID, namespace: r.Namespace, request: r, limits: limits, done: make(chan struct{})}
+	w := &waiter{context: ctx, uid: r.UID, namespace: r.Namespace, request: r, done: make(chan struct{})}
 	d.enqueue(ctx, key, w)
 	select {
 	case <-w.done:
@@ -183,8 +178,7 @@ func (d *desk) serve(ctx context.Context, b *batch) []*waiter {
 func (d *desk) settleSafely(ctx context.Context, b *batch) (stored bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", r), "Deciding", "stack", string(debug.Stack()))
-			stored, err = true, errors.New("an internal error; the operator's log has more")
+			stored, err = true, internal(ctx, r)
 		}
 	}()
 	return d.settle(ctx, b)
@@ -200,11 +194,7 @@ func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 	for try := 1; ; try++ {
 		b.grow()
 		p := d.ledger.open(fresh, giveBack)
-		needed, err := d.round(ctx, p, b.waiters)
-		if err != nil {
-			return stored, err
-		}
-		if needed > fresh {
+		if needed := d.round(ctx, p, b.waiters); needed > fresh {
 			fresh = needed
 			continue
 		}
@@ -230,34 +220,56 @@ func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 
 // round decides every request of a batch, and says how fresh what they are decided by has to be for that to hold: a
 // cache that lags behind must not deny anybody, nor let through what it does not know to ask about.
-func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (needed freshness, err error) {
+func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (needed freshness) {
 	expires := d.clock.Now().Add(d.ttl)
 	for _, w := range batch {
-		accounts, err := p.read(ctx, w.namespace)
-		if err != nil {
-			return cached, unreachable(err)
-		}
+		w.verdict, w.err = nil, nil
 		if w.request == nil {
-			// The cache may not show the charge that is to be given back.
+			// The cache may not show the charge that is to be given back, and there is nobody to tell of an error.
+			_, _ = p.read(ctx, w.namespace)
 			needed = max(needed, reread)
 			continue
 		}
 		if err := w.context.Err(); err != nil {
-			w.verdict, w.err = nil, fmt.Errorf("%w: %w", errContended, err)
+			w.err = fmt.Errorf("%w: %w", errContended, err)
 			continue
 		}
-		if p.freshness == relisted {
-			if w.limits, err = d.ledger.limits(ctx, w.namespace, w.request.Resource, relisted); err != nil {
-				return cached, unreachable(err)
-			}
+		var asked int
+		if w.verdict, asked, w.err = d.judge(ctx, p, w, expires); w.err != nil {
+			continue
 		}
-		w.verdict, w.err = w.request.Admit(ctx, accounts, w.limits, expires)
 		switch {
-		case len(accounts)+len(w.limits) == 0, w.err == nil && w.verdict.Uncovered:
+		case asked == 0, w.verdict.Uncovered:
 			needed = relisted
-		case w.err == nil && !w.verdict.Allowed():
+		case !w.verdict.Allowed():
 			needed = max(needed, reread)
 		}
 	}
-	return needed, nil
+	return needed
+}
+
+// judge decides one request and says how many quotas and limits it was decided by. What goes wrong with it is not to go
+// wrong with those beside it, not even a panic.
+func (d *desk) judge(ctx context.Context, p *page, w *waiter, expires time.Time) (verdict *quota.Verdict, asked int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			verdict, err = nil, internal(ctx, r)
+		}
+	}()
+	accounts, err := p.read(ctx, w.namespace)
+	if err != nil {
+		return nil, 0, unreachable(err)
+	}
+	limits, err := p.limits(ctx, w.namespace, w.request.Resource)
+	if err != nil {
+		return nil, 0, unreachable(err)
+	}
+	verdict, err = w.request.Admit(ctx, accounts, limits, expires)
+	return verdict, len(accounts) + len(limits), err
+}
+
+// internal logs a panic and returns what to tell of it.
+func internal(ctx context.Context, panicked any) error {
+	ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", panicked), "Deciding", "stack", string(debug.Stack()))
+	return errors.New("an internal error; the operator's log has more")
 }

@@ -772,3 +772,84 @@ func TestSelectors(t *testing.T) {
 		}
 	}
 }
+
+// shared is a ClusterScopedQuota over all namespaces, which puts their requests into one lane.
+func shared() *placementv1.ClusterScopedQuota {
+	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
+	q.Spec.Hard = list("pods", "100")
+	q.Status.ObservedGeneration, q.Status.Used = 1, list("pods", "0")
+	return q
+}
+
+// What can't be read of one namespace stops nobody else who waits in the same lane.
+func TestOneNamespaceCantBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		broken := errors.New("no such shard")
+		f := newFixture(t, newStore(t, shared()), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, to client.ObjectList, options ...client.ListOption) error {
+				o := (&client.ListOptions{}).ApplyOptions(options)
+				if _, scoped := to.(*placementv1.ScopedQuotaList); scoped && o.Namespace == "broken" {
+					return broken
+				}
+				return c.List(ctx, to, options...)
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
+				pass()
+				return c.Status().Update(ctx, o, options...)
+			},
+		})
+		first := f.together(t, create("pods", "first"))
+		synctest.Wait()
+		bad, good := create("pods", "bad"), create("pods", "good")
+		bad.Namespace, good.Namespace = "broken", "fine"
+		both := f.together(t, bad, good)
+		synctest.Wait()
+		open()
+		first()
+		answers := both()
+		if code(answers[0]) != http.StatusTooManyRequests || !answers[1].Allowed {
+			t.Errorf("%+v, %+v", answers[0].Result, answers[1].Result)
+		}
+	})
+}
+
+// However many of a batch are denied for want of a quota, what is the same for all is read once to be sure.
+func TestUncoveredAreReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, pass := gate()
+		l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "uid-services", Generation: 1}}
+		l.Spec.Resource, l.Spec.MatchContains = "services", []string{"services"}
+		store := newStore(t, shared(), l)
+		f := newFixture(t, store, interceptor.Funcs{
+			SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
+				pass()
+				return c.Status().Update(ctx, o, options...)
+			},
+		})
+		var lists atomic.Int32
+		f.ledger.Live = interceptor.NewClient(store, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, to client.ObjectList, options ...client.ListOption) error {
+				lists.Add(1)
+				return c.List(ctx, to, options...)
+			},
+		})
+		first := f.together(t, create("pods", "first"))
+		synctest.Wait()
+		var requests []*admissionv1.AdmissionRequest
+		for i := range 50 {
+			requests = append(requests, create("services", fmt.Sprint("service-", i)))
+		}
+		all := f.together(t, requests...)
+		synctest.Wait()
+		open()
+		first()
+		if got := codes(all()); got[http.StatusForbidden] != 50 {
+			t.Errorf("%v", got)
+		}
+		// The quotas of the namespace, those of all, and the limits.
+		if n := lists.Load(); n != 3 {
+			t.Errorf("%d lists, want 3", n)
+		}
+	})
+}

@@ -70,9 +70,37 @@ func (l *Ledger) reader(f freshness) client.Reader {
 	return l.Cached
 }
 
+// lists are what is the same for all namespaces, read when first asked for.
+type lists struct {
+	cluster *placementv1.ClusterScopedQuotaList
+	limits  *placementv1.LimitedResourceList
+}
+
+func (l *Ledger) clusterList(ctx context.Context, f freshness, all *lists) (*placementv1.ClusterScopedQuotaList, error) {
+	if all.cluster == nil {
+		list := &placementv1.ClusterScopedQuotaList{}
+		if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing ClusterScopedQuotas: %w", err)
+		}
+		all.cluster = list
+	}
+	return all.cluster, nil
+}
+
+func (l *Ledger) limitList(ctx context.Context, f freshness, all *lists) (*placementv1.LimitedResourceList, error) {
+	if all.limits == nil {
+		list := &placementv1.LimitedResourceList{}
+		if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing LimitedResources: %w", err)
+		}
+		all.limits = list
+	}
+	return all.limits, nil
+}
+
 // lane names what a namespace's requests compete for: the namespace or, where it shares quotas, those.
 func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
-	shared, err := l.clusterQuotas(ctx, namespace, cached)
+	shared, err := l.clusterQuotas(ctx, namespace, cached, &lists{})
 	if err != nil || len(shared) == 0 {
 		return namespace, err
 	}
@@ -85,13 +113,13 @@ func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
 	return "," + strings.Join(uids, ","), nil
 }
 
-func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshness) ([]placementv1.Quota, error) {
+func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshness, all *lists) ([]placementv1.Quota, error) {
 	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
 		return nil, nil
 	}
-	list := &placementv1.ClusterScopedQuotaList{}
-	if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing ClusterScopedQuotas: %w", err)
+	list, err := l.clusterList(ctx, f, all)
+	if err != nil {
+		return nil, err
 	}
 	var out []placementv1.Quota
 	for i := range list.Items {
@@ -127,12 +155,12 @@ func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSel
 }
 
 // quotas returns the quotas that a namespace's objects are charged to.
-func (l *Ledger) quotas(ctx context.Context, namespace string, f freshness) ([]placementv1.Quota, error) {
+func (l *Ledger) quotas(ctx context.Context, namespace string, f freshness, all *lists) ([]placementv1.Quota, error) {
 	list := &placementv1.ScopedQuotaList{}
 	if err := l.reader(f).List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing ScopedQuotas: %w", err)
 	}
-	out, err := l.clusterQuotas(ctx, namespace, f)
+	out, err := l.clusterQuotas(ctx, namespace, f, all)
 	if err != nil {
 		return nil, err
 	}
@@ -180,13 +208,13 @@ func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 }
 
 // limits returns the limits on a type of object in a namespace.
-func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness) ([]quota.Limit, error) {
+func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness, all *lists) ([]quota.Limit, error) {
 	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
 		return nil, nil
 	}
-	list := &placementv1.LimitedResourceList{}
-	if err := l.reader(f).List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing LimitedResources: %w", err)
+	list, err := l.limitList(ctx, f, all)
+	if err != nil {
+		return nil, err
 	}
 	var out []quota.Limit
 	for i := range list.Items {
@@ -215,13 +243,24 @@ type page struct {
 	ledger    *Ledger
 	freshness freshness
 	giveBack  func(uid string) bool
+	lists     lists
 	accounts  map[types.UID]*quota.Account
 	of        map[string][]*quota.Account
+	limitsOf  map[limited][]quota.Limit
+}
+
+// limited is a type of object in a namespace.
+type limited struct {
+	namespace string
+	resource  schema.GroupResource
 }
 
 // open begins a round. Charges that giveBack names are taken back at first.
 func (l *Ledger) open(f freshness, giveBack func(uid string) bool) *page {
-	return &page{ledger: l, freshness: f, giveBack: giveBack, accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}}
+	return &page{
+		ledger: l, freshness: f, giveBack: giveBack,
+		accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}, limitsOf: map[limited][]quota.Limit{},
+	}
 }
 
 // read returns the accounts of a namespace.
@@ -229,7 +268,7 @@ func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, er
 	if known, ok := p.of[namespace]; ok {
 		return known, nil
 	}
-	quotas, err := p.ledger.quotas(ctx, namespace, p.freshness)
+	quotas, err := p.ledger.quotas(ctx, namespace, p.freshness, &p.lists)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +294,20 @@ func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, er
 	}
 	p.of[namespace] = accounts
 	return accounts, nil
+}
+
+// limits returns the limits on a type of object in a namespace.
+func (p *page) limits(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
+	key := limited{namespace, resource}
+	if known, ok := p.limitsOf[key]; ok {
+		return known, nil
+	}
+	limits, err := p.ledger.limits(ctx, namespace, resource, p.freshness, &p.lists)
+	if err != nil {
+		return nil, err
+	}
+	p.limitsOf[key] = limits
+	return limits, nil
 }
 
 // reread reads anew the quotas that this round has no account of yet, and leaves out those that are gone or are

@@ -235,6 +235,10 @@ var _ = Describe("A ScopedQuota", func() {
 		namespace := newNamespace(ctx, nil)
 		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard("count/gadgets.quota.example.com", "1")})
 		createReady(ctx, q)
+		Consistently(func(ctx context.Context) (bool, error) {
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
+			return meta.IsStatusConditionTrue(q.Status.Conditions, placementv1.ConditionReady), err
+		}).WithContext(ctx).Should(BeTrue())
 		f.InstallCRD(ctx, framework.NewCRD("quota.example.com", "v1", "gadgets", "Gadget", apiextensionsv1.NamespaceScoped))
 		DeferCleanup(func(ctx SpecContext) { f.UninstallCRD(ctx, "gadgets.quota.example.com") })
 		create := func(name string) error {
