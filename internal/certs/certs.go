@@ -16,12 +16,14 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
+// SecretName is the Secret that has the webhook's certificate and its authority.
+const SecretName = "berth-webhook-cert"
+
 const (
-	certSecret = "berth-webhook-cert"
-	keySecret  = "berth-intent-key"
-	keyName    = "key"
-	caName     = "ca.crt"
-	caKeyName  = "ca.key"
+	keySecret = "berth-intent-key"
+	keyName   = "key"
+	caName    = "ca.crt"
+	caKeyName = "ca.key"
 )
 
 // LoadKeyring returns the keyring that signs developers' intents. Its key is made once and shared by all replicas

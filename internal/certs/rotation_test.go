@@ -25,7 +25,7 @@ import (
 var (
 	start    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hosts    = []string{"berth.berth-system.svc", "berth.berth-system.svc.cluster.local", "192.0.2.1"}
-	certName = types.NamespacedName{Namespace: namespace, Name: certSecret}
+	certName = types.NamespacedName{Namespace: namespace, Name: SecretName}
 )
 
 // pair is the certificate and the authority of a Secret's data.
@@ -200,7 +200,7 @@ func TestRenewalRepairsTheSecret(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}, Data: renewed(t, nil, start)}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}, Data: renewed(t, nil, start)}
 			c := fake.NewClientBuilder().WithObjects(secret).Build()
 			if err := damage(t, c, secret); err != nil {
 				t.Fatal(err)

@@ -95,7 +95,7 @@ type loaded struct {
 // Add adds the renewal, which the leader does, and the loading, which every replica does, to a manager.
 func Add(mgr manager.Manager, o Options) (*Source, error) {
 	s := &Source{options: o, reader: mgr.GetClient(), clock: clock.RealClock{}, changes: make(chan event.GenericEvent, 1)}
-	name := types.NamespacedName{Namespace: o.Namespace, Name: certSecret}
+	name := types.NamespacedName{Namespace: o.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: name}}
 	}

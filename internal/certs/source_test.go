@@ -27,7 +27,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}
 	return &world{t: t, client: fake.NewClientBuilder().WithObjects(secret).Build(), clock: testingclock.NewFakePassiveClock(start)}
 }
 
@@ -296,7 +296,7 @@ func TestLossesAreLivedThrough(t *testing.T) {
 	w.present = [][]byte{first[caName]}
 	s := w.replica()
 	w.serves(s, first, 0, first)
-	if err := w.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}}); err != nil {
+	if err := w.client.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}); err != nil {
 		t.Fatal(err)
 	}
 	w.serves(s, first, 0, first)

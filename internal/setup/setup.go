@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -160,8 +161,10 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			ReaderFailOnMissingInformer: false,
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				// Berth reads no Secrets but its own.
-				&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+				// Berth reads no Secrets but its own, and may read no others.
+				&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {
+					FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, certs.SecretName),
+				}}},
 				// Nor any revisions.
 				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
 			},
