@@ -42,6 +42,8 @@ type Options struct {
 	MetricsSecure  bool
 	// ProbeAddress is where /healthz and /readyz are served.
 	ProbeAddress string
+	// PprofAddress is where profiles are served, to whoever reaches it; empty for nowhere.
+	PprofAddress string
 	// LeaderElection lets several replicas run; without it this one must be alone.
 	LeaderElection bool
 	// EvaluationTimeout bounds the evaluation of one policy on one object.
@@ -67,6 +69,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
+	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for nowhere. Whoever reaches it may read them.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")

@@ -151,6 +151,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		Scheme:                        NewScheme(),
 		Metrics:                       serving,
 		HealthProbeBindAddress:        o.ProbeAddress,
+		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              "berth.placement.berth.dev",
 		LeaderElectionNamespace:       o.Namespace,
