@@ -25,6 +25,10 @@ const (
 	euFile        = "hack/demo/workload-eu.yaml"
 	euAndUSFile   = "hack/demo/workload-eu-and-us.yaml"
 	usFile        = "hack/demo/workload-us.yaml"
+	limitFile     = "hack/demo/quota-limit.yaml"
+	quotaFile     = "hack/demo/quota.yaml"
+	firstFile     = "hack/demo/pod-gold-first.yaml"
+	secondFile    = "hack/demo/pod-gold-second.yaml"
 	plainWorkload = "nginx-plain"
 	euWorkload    = "nginx-eu"
 	mixedWorkload = "nginx-eu-and-us"
@@ -164,6 +168,37 @@ and says so in an event.`,
 		},
 	},
 	{
+		title: "A priority that needs a quota",
+		why: `A LimitedResource says that pods of a class need a quota which covers it. In Kubernetes that takes a file of the
+API server. This namespace gets such a quota, the others don't.`,
+		play: func(ctx context.Context, s *stage) error {
+			for _, args := range [][]string{
+				{"apply", "-f", limitFile},
+				{"wait", "--for=condition=Ready", "--timeout=60s", "limres/berth-demo-gold"},
+				{"apply", "-f", quotaFile},
+				{"wait", "--for=condition=Ready", "--timeout=60s", "squota/gold"},
+			} {
+				if err := s.succeeds(ctx, nil, args...); err != nil {
+					return err
+				}
+			}
+			return s.fails(ctx, []string{"insufficient quota to match these scopes: [{PriorityClass In [berth-demo-gold]}]"}, "create", "-n", "fleet", "-f", firstFile)
+		},
+	},
+	{
+		title: "No more than the quota allows",
+		why:   `The first pod is admitted and charged at once, the second is one too many.`,
+		play: func(ctx context.Context, s *stage) error {
+			if err := s.succeeds(ctx, []string{"created"}, "create", "-f", firstFile); err != nil {
+				return err
+			}
+			if err := s.fails(ctx, []string{"exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1"}, "create", "-f", secondFile); err != nil {
+				return err
+			}
+			return s.succeeds(ctx, []string{"pods: 1/1", "True"}, "get", "squota", "gold")
+		},
+	},
+	{
 		title: "Without a policy the API server is open again",
 		why:   `The last policy takes the webhook with it, and what was denied before is admitted.`,
 		play: func(ctx context.Context, s *stage) error {
@@ -201,6 +236,8 @@ func removeStory(ctx context.Context, k kubectl) error {
 	for _, args := range [][]string{
 		{"delete", "--ignore-not-found", policy},
 		{"delete", "--ignore-not-found", "-f", plainFile, "-f", euFile, "-f", euAndUSFile, "-f", usFile},
+		{"delete", "--ignore-not-found", "-f", quotaFile, "-f", limitFile},
+		{"delete", "--ignore-not-found", "--wait=false", "-f", firstFile, "-f", secondFile},
 		{"delete", "--ignore-not-found", "-f", clustersFile},
 	} {
 		if _, err := k.get(ctx, args...); err != nil {
