@@ -118,6 +118,9 @@ func cpu(t testing.TB) time.Duration {
 // the garbage collector's included, since the time on a wall depends on who else is there. So does, though less, the time
 // of a processor whose caches others use too: hence the best of several batches, which only this code can make worse.
 func TestDecisionTakesLittle(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector takes most of the time")
+	}
 	const batches, n, limit = 10, 100, time.Millisecond
 	d := newDecisions(t, 10)
 	// Modules are compiled once.
