@@ -258,7 +258,7 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	}
 	// At first as the cache has it; who lost a race reads what the winner wrote.
 	from := client.Reader(c.Client)
-	late := &late{}
+	late := map[string]bool{}
 	var next time.Time
 	err := retry.OnError(contended, apierrors.IsConflict, func() error {
 		var err error
@@ -297,7 +297,7 @@ func (b basis) explains(earlier basis, now time.Time) bool {
 // contended is how a recount tries again while webhooks charge.
 var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
-func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late *late) (time.Time, error) {
+func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late map[string]bool) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -313,13 +313,14 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	if err != nil {
 		return time.Time{}, err
 	}
+	c.ask(ctx, q, selected, late)
 	counted, err := c.meter.Recount(ctx, q, rules, quota.World{
 		Selects: selected.has,
 		Absent: func(t schema.GroupResource) bool {
 			_, served := c.served(t)
 			return !served
 		},
-		Late: c.ask(ctx, q, selected, late),
+		Late: late,
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -369,48 +370,26 @@ func (c *Controller) leads() bool {
 	return c.queue != nil
 }
 
-// late is what the API server was asked about reservations that have expired, by their uids: whether their changes are
-// there all the same, or may be. A watch that is so far behind must not make room that is taken.
-type late struct {
-	mu    sync.Mutex
-	known map[string]bool
-}
-
 // maxAsking bounds how many reservations are asked about at once.
 const maxAsking = 16
 
-// ask completes what is known of late reservations and returns it.
-func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected selection, l *late) map[string]bool {
-	if l.known == nil {
-		l.known = map[string]bool{}
-	}
+// ask asks the API server about reservations that have expired: whether their changes are there all the same, or may be.
+// A watch that is so far behind must not make room that is taken. late has the answers by their uids, and gets the new
+// ones.
+func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected selection, late map[string]bool) {
 	now := c.Clock.Now()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, maxAsking)
+	var open []placementv1.Reservation
 	for _, r := range q.QuotaStatus().Reservations {
-		if !quota.Expired(r, now) || !selected.has(r.Namespace) {
-			continue
+		if _, asked := late[r.UID]; !asked && quota.Expired(r, now) && selected.has(r.Namespace) {
+			open = append(open, r)
 		}
-		l.mu.Lock()
-		_, asked := l.known[r.UID]
-		if !asked {
-			l.known[r.UID] = false
-		}
-		l.mu.Unlock()
-		if asked {
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			there := c.there(ctx, r)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.known[r.UID] = there
-		})
 	}
-	wg.Wait()
-	return l.known
+	there := make([]bool, len(open))
+	// Whoever is not asked about would count as gone: the end of ctx is an error of each, which does not.
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxAsking, len(open), func(i int) { there[i] = c.there(ctx, open[i]) })
+	for i, r := range open {
+		late[r.UID] = there[i]
+	}
 }
 
 // there says whether the API server has the change that a reservation is for, or may have it.

@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -86,11 +83,8 @@ type Controller struct {
 	options     Options
 	wake        chan event.GenericEvent
 
-	mu               sync.Mutex
-	states           map[string]status.HookState
-	subscribers      []func(policy string)
-	quotaStates      map[quota.Key]status.HookState
-	quotaSubscribers []func(quota.Key)
+	states      states[string]
+	quotaStates states[quota.Key]
 }
 
 // New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
@@ -98,7 +92,7 @@ type Controller struct {
 func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
 	out := &Controller{
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, options: o,
-		wake: make(chan event.GenericEvent, 1), states: map[string]status.HookState{},
+		wake: make(chan event.GenericEvent, 1),
 	}
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
@@ -110,18 +104,10 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 }
 
 // Subscribe has f called when the state of a policy's rules changed. f must be quick. Subscribe before the start.
-func (c *Controller) Subscribe(f func(policy string)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers = append(c.subscribers, f)
-}
+func (c *Controller) Subscribe(f func(policy string)) { c.states.subscribe(f) }
 
 // State returns how a policy's rules fare.
-func (c *Controller) State(policy string) status.HookState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.states[policy]
-}
+func (c *Controller) State(policy string) status.HookState { return c.states.get(policy) }
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
 
@@ -264,19 +250,15 @@ func (c *Controller) applyWorkloads(ctx context.Context, owner *metav1.OwnerRefe
 	policies := c.registry.InForce()
 	groups := match.Webhooks(hooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
-	for {
-		err := c.write(ctx, owner, groups, bundle)
-		i, reason := rejectedWebhook(err)
-		if i < 0 || i >= len(groups) {
-			if err != nil {
-				return err
-			}
-			break
-		}
-		for _, policy := range groups[i].Policies {
+	err := writeAccepted(groups, func(accepted []match.Group) error {
+		return c.write(ctx, owner, accepted, bundle)
+	}, func(g match.Group, reason string) {
+		for _, policy := range g.Policies {
 			rejected[policy] = reason
 		}
-		groups = slices.Delete(groups, i, i+1)
+	})
+	if err != nil {
+		return err
 	}
 	next := map[string]status.HookState{}
 	for _, p := range policies {
@@ -286,7 +268,7 @@ func (c *Controller) applyWorkloads(ctx context.Context, owner *metav1.OwnerRefe
 			next[p.Name] = status.HookState{Generation: p.Generation}
 		}
 	}
-	c.setStates(next)
+	c.states.set(next)
 	return nil
 }
 
@@ -354,19 +336,4 @@ func rejectedWebhook(err error) (int, string) {
 		return -1, ""
 	}
 	return i, fmt.Sprintf("%s: %s", cause.Field, cause.Message)
-}
-
-func (c *Controller) setStates(next map[string]status.HookState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.states
-	c.states = next
-	for _, policy := range slices.Sorted(maps.Keys(next)) {
-		if before[policy] == next[policy] {
-			continue
-		}
-		for _, f := range c.subscribers {
-			f(policy)
-		}
-	}
 }

@@ -2,7 +2,6 @@ package webhookconfiguration
 
 import (
 	"context"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,18 +27,10 @@ const quotaTimeout = 10
 
 // SubscribeQuotas has f called when the state of a quota's or a limit's rules changed. f must be quick. Subscribe
 // before the start.
-func (c *Controller) SubscribeQuotas(f func(quota.Key)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.quotaSubscribers = append(c.quotaSubscribers, f)
-}
+func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.subscribe(f) }
 
 // QuotaState returns how the rules of a quota or a limit fare.
-func (c *Controller) QuotaState(key quota.Key) status.HookState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.quotaStates[key]
-}
+func (c *Controller) QuotaState(key quota.Key) status.HookState { return c.quotaStates.get(key) }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete
 
@@ -70,21 +61,17 @@ func (c *Controller) applyQuotas(ctx context.Context, owner *metav1.OwnerReferen
 		of(&limits.Items[i])
 	}
 	webhooks := c.evaluators.Webhooks(scoped.Items, cluster.Items, limits.Items, c.options.Namespace)
-	for {
-		err := c.writeQuotas(ctx, owner, webhooks, bundle)
-		i, reason := rejectedWebhook(err)
-		if i < 0 || i >= len(webhooks) {
-			if err != nil {
-				return err
-			}
-			break
-		}
-		for _, key := range webhooks[i].For {
+	err := writeAccepted(webhooks, func(accepted []quota.Webhook) error {
+		return c.writeQuotas(ctx, owner, accepted, bundle)
+	}, func(w quota.Webhook, reason string) {
+		for _, key := range w.For {
 			next[key] = status.HookState{Rejected: reason}
 		}
-		webhooks = slices.Delete(webhooks, i, i+1)
+	})
+	if err != nil {
+		return err
 	}
-	c.setQuotaStates(next)
+	c.quotaStates.set(next)
 	return nil
 }
 
@@ -101,19 +88,4 @@ func (c *Controller) writeQuotas(ctx context.Context, owner *metav1.OwnerReferen
 		want = append(want, webhook)
 	}
 	return c.applyValidating(ctx, QuotasName, owner, want)
-}
-
-func (c *Controller) setQuotaStates(next map[quota.Key]status.HookState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.quotaStates
-	c.quotaStates = next
-	for key, state := range next {
-		if before[key] == state {
-			continue
-		}
-		for _, f := range c.quotaSubscribers {
-			f(key)
-		}
-	}
 }

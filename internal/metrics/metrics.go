@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,9 +39,7 @@ const (
 
 // Metrics are the metrics of one replica. It is safe for concurrent use.
 type Metrics struct {
-	// known are the policies that have series; what is still under way when a policy goes must not bring them back.
-	mu    sync.RWMutex
-	known map[string]bool
+	ofPolicies owners[string]
 
 	decisions    *prometheus.CounterVec
 	duration     *prometheus.HistogramVec
@@ -58,7 +55,6 @@ type Metrics struct {
 // New returns the metrics, registered with r.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		known: map[string]bool{},
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_decisions_total", Help: "Decisions of a policy on an object, by source and outcome.",
 		}, []string{"policy", "source", "outcome"}),
@@ -99,21 +95,12 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 // Decision counts one evaluation of a policy.
 func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
-	m.ofPolicy(policy, func() {
+	m.ofPolicies.touch(policy, func() {
 		m.decisions.WithLabelValues(policy, source, outcome).Inc()
 		if outcome == OutcomeError {
 			m.errors.WithLabelValues(policy, source).Inc()
 		}
 	})
-}
-
-// ofPolicy touches a policy's series, if it has any.
-func (m *Metrics) ofPolicy(policy string, touch func()) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.known[policy] {
-		touch()
-	}
 }
 
 // Admission counts one answered admission request.
@@ -140,31 +127,26 @@ func (m *Metrics) ForgetResource(resource schema.GroupResource) {
 
 // Violations sets how many objects violate a policy.
 func (m *Metrics) Violations(policy string, objects int) {
-	m.ofPolicy(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
+	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
 }
 
 // Remediation counts one patch of an existing object.
 func (m *Metrics) Remediation(policy, outcome string) {
-	m.ofPolicy(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
+	m.ofPolicies.touch(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
 }
 
 // AddPolicy lets a policy have series.
-func (m *Metrics) AddPolicy(policy string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known[policy] = true
-}
+func (m *Metrics) AddPolicy(policy string) { m.ofPolicies.add(policy) }
 
 // ForgetPolicy removes a policy's series.
 func (m *Metrics) ForgetPolicy(policy string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.known, policy)
-	labels := prometheus.Labels{"policy": policy}
-	m.decisions.DeletePartialMatch(labels)
-	m.errors.DeletePartialMatch(labels)
-	m.violations.DeletePartialMatch(labels)
-	m.remediations.DeletePartialMatch(labels)
+	m.ofPolicies.forget(policy, func() {
+		labels := prometheus.Labels{"policy": policy}
+		m.decisions.DeletePartialMatch(labels)
+		m.errors.DeletePartialMatch(labels)
+		m.violations.DeletePartialMatch(labels)
+		m.remediations.DeletePartialMatch(labels)
+	})
 }
 
 // CertificateExpiry is the gauge of when the webhook's certificate ends; it has no value until there is one.

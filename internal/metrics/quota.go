@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,14 +25,11 @@ type quotaMetrics struct {
 	conflicts prometheus.Counter
 	drift     *prometheus.CounterVec
 
-	mu sync.RWMutex
-	// known are the quotas and limits that exist: what is under way for one that is gone makes no new series for it.
-	known map[quota.Key]bool
+	owners owners[quota.Key]
 }
 
 func newQuotaMetrics() *quotaMetrics {
 	return &quotaMetrics{
-		known: map[quota.Key]bool{},
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "berth_quota_admission_duration_seconds", Help: "Time to decide and charge one admission request, by answer.",
 			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
@@ -62,7 +58,7 @@ func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
 // QuotaDenial counts a denial by a quota or a LimitedResource; nil counts nothing.
 func (m *Metrics) QuotaDenial(by runtime.Object) {
 	if k, ok := quota.KeyOf(by); ok {
-		m.quotas.of(k, func() { m.quotas.denials.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
+		m.quotas.owners.touch(k, func() { m.quotas.denials.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 	}
 }
 
@@ -71,32 +67,18 @@ func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
 // QuotaDrift counts a correction.
 func (m *Metrics) QuotaDrift(k quota.Key) {
-	m.quotas.of(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
-}
-
-// of touches the series of a quota or a LimitedResource, if it has any.
-func (m *quotaMetrics) of(k quota.Key, touch func()) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.known[k] {
-		touch()
-	}
+	m.quotas.owners.touch(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 }
 
 // AddQuota lets a quota or a LimitedResource have series.
-func (m *Metrics) AddQuota(k quota.Key) {
-	m.quotas.mu.Lock()
-	defer m.quotas.mu.Unlock()
-	m.quotas.known[k] = true
-}
+func (m *Metrics) AddQuota(k quota.Key) { m.quotas.owners.add(k) }
 
 // ForgetQuota removes the series of a quota or a LimitedResource.
 func (m *Metrics) ForgetQuota(k quota.Key) {
-	m.quotas.mu.Lock()
-	defer m.quotas.mu.Unlock()
-	delete(m.quotas.known, k)
-	m.quotas.denials.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
-	m.quotas.drift.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
+	m.quotas.owners.forget(k, func() {
+		m.quotas.denials.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
+		m.quotas.drift.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
+	})
 }
 
 // QuotaUsage collects used and hard of the quotas that list returns at the moment of the scrape.

@@ -66,7 +66,8 @@ type coverage struct {
 // The order of the checks is that of upstream's CheckRequest.
 func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit, expires time.Time) (*Verdict, error) {
 	verdict := &Verdict{}
-	var covered coverage
+	// The limits' modules are given lists, empty ones too.
+	covered := coverage{resources: []any{}, scopes: []any{}}
 	var opinions []*against
 	for _, account := range accounts {
 		opinion, err := r.ask(ctx, account)
@@ -214,7 +215,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 	var by runtime.Object
 	for _, limit := range limits {
 		answer, err := limit.Rules.admit.Evaluate(ctx, r.with(map[string]any{
-			"covered_resources": orEmpty(covered.resources), "covered_scopes": orEmpty(covered.scopes),
+			"covered_resources": covered.resources, "covered_scopes": covered.scopes,
 		}))
 		if err != nil {
 			return nil, fmt.Errorf("limited resource %s: %w", limit.Object.Name, err)
@@ -234,13 +235,6 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 		out = append(out, Denial{Message: fmt.Sprintf("insufficient quota to match these scopes: %v", scopes), By: by})
 	}
 	return out, nil
-}
-
-func orEmpty(list []any) []any {
-	if list == nil {
-		return []any{}
-	}
-	return list
 }
 
 func texts(names []corev1.ResourceName) []any {
