@@ -111,7 +111,7 @@ test-race: ## Run the unit tests under the race detector; needs a C compiler.
 BENCH ?= .
 BENCH_COUNT ?= 6
 BENCHFLAGS ?= -benchtime=1000x
-BENCH_PACKAGES ?= ./internal/quota ./test/integration/quotaload
+BENCH_PACKAGES ?= ./internal/quota ./test/integration/quotaload ./test/integration/scaling
 
 .PHONY: bench
 bench: $(assets) ## Run the benchmarks, in the form that benchstat reads; they want a machine of their own.

@@ -46,6 +46,9 @@ type Options struct {
 	PprofAddress string
 	// LeaderElection lets several replicas run; without it this one must be alone.
 	LeaderElection bool
+	// LeaseDuration is how long a leader that no longer renews its lease still counts as one. It gives up by itself after
+	// RenewDeadline, and everybody tries every RetryPeriod. Zero for controller-runtime's 15, 10 and 2 seconds.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	// EvaluationTimeout bounds the evaluation of one policy on one object.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency bounds the evaluations that run at once.
@@ -71,6 +74,9 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for nowhere. Whoever reaches it may read them.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
+	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a leader that was lost without a word still counts as one.")
+	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")
+	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to take or to renew the lease.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")

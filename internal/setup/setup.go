@@ -156,6 +156,9 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		LeaderElectionID:              "berth.placement.berth.dev",
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 optional(o.LeaseDuration),
+		RenewDeadline:                 optional(o.RenewDeadline),
+		RetryPeriod:                   optional(o.RetryPeriod),
 		Controller:                    config.Controller{SkipNameValidation: new(true)},
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 		Cache: cache.Options{
@@ -182,6 +185,14 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		}),
 	})
 	return err
+}
+
+// optional returns nil for a duration that nobody set, which leaves it to controller-runtime.
+func optional(d time.Duration) *time.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &d
 }
 
 func (p *parts) addCertificate(context.Context, *rest.Config) error {

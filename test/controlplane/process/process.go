@@ -196,6 +196,15 @@ func (p *Process) Stop(timeout time.Duration) error {
 	return fmt.Errorf("stopping %s: process %d outlives SIGKILL", p.name, p.process.Pid)
 }
 
+// Kill ends the process without a chance to clean up. It returns when the process is gone and is harmless on one that is.
+func (p *Process) Kill() error {
+	if err := p.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("killing %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
+}
+
 // Recorded returns the ids of the running processes of a group by their names, whoever started the group.
 func Recorded(dir string) map[string]int {
 	pids := map[string]int{}

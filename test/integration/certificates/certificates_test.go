@@ -19,7 +19,7 @@ const day = 24 * time.Hour
 
 // underLoad starts a leader, replicas, a policy that decides all ConfigMaps of a namespace, and a load of them on the
 // replicas.
-func underLoad(ctx context.Context, tune ...func(*setup.Options)) (*framework.Manager, []*framework.Manager, *balancer, *load) {
+func underLoad(ctx context.Context, tune ...func(*setup.Options)) (*framework.Manager, []*framework.Manager, *framework.Proxy, *load) {
 	GinkgoHelper()
 	leader, all, b := start(ctx, tune...)
 	namespace := f.NewNamespace(ctx, nil)
@@ -96,8 +96,8 @@ var _ = Describe("Under a load of creates that are denied without an answer", fu
 		awaitOnly(ctx, authority)
 		l.stop()
 		l.ok("with a change of leader")
-		AddReportEntry("connections", fmt.Sprintf("%d by the API server to %d replicas", b.accepted.Load(), len(all)))
-		Expect(b.accepted.Load()).To(BeNumerically(">", 100), "the load rarely shakes hands")
+		AddReportEntry("connections", fmt.Sprintf("%d by the API server to %d replicas", b.Connections(), len(all)))
+		Expect(b.Connections()).To(BeNumerically(">", 100), "the load rarely shakes hands")
 		Expect(leaf.NotAfter).To(BeTemporally("~", time.Now().Add(365*day), day))
 	})
 

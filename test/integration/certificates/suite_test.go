@@ -11,12 +11,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,68 +51,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 })
 
-// balancer stands in for a Service: it hands connections to replicas in turn.
-type balancer struct {
-	listener net.Listener
-	accepted atomic.Int64
-
-	mu       sync.Mutex
-	backends []string
-}
-
-func newBalancer() *balancer {
-	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	b := &balancer{listener: listener}
-	go func() {
-		for {
-			front, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go b.relay(front)
-		}
-	}()
-	DeferCleanup(listener.Close)
-	return b
-}
-
-func (b *balancer) url() string {
-	return "https://localhost:" + strconv.Itoa(b.listener.Addr().(*net.TCPAddr).Port)
-}
-
-func (b *balancer) lead(replicas []*framework.Manager) {
-	GinkgoHelper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, m := range replicas {
-		b.backends = append(b.backends, address(m))
-	}
-}
-
-func (b *balancer) relay(front net.Conn) {
-	defer front.Close()
-	turn := b.accepted.Add(1)
-	b.mu.Lock()
-	backends := b.backends
-	b.mu.Unlock()
-	if len(backends) == 0 {
-		return
-	}
-	back, err := net.Dial("tcp", backends[turn%int64(len(backends))])
-	if err != nil {
-		return
-	}
-	defer back.Close()
-	go func() {
-		// Whichever end closes first ends both.
-		_, _ = io.Copy(back, front)
-		_ = back.(*net.TCPConn).CloseWrite()
-	}()
-	_, _ = io.Copy(front, back)
-}
-
 // address is where a replica's webhooks listen.
 func address(m *framework.Manager) string {
 	GinkgoHelper()
@@ -125,18 +60,20 @@ func address(m *framework.Manager) string {
 }
 
 // start starts a leader, which the API server is not led to, and replicas behind one URL. The spec's end stops them.
-func start(ctx context.Context, tune ...func(*setup.Options)) (leader *framework.Manager, others []*framework.Manager, b *balancer) {
+func start(ctx context.Context, tune ...func(*setup.Options)) (leader *framework.Manager, others []*framework.Manager, b *framework.Proxy) {
 	GinkgoHelper()
-	b = newBalancer()
+	b = framework.StartProxy()
 	for range 1 + replicas {
 		m := f.StartReadyManager(ctx, append(tune, func(o *setup.Options) {
-			o.LeaderElection, o.WebhookURL, o.WebhookCAOverlap = true, b.url(), overlap
+			o.LeaderElection, o.WebhookURL, o.WebhookCAOverlap = true, b.URL(), overlap
 		})...)
 		DeferCleanup(m.Stop)
 		others = append(others, m)
 	}
 	leader, others = others[0], others[1:]
-	b.lead(others)
+	for _, m := range others {
+		b.Add(m.URL)
+	}
 	return leader, others, b
 }
 

@@ -35,6 +35,8 @@ var _ = Describe("Creating pods", Serial, Label(benchmarks), func() {
 	// measure runs a benchmark of creates in namespaces that prepare prepares, each of which has enough for all.
 	measure := func(ctx context.Context, name string, prepare func(namespace string)) {
 		clients, _ := newWorkers(workers)
+		// benchstat reads lines from their beginning, and Ginkgo may have left a dot there.
+		fmt.Println()
 		benchmark.Run(name, func(b *testing.B) {
 			// A failure here is the spec's.
 			defer GinkgoRecover()

@@ -47,16 +47,16 @@ var _ = Describe("A charge whose object does not come", func() {
 		if !killLeader {
 			victim = replicas.replicas[(indexOf(replicas.replicas, victim)+1)%3]
 		}
-		replicas.proxy.direct(victim.backend)
+		replicas.proxy.Direct(victim.backend)
 		// At first the API server may not know yet that its connections were cut.
 		Eventually(create).WithContext(ctx).WithArguments("before").Should(Succeed())
 		awaitSettled(ctx, q, namespace)
-		Expect(replicas.proxy.mute(victim.backend)).To(BeNumerically(">", 0), "the API server keeps its connection")
+		Expect(replicas.proxy.Mute(victim.backend)).To(BeNumerically(">", 0), "the API server keeps its connection")
 
 		answer := make(chan error, 1)
 		go func() { answer <- create(ctx, "lost") }()
 		Eventually(read).WithContext(ctx).WithArguments(q).Should(Equal(state{Used: 2, Reservations: 1}), "it is charged")
-		replicas.proxy.direct(nil)
+		replicas.proxy.Direct(nil)
 		replicas.kill(victim)
 		Eventually(answer).WithContext(ctx).Should(Receive(HaveOccurred()), "who charged gave no answer")
 		Expect(pods(ctx, namespace)).To(Equal(1))

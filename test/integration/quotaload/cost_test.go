@@ -71,11 +71,11 @@ var _ = Describe("The API server", func() {
 		Expect(asked(func() error {
 			return f.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}})
 		})).To(Equal(0), "of a type that no quota counts")
-		connections := replicas.proxy.connections.Load()
+		connections := replicas.proxy.Connections()
 		Expect(asked(func() error { return f.Client.Create(ctx, framework.NewPod(without, "p", nil)) })).To(Equal(0), "in a namespace without quota")
 		clients, _ := newWorkers(workers)
 		Expect(asked(func() error { createPods(ctx, clients, without, 50); return nil })).To(Equal(0))
-		Expect(replicas.proxy.connections.Load()).To(Equal(connections))
+		Expect(replicas.proxy.Connections()).To(Equal(connections))
 		Eventually(func(ctx context.Context) (map[string]string, error) { return f.Used(ctx, q) }).WithContext(ctx).Should(
 			Equal(map[string]string{"pods": "0", "requests.cpu": "0", "count/configmaps": "0"}))
 	})

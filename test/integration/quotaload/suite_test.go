@@ -51,29 +51,28 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // fleet is several replicas of the operator behind one address.
 type fleet struct {
-	proxy    *proxy
+	proxy    *framework.Proxy
 	replicas []*replica
 }
 
 // replica is one of them.
 type replica struct {
 	*framework.Manager
-	backend *backend
+	backend *framework.Backend
 }
 
 // startFleet starts replicas, of which the first one leads, and stops them after the spec.
 func startFleet(ctx context.Context, n int, tune ...func(*setup.Options)) *fleet {
 	GinkgoHelper()
-	out := &fleet{proxy: startProxy()}
-	DeferCleanup(out.proxy.stop)
+	out := &fleet{proxy: framework.StartProxy()}
 	tune = append(slices.Clone(tune), func(o *setup.Options) {
 		o.LeaderElection = true
-		o.WebhookURL = out.proxy.url()
+		o.WebhookURL = out.proxy.URL()
 	})
 	for range n {
 		m := f.StartReadyManager(ctx, tune...)
 		DeferCleanup(m.Stop)
-		out.replicas = append(out.replicas, &replica{Manager: m, backend: out.proxy.add(m.URL)})
+		out.replicas = append(out.replicas, &replica{Manager: m, backend: out.proxy.Add(m.URL)})
 	}
 	return out
 }
@@ -81,7 +80,7 @@ func startFleet(ctx context.Context, n int, tune ...func(*setup.Options)) *fleet
 // kill ends a replica without giving it the chance to answer whom it is serving.
 func (l *fleet) kill(r *replica) {
 	GinkgoHelper()
-	l.proxy.kill(r.backend)
+	l.proxy.Kill(r.backend)
 	r.Stop()
 }
 

@@ -1,4 +1,4 @@
-package quotaload_test
+package framework
 
 import (
 	"io"
@@ -7,30 +7,33 @@ import (
 	"sync"
 	"sync/atomic"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
 )
 
-// proxy is one address for all replicas, as a Service is: it hands the API server's connections to one replica after
-// the other.
-type proxy struct {
+// Proxy is one address for all replicas, as a Service is: it hands the API server's connections to one replica after
+// the other. It is safe for concurrent use.
+type Proxy struct {
 	listener net.Listener
 
 	mu       sync.Mutex
-	backends []*backend
+	backends []*Backend
 	// only is where new connections go if it is set.
-	only *backend
-	next int
-	// requests counts connections, for those that want to know whether there were any.
+	only        *Backend
+	next        int
 	connections atomic.Int64
 }
 
-// backend is one replica as the proxy sees it.
-type backend struct {
+// Backend is one replica as the proxy sees it.
+type Backend struct {
 	address string
 	dead    bool
 	links   map[*link]bool
+	made    atomic.Int64
 }
+
+// Connections returns how many connections to the replica were made so far.
+func (b *Backend) Connections() int64 { return b.made.Load() }
 
 // link is one connection from the API server to a replica.
 type link struct {
@@ -39,31 +42,36 @@ type link struct {
 	muted atomic.Bool
 }
 
-func startProxy() *proxy {
-	GinkgoHelper()
+// StartProxy starts a proxy that has no replicas yet. The spec's end stops it.
+func StartProxy() *Proxy {
+	ginkgo.GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	p := &proxy{listener: listener}
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	p := &Proxy{listener: listener}
 	go p.serve()
+	ginkgo.DeferCleanup(p.stop)
 	return p
 }
 
-// url is what the API server is told to call.
-func (p *proxy) url() string {
+// Connections returns how many connections were made to the proxy so far.
+func (p *Proxy) Connections() int64 { return p.connections.Load() }
+
+// URL is what the API server is told to call.
+func (p *Proxy) URL() string {
 	_, port, _ := net.SplitHostPort(p.listener.Addr().String())
 	return "https://localhost:" + port
 }
 
-// add adds the replica with this URL.
-func (p *proxy) add(url string) *backend {
+// Add adds the replica with this URL.
+func (p *Proxy) Add(url string) *Backend {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := &backend{address: strings.Replace(strings.TrimPrefix(url, "https://"), "localhost", "127.0.0.1", 1), links: map[*link]bool{}}
+	b := &Backend{address: strings.Replace(strings.TrimPrefix(url, "https://"), "localhost", "127.0.0.1", 1), links: map[*link]bool{}}
 	p.backends = append(p.backends, b)
 	return b
 }
 
-func (p *proxy) serve() {
+func (p *Proxy) serve() {
 	for {
 		conn, err := p.listener.Accept()
 		if err != nil {
@@ -74,7 +82,7 @@ func (p *proxy) serve() {
 	}
 }
 
-func (p *proxy) connect(conn net.Conn) {
+func (p *Proxy) connect(conn net.Conn) {
 	b, l := p.pick(conn)
 	if l == nil {
 		conn.Close()
@@ -101,7 +109,7 @@ func (a answers) Write(data []byte) (int, error) {
 }
 
 // pick connects with the next replica that lives.
-func (p *proxy) pick(conn net.Conn) (*backend, *link) {
+func (p *Proxy) pick(conn net.Conn) (*Backend, *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range p.backends {
@@ -119,12 +127,13 @@ func (p *proxy) pick(conn net.Conn) (*backend, *link) {
 		}
 		l := &link{client: conn, server: server}
 		b.links[l] = true
+		b.made.Add(1)
 		return b, l
 	}
 	return nil, nil
 }
 
-func (p *proxy) drop(b *backend, l *link) {
+func (p *Proxy) drop(b *Backend, l *link) {
 	l.client.Close()
 	l.server.Close()
 	p.mu.Lock()
@@ -132,8 +141,8 @@ func (p *proxy) drop(b *backend, l *link) {
 	delete(b.links, l)
 }
 
-// direct ends all connections and has new ones go to one replica alone; nil for all again.
-func (p *proxy) direct(to *backend) {
+// Direct ends all connections and has new ones go to one replica alone; nil for all again.
+func (p *Proxy) Direct(to *Backend) {
 	p.mu.Lock()
 	p.only = to
 	p.mu.Unlock()
@@ -142,8 +151,8 @@ func (p *proxy) direct(to *backend) {
 	}
 }
 
-// kill ends all connections with a replica and makes no more.
-func (p *proxy) kill(b *backend) {
+// Kill ends all connections with a replica and makes no more.
+func (p *Proxy) Kill(b *Backend) {
 	p.mu.Lock()
 	b.dead = true
 	p.mu.Unlock()
@@ -151,7 +160,7 @@ func (p *proxy) kill(b *backend) {
 }
 
 // cut ends all connections with a replica.
-func (p *proxy) cut(b *backend) {
+func (p *Proxy) cut(b *Backend) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range b.links {
@@ -160,9 +169,9 @@ func (p *proxy) cut(b *backend) {
 	}
 }
 
-// mute lets requests through to a replica on the connections that there are, and no answers back. It returns how many
+// Mute lets requests through to a replica on the connections that there are, and no answers back. It returns how many
 // those are.
-func (p *proxy) mute(b *backend) int {
+func (p *Proxy) Mute(b *Backend) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range b.links {
@@ -171,9 +180,9 @@ func (p *proxy) mute(b *backend) int {
 	return len(b.links)
 }
 
-func (p *proxy) stop() {
+func (p *Proxy) stop() {
 	p.listener.Close()
 	for _, b := range p.backends {
-		p.kill(b)
+		p.Kill(b)
 	}
 }

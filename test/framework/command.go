@@ -1,0 +1,158 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/berth-dev/berth/test/controlplane/process"
+)
+
+// Commands runs replicas of the operator as processes of their own, which can be killed, and whose use of the machine
+// can be measured.
+type Commands struct {
+	f       *Framework
+	group   *process.Group
+	binary  string
+	started int
+}
+
+// Command is one such replica. It is safe for concurrent use.
+type Command struct {
+	*process.Process
+
+	// URL is the base of the replica's own webhooks.
+	URL string
+
+	log, probes, metrics string
+}
+
+// NewCommands builds the operator as make build does. The spec's, or suite's, end ends every replica.
+func (f *Framework) NewCommands(ctx context.Context) *Commands {
+	ginkgo.GinkgoHelper()
+	group, err := process.NewGroup(ginkgo.GinkgoT().TempDir(), false)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(group.Close)
+	c := &Commands{f: f, group: group, binary: filepath.Join(group.Dir(), "manager")}
+	build := exec.CommandContext(ctx, "go", "build", "-o", c.binary, "./cmd/manager")
+	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+	kubeconfig, err := f.plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(os.WriteFile(c.kubeconfig(), kubeconfig, 0o600)).To(gomega.Succeed())
+	return c
+}
+
+func (c *Commands) kubeconfig() string { return filepath.Join(c.group.Dir(), "kubeconfig") }
+
+// StartReady starts a replica that the API server reaches under a URL, its own one if empty, and waits until it is
+// Ready. Flags are added to those that tell it where to listen.
+func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) *Command {
+	ginkgo.GinkgoHelper()
+	var out *Command
+	start := func() {
+		c.started++
+		name := fmt.Sprintf("manager-%d", c.started)
+		webhooks, probes, metrics := freePort(), freePort(), freePort()
+		out = &Command{
+			URL: "https://localhost:" + strconv.Itoa(webhooks), log: c.group.LogPath(name),
+			probes: net.JoinHostPort("127.0.0.1", strconv.Itoa(probes)), metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics)),
+		}
+		if url == "" {
+			url = out.URL
+		}
+		var err error
+		out.Process, err = c.group.Start(name, c.binary, append([]string{
+			"--kubeconfig=" + c.kubeconfig(), "--webhook-url=" + url,
+			"--webhook-host=127.0.0.1", "--webhook-port=" + strconv.Itoa(webhooks),
+			"--health-probe-bind-address=" + out.probes,
+			"--metrics-bind-address=" + out.metrics, "--metrics-secure=false",
+		}, flags...)...)
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	start()
+	gomega.Eventually(func(ctx context.Context) error {
+		err := out.Ready(ctx)
+		if err != nil && strings.Contains(process.Tail(out.log), "address already in use") {
+			start()
+		}
+		return err
+	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(gomega.Succeed())
+	return out
+}
+
+// Ready asks the replica's /readyz.
+func (c *Command) Ready(ctx context.Context) error {
+	select {
+	case <-c.Done():
+		err := fmt.Errorf("the replica has ended: %w\n%s", c.Err(), process.Tail(c.log))
+		if strings.Contains(err.Error(), "address already in use") {
+			return err
+		}
+		return gomega.StopTrying("it will not be ready").Wrap(err)
+	default:
+	}
+	response, err := get(ctx, "http://"+c.probes+"/readyz")
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// Scrape returns the replica's metrics by their names.
+func (c *Command) Scrape(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	response, err := get(ctx, "http://"+c.metrics+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(response.Body)
+}
+
+// Value returns the sum of the series of a gauge or a counter of the replica.
+func (c *Command) Value(ctx context.Context, metric string) (float64, error) {
+	families, err := c.Scrape(ctx)
+	if err != nil {
+		return 0, err
+	}
+	family, ok := families[metric]
+	if !ok {
+		return 0, fmt.Errorf("the replica has no metric %s", metric)
+	}
+	sum := 0.0
+	for _, series := range family.GetMetric() {
+		sum += series.GetGauge().GetValue() + series.GetCounter().GetValue()
+	}
+	return sum, nil
+}
+
+func get(ctx context.Context, url string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("%s: %s", url, response.Status), response.Body.Close())
+	}
+	return response, nil
+}

@@ -1,0 +1,114 @@
+package scaling_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+const (
+	replicas = 3
+	// lease is how long a leader that was killed still counts as one, by default.
+	lease = 15 * time.Second
+	zone  = "example.com/zone"
+)
+
+// member is one replica of a fleet.
+type member struct {
+	*framework.Command
+
+	backend *framework.Backend
+}
+
+// leading returns the members that say that they lead.
+func leading(ctx context.Context, members []*member) (out []*member, err error) {
+	for _, m := range members {
+		leads, err := m.Value(ctx, "leader_election_master_status")
+		if err != nil {
+			return nil, err
+		}
+		if leads == 1 {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// zoneOf returns what a ConfigMap says where the policy put it.
+func zoneOf(ctx context.Context, namespace, name string) (string, error) {
+	obj, err := f.Get(ctx, framework.ConfigMap, namespace, name)
+	return obj.GetAnnotations()[zone], err
+}
+
+var _ = Describe("Of three replicas", func() {
+	var (
+		proxy     *framework.Proxy
+		members   []*member
+		namespace string
+	)
+	BeforeEach(func(ctx SpecContext) {
+		proxy, members = framework.StartProxy(), nil
+		for range replicas {
+			c := commands.StartReady(ctx, proxy.URL(), "--leader-elect")
+			DeferCleanup(c.Kill)
+			members = append(members, &member{Command: c, backend: proxy.Add(c.URL)})
+		}
+		namespace = f.NewNamespace(ctx, map[string]string{"zone": "one"})
+		text := fmt.Sprintf("package placement\n\nannotations[%q] := data.kubernetes.namespaces[%q].metadata.labels.zone\n", zone, namespace)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone-of-"+namespace, text, "", "configmaps", namespace))
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "first", nil))).To(Succeed())
+		Eventually(zoneOf).WithContext(ctx).WithArguments(namespace, "first").Should(Equal("one"))
+	})
+
+	// handOver ends the leader, changes the world at once, and returns after how long another replica had moved what
+	// has to move, and whether the replicas that are left answered all the time.
+	handOver := func(ctx context.Context, end func(*member) error) time.Duration {
+		GinkgoHelper()
+		leaders, err := leading(ctx, members)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(leaders).To(HaveLen(1), "exactly one leads")
+		start := time.Now()
+		Expect(end(leaders[0])).To(Succeed())
+		f.MustKubectl(ctx, "", "label", "--overwrite", "namespace", namespace, "zone=two")
+		Eventually(zoneOf).WithContext(ctx).WithArguments(namespace, "first").WithTimeout(time.Minute).Should(Equal("two"))
+		took := time.Since(start)
+
+		var rest []*member
+		for _, m := range members {
+			if m != leaders[0] {
+				rest = append(rest, m)
+			}
+		}
+		Expect(leading(ctx, rest)).To(HaveLen(1), "exactly one leads")
+		AddReportEntry("remediated again", ReportEntryVisibilityAlways, fmt.Sprintf("%v after the end of the leader", took.Round(100*time.Millisecond)))
+		return took
+	}
+
+	It("another one remediates within seconds when the leader is stopped", func(ctx SpecContext) {
+		// The lease is given back: nobody waits for its end.
+		took := handOver(ctx, func(m *member) error { return m.Stop(30 * time.Second) })
+		Expect(took).To(BeNumerically("<", lease), "the lease was not given back")
+	})
+
+	It("another one remediates when the leader is killed and its lease has ended", func(ctx SpecContext) {
+		handOver(ctx, func(m *member) error { return m.Kill() })
+	})
+
+	It("each one answers", func(ctx SpecContext) {
+		for i, m := range members {
+			proxy.Direct(m.backend)
+			name := fmt.Sprintf("c-%d", i)
+			// At first the API server may not know yet that its connections were cut.
+			Eventually(func(ctx context.Context) error {
+				return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))
+			}).WithContext(ctx).Should(Succeed())
+			Expect(zoneOf(ctx, namespace, name)).To(Equal("one"))
+			Expect(m.backend.Connections()).To(BeNumerically(">", 0), "the API server asked another one")
+		}
+	})
+})
