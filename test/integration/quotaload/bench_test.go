@@ -3,6 +3,7 @@ package quotaload_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -36,7 +37,7 @@ var _ = Describe("Creating pods", Serial, Label(benchmarks), func() {
 	measure := func(ctx context.Context, name string, prepare func(namespace string)) {
 		clients, _ := newWorkers(workers)
 		// benchstat reads lines from their beginning, and Ginkgo may have left a dot there.
-		fmt.Println()
+		fmt.Fprintln(os.Stdout)
 		benchmark.Run(name, func(b *testing.B) {
 			// A failure here is the spec's.
 			defer GinkgoRecover()

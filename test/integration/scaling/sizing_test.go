@@ -106,7 +106,7 @@ var _ = Describe("A replica", Serial, Ordered, Label(benchmarks), func() {
 			awaitIdle(ctx, follower)
 			asker := newAsker(ctx, follower)
 			// benchstat reads lines from their beginning, and Ginkgo may have left a dot there.
-			fmt.Println()
+			fmt.Fprintln(os.Stdout)
 			benchmark.Run(fmt.Sprintf("policies=%d/objects=%d", s.policies, s.objects), func(b *testing.B) {
 				// A failure here is the spec's.
 				defer GinkgoRecover()
