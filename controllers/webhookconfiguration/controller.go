@@ -60,8 +60,8 @@ type Options struct {
 	ServiceName string
 	// Namespace is Berth's own; it is never hooked.
 	Namespace string
-	// Owner is the ClusterRole with which the configurations go, by garbage collection; empty for none.
-	Owner string
+	// Owners are what the configurations go with.
+	Owners Owners
 }
 
 // Certificate is what the API server is to trust: the authority that signed the webhook's certificate and, for a while,
@@ -74,7 +74,7 @@ type Certificate interface {
 // Controller writes the configurations. Create it with New.
 type Controller struct {
 	client client.Client
-	// live reads the owner alone: to cache one ClusterRole takes the right to list them all.
+	// live reads the owners alone: they are read rarely, and to cache them is to hold every ClusterRole.
 	live        client.Reader
 	registry    *placement.Registry
 	evaluators  *quota.Evaluators
@@ -143,13 +143,13 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, nil
 	}
 	// What is wrong with one is not to keep the others from being right; nor is an owner that can't be read.
-	owner, err := c.readOwner(ctx)
-	err = errors.Join(err, c.applyPolicies(ctx, owner, bundle), c.applyQuotas(ctx, owner, bundle))
+	owners, err := c.options.Owners.read(ctx, c.live)
+	err = errors.Join(err, c.applyPolicies(ctx, owners, bundle), c.applyQuotas(ctx, owners, bundle))
 	if !c.loaded(ctx) {
 		// The registry's last change wakes us.
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, owner, bundle))
+	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, owners, bundle))
 }
 
 // Bundles returns the authorities that the API server trusts, in PEM, one text for each webhook that is configured.
@@ -188,8 +188,8 @@ func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrat
 
 // applyPolicies writes the configuration that has PlacementPolicies judged before they are stored. It fails open on
 // purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
-func (c *Controller) applyPolicies(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
-	return c.applyValidating(ctx, PoliciesName, owner, []admissionregistrationv1.ValidatingWebhook{{
+func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
+	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{{
 		Name:                    "policies." + placementv1.GroupVersion.Group,
 		ClientConfig:            c.clientConfig(PathPolicies, bundle),
 		FailurePolicy:           new(admissionregistrationv1.Ignore),
@@ -212,7 +212,7 @@ func (c *Controller) applyPolicies(ctx context.Context, owner *metav1.OwnerRefer
 }
 
 // applyValidating makes a configuration what it should be; one without webhooks is not to be there.
-func (c *Controller) applyValidating(ctx context.Context, name string, owner *metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
+func (c *Controller) applyValidating(ctx context.Context, name string, owners []metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, have)
@@ -221,7 +221,7 @@ func (c *Controller) applyValidating(ctx context.Context, name string, owner *me
 	}
 	exists := err == nil
 	want := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), OwnerReferences: owned(have.OwnerReferences, owner)}, Webhooks: webhooks,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(), OwnerReferences: c.options.Owners.owned(have.OwnerReferences, owners)}, Webhooks: webhooks,
 	}
 	switch {
 	case len(webhooks) == 0 && !exists:
@@ -246,12 +246,12 @@ func labels() map[string]string {
 
 // applyWorkloads writes the configuration that has workloads decided. Rules that the API server refuses are left out,
 // so that one policy's mistake is not another's.
-func (c *Controller) applyWorkloads(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
+func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
 	policies := c.registry.InForce()
 	groups := match.Webhooks(hooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
 	err := writeAccepted(groups, func(accepted []match.Group) error {
-		return c.write(ctx, owner, accepted, bundle)
+		return c.write(ctx, owners, accepted, bundle)
 	}, func(g match.Group, reason string) {
 		for _, policy := range g.Policies {
 			rejected[policy] = reason
@@ -280,7 +280,7 @@ func hooks(policies []*placement.Policy) []match.Hook {
 	return out
 }
 
-func (c *Controller) write(ctx context.Context, owner *metav1.OwnerReference, groups []match.Group, bundle []byte) error {
+func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.Group, bundle []byte) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
 	if client.IgnoreNotFound(err) != nil {
@@ -295,7 +295,7 @@ func (c *Controller) write(ctx context.Context, owner *metav1.OwnerReference, gr
 		return client.IgnoreNotFound(c.client.Delete(ctx, have))
 	}
 	want := &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels(), OwnerReferences: owned(have.OwnerReferences, owner)},
+		ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName, Labels: labels(), OwnerReferences: c.options.Owners.owned(have.OwnerReferences, owners)},
 	}
 	for _, g := range groups {
 		webhook := g.Webhook

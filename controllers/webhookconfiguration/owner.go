@@ -2,49 +2,183 @@ package webhookconfiguration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berth-manager-role,verbs=get
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list
 
-// readOwner returns the reference to the ClusterRole with which the configurations go; nil if there is none to be had,
-// and then the configurations stand without one: they are needed more than they are needed to go. Nothing is
-// remembered: a reference to a role that has gone would have its successor's configurations removed.
-func (c *Controller) readOwner(ctx context.Context) (*metav1.OwnerReference, error) {
-	if c.options.Owner == "" {
-		return nil, nil
-	}
-	kind := rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
-	role := &metav1.PartialObjectMetadata{}
-	role.SetGroupVersionKind(kind)
-	err := c.live.Get(ctx, client.ObjectKey{Name: c.options.Owner}, role)
-	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		ctrllog.FromContext(ctx).V(1).Info("Leaving webhook configurations without an owner", "clusterRole", c.options.Owner, "reason", err.Error())
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading the owner of the webhook configurations: %w", err)
-	case !role.DeletionTimestamp.IsZero():
-		return nil, nil
-	}
-	return &metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: role.Name, UID: role.UID}, nil
+// Owners are the ClusterRoles with which the configurations go, by garbage collection.
+type Owners struct {
+	// Name is the ClusterRole; empty for none.
+	Name string
+	// Labels, where they are given, select the ClusterRoles, as long as there are any, instead. Whoever gives labels has
+	// every object that they select deleted together.
+	Labels map[string]string
 }
 
-// owned returns the references that a configuration should have, of those that it has: with the owner, if there is one,
-// in place of any other ClusterRole of its name, and with everybody else's.
-func owned(have []metav1.OwnerReference, owner *metav1.OwnerReference) []metav1.OwnerReference {
-	if owner == nil || slices.ContainsFunc(have, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+// OLMLabels are the labels by which OLM v0 knows the ClusterRoles that it made from a ClusterServiceVersion, and deletes
+// when that is deleted. The labels must not be on the configurations themselves: OLM takes those for webhooks of the
+// ClusterServiceVersion, and gives up on it when it finds there what it does not know.
+func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
+	return map[string]string{
+		"olm.owner": clusterServiceVersion, "olm.owner.namespace": namespace, "olm.owner.kind": "ClusterServiceVersion",
+	}
+}
+
+var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
+
+// read returns the references to the owners; none if none is to be had, and then the configurations stand without: they
+// are needed more than they are needed to go. Nothing is remembered: a reference to a role that has gone would have its
+// successor's configurations removed.
+func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
+	var roles []metav1.PartialObjectMetadata
+	if len(o.Labels) > 0 {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("ClusterRoleList"))
+		if err := live.List(ctx, list, client.MatchingLabels(o.Labels)); err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing the owners of the webhook configurations: %w", err)
+		}
+		roles = list.Items
+	}
+	if len(roles) == 0 && o.Name != "" {
+		role := metav1.PartialObjectMetadata{}
+		role.SetGroupVersionKind(clusterRole)
+		err := live.Get(ctx, client.ObjectKey{Name: o.Name}, &role)
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+			ctrllog.FromContext(ctx).V(1).Info("Leaving webhook configurations without an owner", "clusterRole", o.Name, "reason", err.Error())
+		case err != nil:
+			return nil, fmt.Errorf("reading the owner of the webhook configurations: %w", err)
+		default:
+			roles = append(roles, role)
+		}
+	}
+	var out []metav1.OwnerReference
+	for _, role := range roles {
+		if role.DeletionTimestamp.IsZero() {
+			out = append(out, metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: clusterRole.Kind, Name: role.Name, UID: role.UID})
+		}
+	}
+	slices.SortFunc(out, func(a, b metav1.OwnerReference) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// owned returns the references that a configuration should have, of those that it has: with the owners, if there are
+// any, in place of other ClusterRoles of their names, and of the one that is named although others are selected, since
+// an object stays for as long as one owner is left; and with everybody else's.
+func (o Owners) owned(have, owners []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(owners) == 0 {
 		return have
 	}
-	others := slices.DeleteFunc(slices.Clone(have), func(r metav1.OwnerReference) bool {
-		return r.APIVersion == owner.APIVersion && r.Kind == owner.Kind && r.Name == owner.Name
+	stale := func(r metav1.OwnerReference) bool {
+		if r.APIVersion != rbacv1.SchemeGroupVersion.String() || r.Kind != clusterRole.Kind {
+			return false
+		}
+		i := slices.IndexFunc(owners, func(w metav1.OwnerReference) bool { return w.Name == r.Name })
+		if i < 0 {
+			return r.Name == o.Name
+		}
+		return owners[i].UID != r.UID
+	}
+	out := slices.DeleteFunc(slices.Clone(have), stale)
+	for _, owner := range owners {
+		if !slices.ContainsFunc(out, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+			out = append(out, owner)
+		}
+	}
+	return out
+}
+
+// Adopter makes the ClusterRoles of this replica's installation owners of the configurations that stand, before the
+// replica is Ready. OLM deletes the ClusterRoles of the version that was before as soon as the new version's replicas are
+// Ready, and otherwise only the leader, which may be one of the old version until then, writes the configurations:
+// they would be collected, and the door be open until the next leader has made them anew. Create it with NewAdopter and
+// add it to a manager.
+type Adopter struct {
+	client client.Client
+	live   client.Reader
+	owners Owners
+	done   atomic.Bool
+}
+
+var (
+	_ manager.Runnable               = (*Adopter)(nil)
+	_ manager.LeaderElectionRunnable = (*Adopter)(nil)
+)
+
+// NewAdopter returns an adopter that writes by c and reads by live.
+func NewAdopter(c client.Client, live client.Reader, owners Owners) *Adopter {
+	return &Adopter{client: c, live: live, owners: owners}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica adopts.
+func (a *Adopter) NeedLeaderElection() bool { return false }
+
+// Done says whether the configurations that stood at the start are adopted.
+func (a *Adopter) Done() bool { return a.done.Load() }
+
+// Start implements manager.Runnable. It ends when all is adopted.
+func (a *Adopter) Start(ctx context.Context) error {
+	if len(a.owners.Labels) == 0 {
+		// A role that keeps its name from version to version stays the owner.
+		a.done.Store(true)
+		return nil
+	}
+	log := ctrllog.FromContext(ctx).WithName("webhookconfiguration-owner")
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := a.adopt(ctx); err != nil {
+			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations; trying again")
+			return false, nil
+		}
+		return true, nil
 	})
-	return append(others, *owner)
+	// The end of the process is no error.
+	a.done.Store(err == nil)
+	return nil
+}
+
+func (a *Adopter) adopt(ctx context.Context) error {
+	owners, err := a.owners.read(ctx, a.live)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, configuration := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: WorkloadsName}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: PoliciesName}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: QuotasName}},
+	} {
+		errs = append(errs, a.adoptOne(ctx, owners, configuration))
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Adopter) adoptOne(ctx context.Context, owners []metav1.OwnerReference, configuration client.Object) error {
+	// Not from the cache: what is missed here is lost.
+	err := a.live.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	want := a.owners.owned(configuration.GetOwnerReferences(), owners)
+	if equality.Semantic.DeepEqual(want, configuration.GetOwnerReferences()) {
+		return nil
+	}
+	configuration.SetOwnerReferences(want)
+	return a.client.Update(ctx, configuration)
 }

@@ -36,7 +36,7 @@ func (c *Controller) QuotaState(key quota.Key) status.HookState { return c.quota
 
 // applyQuotas writes the configuration that has requests charged and limited. Rules that the API server refuses are
 // left out, so that one object's mistake is not another's.
-func (c *Controller) applyQuotas(ctx context.Context, owner *metav1.OwnerReference, bundle []byte) error {
+func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
 	var scoped placementv1.ScopedQuotaList
 	var cluster placementv1.ClusterScopedQuotaList
 	var limits placementv1.LimitedResourceList
@@ -62,7 +62,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owner *metav1.OwnerReferen
 	}
 	webhooks := c.evaluators.Webhooks(scoped.Items, cluster.Items, limits.Items, c.options.Namespace)
 	err := writeAccepted(webhooks, func(accepted []quota.Webhook) error {
-		return c.writeQuotas(ctx, owner, accepted, bundle)
+		return c.writeQuotas(ctx, owners, accepted, bundle)
 	}, func(w quota.Webhook, reason string) {
 		for _, key := range w.For {
 			next[key] = status.HookState{Rejected: reason}
@@ -75,7 +75,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owner *metav1.OwnerReferen
 	return nil
 }
 
-func (c *Controller) writeQuotas(ctx context.Context, owner *metav1.OwnerReference, webhooks []quota.Webhook, bundle []byte) error {
+func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerReference, webhooks []quota.Webhook, bundle []byte) error {
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
 		webhook := w.Webhook
@@ -87,5 +87,5 @@ func (c *Controller) writeQuotas(ctx context.Context, owner *metav1.OwnerReferen
 		webhook.TimeoutSeconds = new(int32(quotaTimeout))
 		want = append(want, webhook)
 	}
-	return c.applyValidating(ctx, QuotasName, owner, want)
+	return c.applyValidating(ctx, QuotasName, owners, want)
 }

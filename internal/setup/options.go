@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 )
 
 // Who fills the Secret with the webhooks' certificate.
@@ -28,6 +30,9 @@ type Options struct {
 	WebhookService string
 	// OwnerClusterRole is the ClusterRole with which the webhook configurations go; empty for none.
 	OwnerClusterRole string
+	// OwnerClusterServiceVersion is the ClusterServiceVersion in Namespace by which OLM installed Berth; empty for none.
+	// The webhook configurations go with the ClusterRoles that OLM made for it, and not with OwnerClusterRole then.
+	OwnerClusterServiceVersion string
 	// WebhookHost and WebhookPort are where the webhooks listen.
 	WebhookHost string
 	WebhookPort int
@@ -66,6 +71,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, where they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole with which the webhook configurations go when it is deleted; none if empty.")
+	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"), "ClusterServiceVersion that installed Berth, as OLM tells its operators; the webhook configurations go with the ClusterRoles that OLM made for it.")
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "Who fills the Secret berth-webhook-cert: self, where Berth makes and renews certificate and authority, or external, where cert-manager or somebody else does.")
@@ -80,6 +86,15 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
+}
+
+// owners are what the webhook configurations go with.
+func (o *Options) owners() webhookconfiguration.Owners {
+	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
+	if o.OwnerClusterServiceVersion != "" {
+		out.Labels = webhookconfiguration.OLMLabels(o.Namespace, o.OwnerClusterServiceVersion)
+	}
+	return out
 }
 
 // hosts are the names or addresses by which the API server calls the webhooks.

@@ -7,13 +7,15 @@ import (
 )
 
 // readiness says whether this replica may decide: its certificate is served and trusted, every policy that existed at
-// the start is compiled, everything that they read is replicated or known not to be to be had, and the quotas are read.
+// the start is compiled, everything that they read is replicated or known not to be to be had, the quotas are read, and
+// the webhook configurations stay when a version that was before goes.
 // Once that was so it stays so: policies that come later answer for themselves.
 type readiness struct {
 	certificate func() bool
 	policies    func(context.Context) bool
 	data        func() bool
 	quotas      func() bool
+	adopted     func() bool
 
 	reached atomic.Bool
 }
@@ -22,7 +24,7 @@ func (r *readiness) isReady(ctx context.Context) bool {
 	if r.reached.Load() {
 		return true
 	}
-	if !r.certificate() || !r.policies(ctx) || !r.data() || !r.quotas() {
+	if !r.certificate() || !r.policies(ctx) || !r.data() || !r.quotas() || !r.adopted() {
 		return false
 	}
 	r.reached.Store(true)

@@ -268,12 +268,17 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
-		Owner: p.options.OwnerClusterRole,
+		Owners: p.options.owners(),
 	})
+	adopter := webhookconfiguration.NewAdopter(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.options.owners())
+	if err := p.mgr.Add(adopter); err != nil {
+		return err
+	}
 	p.ready = &readiness{
 		certificate: p.certificate.Trusted,
 		policies:    p.policies.Loaded,
 		data:        p.replication.Settled,
+		adopted:     adopter.Done,
 	}
 	if p.ready.quotas, err = p.watchQuotas(ctx); err != nil {
 		return err

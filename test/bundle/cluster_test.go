@@ -19,6 +19,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -78,28 +79,32 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 	}
 	kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-	grant(ctx)
+	account := installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName
+	Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: account}})).To(Succeed())
+	grant(ctx, account, installed.csv.Metadata.Name)
 })
 
-// grant makes ServiceAccounts and roles from the CSV.
-func grant(ctx context.Context) {
+// labelsOf are those by which OLM v0 finds what it made for a ClusterServiceVersion.
+func labelsOf(version string) map[string]string {
+	return map[string]string{"olm.owner": version, "olm.owner.namespace": installNamespace, "olm.owner.kind": "ClusterServiceVersion"}
+}
+
+// grant makes roles from the CSV, under the name of a version of it.
+func grant(ctx context.Context, account, version string) {
 	GinkgoHelper()
 	create := func(o client.Object) { Expect(admin.Create(ctx, o)).To(Succeed()) }
-	d := installed.csv.Spec.Install.Spec.Deployments[0]
-	account := d.Spec.Template.Spec.ServiceAccountName
-	create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: account}})
 	subjects := func(p permission) []rbacv1.Subject {
 		Expect(p.ServiceAccountName).To(Equal(account))
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installNamespace, Name: p.ServiceAccountName}}
 	}
 	for i, p := range installed.csv.Spec.Install.Spec.ClusterPermissions {
-		meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", installed.csv.Metadata.Name, i)}
+		meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", version, i), Labels: labelsOf(version)}
 		create(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules})
 		create(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects(p),
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}})
 	}
 	for i, p := range installed.csv.Spec.Install.Spec.Permissions {
-		meta := metav1.ObjectMeta{Namespace: installNamespace, Name: fmt.Sprintf("%s-%d", installed.csv.Metadata.Name, i)}
+		meta := metav1.ObjectMeta{Namespace: installNamespace, Name: fmt.Sprintf("%s-%d", version, i), Labels: labelsOf(version)}
 		create(&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules})
 		create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects(p),
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}})
@@ -177,7 +182,8 @@ type replica struct {
 	stop func()
 }
 
-func start(ctx context.Context) *replica {
+// start starts a replica and waits until it is Ready. Whoever starts it stops it, after the spec or after all. OLM v0 tells it the version that it is of; OLM v1 tells none.
+func start(ctx context.Context, version string) *replica {
 	GinkgoHelper()
 	out := &replica{}
 	d := installed.csv.Spec.Install.Spec.Deployments[0]
@@ -185,7 +191,11 @@ func start(ctx context.Context) *replica {
 	cfg.Wrap(out.refused.watch)
 	options, err := installed.options()
 	Expect(err).NotTo(HaveOccurred())
-	options.Namespace = installNamespace
+	options.Namespace, options.OwnerClusterServiceVersion = installNamespace, version
+	// The one that the metrics show takes a name once.
+	if version != "" {
+		options.Metrics = prometheus.NewRegistry()
+	}
 	options.WebhookHost, options.WebhookPort = "127.0.0.1", freePort()
 	options.WebhookURL = "https://localhost:" + strconv.Itoa(options.WebhookPort)
 	options.MetricsAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort()))
@@ -200,7 +210,6 @@ func start(ctx context.Context) *replica {
 		cancel()
 		Eventually(done).Should(Receive(BeNil()))
 	})
-	DeferCleanup(out.stop)
 	Eventually(func(ctx context.Context) (int, error) {
 		code, _, err := get(ctx, "http://"+options.ProbeAddress+"/readyz", "")
 		return code, err

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,6 +20,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/test/framework"
@@ -37,7 +40,8 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		newNamespace(ctx, "fleet", nil)
 		Expect(admin.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "cluster-services"}, Value: 1})).To(Succeed())
 		createCluster(ctx, "eu1")
-		m = start(ctx)
+		m = start(ctx, "")
+		DeferCleanup(m.stop)
 	})
 
 	It("brings every example into force", func(ctx SpecContext) {
@@ -146,7 +150,90 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		kubectl(ctx, "", "delete", "clusterrole", owner)
 		Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
 	})
+
+	// OLM v0 leaves the objects of the bundle where they are, and deletes the roles that it made from the CSV.
+	Context("under OLM v0", func() {
+		const next = "berth.v9.9.9"
+		var (
+			leader, successor *replica
+			before            map[types.UID][]string
+		)
+		BeforeAll(func(ctx SpecContext) {
+			leader, successor = start(ctx, installed.csv.Metadata.Name), nil
+		})
+		AfterAll(func() {
+			leader.stop()
+			if successor != nil {
+				successor.stop()
+			}
+		})
+
+		It("has its webhook configurations owned by the roles that OLM made", func(ctx SpecContext) {
+			Eventually(owners).WithContext(ctx).Should(And(HaveLen(3), HaveEach(rolesOf(ctx, installed.csv.Metadata.Name))))
+			var err error
+			before, err = owners(ctx)
+			Expect(err).NotTo(HaveOccurred())
+		})
+
+		It("keeps them when the next version takes its place", func(ctx SpecContext) {
+			grant(ctx, installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName, next)
+			successor = start(ctx, next)
+			// As soon as the successor is Ready, and although it does not lead yet.
+			deleteRolesOf(ctx, installed.csv.Metadata.Name)
+			Eventually(owners).WithContext(ctx).Should(HaveEach(rolesOf(ctx, next)), "the garbage collector has not looked yet")
+			after, err := owners(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(slices.Collect(maps.Keys(after))).To(ConsistOf(slices.Collect(maps.Keys(before))), "they were deleted and made anew")
+			leader.stop()
+		})
+
+		It("leaves none behind when it is uninstalled while it runs", func(ctx SpecContext) {
+			deleteRolesOf(ctx, next)
+			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+			Consistently(webhooks).WithContext(ctx).Should(BeEmpty())
+		})
+	})
 })
+
+// owners returns the names of the owners of the webhook configurations, by the uid of the configuration.
+func owners(ctx context.Context) (map[types.UID][]string, error) {
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	err := errors.Join(admin.List(ctx, mutating), admin.List(ctx, validating))
+	out := map[types.UID][]string{}
+	add := func(m metav1.ObjectMeta) {
+		for _, o := range m.OwnerReferences {
+			out[m.UID] = append(out[m.UID], o.Name)
+		}
+	}
+	for _, c := range mutating.Items {
+		add(c.ObjectMeta)
+	}
+	for _, c := range validating.Items {
+		add(c.ObjectMeta)
+	}
+	return out, err
+}
+
+// rolesOf returns the names of the ClusterRoles that OLM made for a version.
+func rolesOf(ctx context.Context, version string) []string {
+	GinkgoHelper()
+	roles := &rbacv1.ClusterRoleList{}
+	Expect(admin.List(ctx, roles, client.MatchingLabels(labelsOf(version)))).To(Succeed())
+	var out []string
+	for _, r := range roles.Items {
+		out = append(out, r.Name)
+	}
+	Expect(out).NotTo(BeEmpty())
+	return out
+}
+
+// deleteRolesOf does what OLM does with a version that is deleted.
+func deleteRolesOf(ctx context.Context, version string) {
+	GinkgoHelper()
+	for _, o := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRole{}} {
+		Expect(admin.DeleteAllOf(ctx, o, client.MatchingLabels(labelsOf(version)))).To(Succeed())
+	}
+}
 
 // webhooks returns the names of the webhook configurations.
 func webhooks(ctx context.Context) ([]string, error) {
