@@ -121,8 +121,9 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("webhookconfiguration").
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, all).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all).
-		// A deleted last policy changes nothing else that is watched here.
-		Watches(&placementv1.PlacementPolicy{}, all).
+		// A deleted last policy changes nothing else that is watched here. What is written into status does not concern
+		// the rules: with many policies, it would have all of them compared over and over.
+		Watches(&placementv1.PlacementPolicy{}, all, specChanged).
 		Watches(&placementv1.ScopedQuota{}, all, specChanged).
 		Watches(&placementv1.ClusterScopedQuota{}, all, specChanged).
 		Watches(&placementv1.LimitedResource{}, all, specChanged).
