@@ -1,0 +1,457 @@
+package migration
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// assemble makes one text of a package and of the modules of other packages that it reads. The text of a package that
+// is one module and reads no other stays as it is.
+func (w *world) assemble(p *pkg) (*draft, error) {
+	modules, err := w.closure(p)
+	if err != nil {
+		return nil, err
+	}
+	if m, ref := admission(modules); ref != nil {
+		return nil, fmt.Errorf("%s reads %s, so it is admission control: %s", m.source, ref, admissionAdvice)
+	}
+	language, err := common(modules)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{pkg: p, modules: modules, language: language, text: modules[0].text}
+	if len(modules) == 1 {
+		return d, nil
+	}
+	a := newAssembly(d)
+	if d.text, err = a.text(); err != nil {
+		return nil, err
+	}
+	return d, a.check()
+}
+
+// closure returns the package's modules and those of other packages that they read, and so on.
+func (w *world) closure(p *pkg) ([]*module, error) {
+	modules := slices.Clone(p.modules)
+	for i := 0; i < len(modules); i++ {
+		var err error
+		modules[i].references(func(ref ast.Ref, path []string) {
+			rule, whole := w.targets(path)
+			for _, other := range whole {
+				if other != modules[i].pkg && err == nil {
+					err = fmt.Errorf("%s reads %s, and with it all of the package %s: a PlacementPolicy is one module, into which only rules that are named can be taken over: name them, as in data.%s.<rule>",
+						modules[i].source, ref, other, other)
+				}
+			}
+			if rule == nil {
+				return
+			}
+			for _, definer := range rule.pkg.rules[rule.name] {
+				if !slices.Contains(modules, definer) {
+					modules = append(modules, definer)
+				}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	helpers := modules[len(p.modules):]
+	slices.SortFunc(helpers, func(x, y *module) int {
+		return strings.Compare(x.pkg.String()+" "+x.source.String(), y.pkg.String()+" "+y.source.String())
+	})
+	return modules, nil
+}
+
+// common returns the newest language in which all the modules are.
+func common(modules []*module) (placementv1.RegoVersion, error) {
+	for _, l := range languages {
+		if !slices.ContainsFunc(modules, func(m *module) bool { return m.parsed[l] == nil }) {
+			return l, nil
+		}
+	}
+	var v0, v1 Source
+	for _, m := range modules {
+		if m.parsed[placementv1.RegoV1] == nil {
+			v0 = m.source
+		} else {
+			v1 = m.source
+		}
+	}
+	return "", fmt.Errorf("they belong in one module, but %s is Rego v0 and %s is v1: bring both to one version, for instance by opa fmt --v0-v1", v0, v1)
+}
+
+// assembly is the making of one text of several modules.
+type assembly struct {
+	draft *draft
+	// names are the new names of the rules of other packages.
+	names map[target]string
+	// originals are the modules' rules with every reference in full, in the language of the text.
+	originals map[string][]*ast.Rule
+}
+
+func newAssembly(d *draft) *assembly {
+	a := &assembly{draft: d, names: map[target]string{}}
+	parsed := map[string]*ast.Module{}
+	taken := map[string]bool{}
+	for _, m := range d.modules {
+		one := m.parsed[d.language]
+		parsed[m.source.String()] = one
+		ast.WalkVars(one, func(v ast.Var) bool {
+			taken[string(v)] = true
+			return false
+		})
+		for _, i := range one.Imports {
+			taken[string(i.Name())] = true
+		}
+	}
+	a.originals = resolve(parsed)
+	for _, m := range d.modules {
+		if m.pkg == d.pkg {
+			continue
+		}
+		for _, rule := range parsed[m.source.String()].Rules {
+			t := target{pkg: m.pkg, name: headName(rule)}
+			if a.names[t] != "" {
+				continue
+			}
+			name := notInNames.ReplaceAllString(strings.Join(append(slices.Clone(t.pkg.path), t.name), "_"), "_")
+			for taken[name] {
+				name += "_"
+			}
+			a.names[t], taken[name] = name, true
+		}
+	}
+	return a
+}
+
+var (
+	notInNames = regexp.MustCompile(`[^a-zA-Z0-9_]`)
+	identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*`)
+)
+
+// renamed returns the new name of the rule that a path below data names, and how many of the path's parts name it.
+func (a *assembly) renamed(path []string) (name string, parts int, ok bool) {
+	for t, name := range a.names {
+		if n := len(t.pkg.path); len(path) > n && slices.Equal(path[:n], t.pkg.path) && path[n] == t.name {
+			return name, n + 1, true
+		}
+	}
+	return "", 0, false
+}
+
+// edit replaces a piece of a module's text.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// text writes the modules below one package and one list of imports.
+func (a *assembly) text() (string, error) {
+	var imports, bodies []string
+	aliases := map[ast.Var]*ast.Import{}
+	for _, m := range a.draft.modules {
+		body, kept, err := a.body(m)
+		if err != nil {
+			return "", err
+		}
+		bodies = append(bodies, fmt.Sprintf("# From %s.\n\n%s\n", m.source, body))
+		for _, i := range kept {
+			if other := aliases[i.Name()]; other != nil && !other.Path.Equal(i.Path) {
+				return "", fmt.Errorf("they belong in one module, but %s stands for %s in one and for %s in another: give one of the imports another name", i.Name(), other.Path, i.Path)
+			}
+			aliases[i.Name()] = i
+			if line := i.String(); !slices.Contains(imports, line) {
+				imports = append(imports, line)
+			}
+		}
+	}
+	head := a.draft.modules[0].parsed[a.draft.language].Package.String() + "\n\n"
+	if len(imports) > 0 {
+		head += strings.Join(imports, "\n") + "\n\n"
+	}
+	return head + strings.Join(bodies, "\n"), nil
+}
+
+// body returns a module's text without package and imports, under the new names, and the imports that it needs.
+func (a *assembly) body(m *module) (string, []*ast.Import, error) {
+	parsed := m.parsed[a.draft.language]
+	edits := []edit{line(m.text, parsed.Package.Location)}
+	for _, i := range parsed.Imports {
+		edits = append(edits, line(m.text, i.Location))
+	}
+	// The names of imports that stay in the text.
+	used := map[string]bool{}
+	var err error
+	for _, rule := range a.originals[m.source.String()] {
+		if m.pkg != a.draft.pkg {
+			if e, ok := a.heading(m, rule); ok {
+				edits = append(edits, e)
+			}
+		}
+		// The compiler keeps the place of a term that it resolves, and not those of its parts.
+		ast.WalkTerms(rule, func(term *ast.Term) bool {
+			ref, ok := term.Value.(ast.Ref)
+			if !ok {
+				return false
+			}
+			e, written, editErr := a.reference(m, parsed, ref, term.Location)
+			switch {
+			case editErr != nil && err == nil:
+				err = editErr
+			case e != nil:
+				edits = append(edits, *e)
+			default:
+				used[written] = true
+			}
+			return false
+		})
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := apply(m.text, edits)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", m.source, err)
+	}
+	var kept []*ast.Import
+	for _, i := range parsed.Imports {
+		if used[string(i.Name())] || !a.ofOther(i) {
+			kept = append(kept, i)
+		}
+	}
+	return text, kept, nil
+}
+
+// ofOther says whether the import may be there for a package that is taken over.
+func (a *assembly) ofOther(i *ast.Import) bool {
+	ref, ok := i.Path.Value.(ast.Ref)
+	if !ok || !ref.HasPrefix(ast.DefaultRootRef) {
+		return false
+	}
+	for t := range a.names {
+		if agree(constants(ref), t.pkg.path) {
+			return true
+		}
+	}
+	return false
+}
+
+// heading renames a rule where it is defined.
+func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
+	name := headName(rule)
+	at := rule.Head.Ref()[0].Location
+	if at == nil || at.Offset >= len(m.text) || identifier.FindString(m.text[at.Offset:]) != name {
+		// Further bodies and else branches have no name of their own in the text.
+		return edit{}, false
+	}
+	return edit{at.Offset, at.Offset + len(name), a.names[target{pkg: m.pkg, name: name}]}, true
+}
+
+// reference renames a reference to a rule that is taken over. Without one to be renamed, it returns the name with which
+// the reference begins in the text.
+func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast.Location) (*edit, string, error) {
+	if at == nil || at.Offset >= len(m.text) {
+		return nil, "", nil
+	}
+	written := identifier.FindString(m.text[at.Offset:])
+	if !ref.HasPrefix(ast.DefaultRootRef) {
+		return nil, written, nil
+	}
+	path := constants(ref)
+	name, parts, ok := a.renamed(path)
+	if !ok {
+		return nil, written, nil
+	}
+	rest, known := remainder(m, parsed, written, path[:parts])
+	end := at.Offset + len(written)
+	for _, part := range rest {
+		after, found := cutPart(m.text[end:], part)
+		if known = known && found; !known {
+			break
+		}
+		end = len(m.text) - len(after)
+	}
+	if !known {
+		return nil, "", fmt.Errorf("%s:%d: the reference to %s can't be changed where it stands: write it as data.%s", m.source, at.Row, ref, strings.Join(path[:parts], "."))
+	}
+	return &edit{at.Offset, end, name}, "", nil
+}
+
+// remainder returns the parts of the path to a rule that the text has after the name with which the reference begins.
+func remainder(m *module, parsed *ast.Module, written string, path []string) ([]string, bool) {
+	for _, i := range parsed.Imports {
+		if ref, ok := i.Path.Value.(ast.Ref); ok && string(i.Name()) == written && ref.HasPrefix(ast.DefaultRootRef) {
+			imported := constants(ref)
+			if len(imported) <= len(path) && agree(imported, path) {
+				return path[len(imported):], true
+			}
+		}
+	}
+	switch {
+	case written == string(ast.DefaultRootDocument.Value.(ast.Var)):
+		return path, true
+	case slices.Equal(m.pkg.path, path[:len(path)-1]) && written == path[len(path)-1]:
+		return nil, true
+	}
+	return nil, false
+}
+
+// cutPart cuts .part or ["part"] off the text.
+func cutPart(text, part string) (string, bool) {
+	if after, ok := strings.CutPrefix(text, "."); ok && identifier.FindString(after) == part {
+		return after[len(part):], true
+	}
+	return strings.CutPrefix(text, "["+ast.String(part).String()+"]")
+}
+
+// line is the removal of a statement's line, and of the empty lines before it.
+func line(text string, at *ast.Location) edit {
+	end := len(text)
+	if i := strings.IndexByte(text[at.Offset:], '\n'); i >= 0 {
+		end = at.Offset + i + 1
+	}
+	start := at.Offset
+	before := len(strings.TrimRight(text[:start], " \t\r\n"))
+	if i := strings.IndexByte(text[before:start], '\n'); i >= 0 {
+		start = before + i + 1
+	}
+	return edit{start: start, end: end}
+}
+
+var errOverlap = errors.New("it can't be joined with others: put each import and each rule on lines of its own")
+
+// apply makes the edits. Those of one place must be the same.
+func apply(text string, edits []edit) (string, error) {
+	slices.SortFunc(edits, func(x, y edit) int { return x.start - y.start })
+	edits = slices.Compact(edits)
+	var out strings.Builder
+	at := 0
+	for _, e := range edits {
+		if e.start < at {
+			return "", errOverlap
+		}
+		out.WriteString(text[at:e.start])
+		out.WriteString(e.text)
+		at = e.end
+	}
+	out.WriteString(text[at:])
+	return strings.Trim(out.String(), "\r\n"), nil
+}
+
+// check holds the text against the modules that it was made of: resolved, their rules must be the same, one by one.
+// What OPA's compiler does from there on hangs on nothing else.
+func (a *assembly) check() error {
+	parsed, err := ast.ParseModuleWithOpts("joined", a.draft.text, ast.ParserOptions{RegoVersion: parserVersions[a.draft.language]})
+	if err != nil {
+		return fmt.Errorf("they belong in one module, but can't be read as one: bring them to one version of Rego, for instance by opa fmt --v0-v1: %w", err)
+	}
+	got := resolve(map[string]*ast.Module{"joined": parsed})["joined"]
+	at := 0
+	for _, m := range a.draft.modules {
+		for _, rule := range a.originals[m.source.String()] {
+			want, err := a.rename(m, rule)
+			if err != nil {
+				return err
+			}
+			if at >= len(got) {
+				return fmt.Errorf("%s: %w", m.source, errOverlap)
+			}
+			numbered, err := numberWildcards(got[at])
+			if err != nil {
+				return err
+			}
+			if !numbered.Equal(want) {
+				return fmt.Errorf("they belong in one module, but there the rule %s of %s would mean something else: a name of it is an import or a rule of another of them, or a keyword; rename it or the import",
+					headName(rule), m.source)
+			}
+			at++
+		}
+	}
+	if at != len(got) {
+		return errOverlap
+	}
+	return nil
+}
+
+// rename returns the rule as it must come out.
+func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
+	out, err := transform(rule, func(x any) any {
+		ref, ok := x.(ast.Ref)
+		if !ok || !ref.HasPrefix(ast.DefaultRootRef) {
+			return x
+		}
+		name, parts, ok := a.renamed(constants(ref))
+		if !ok {
+			return x
+		}
+		renamed := ast.Ref{ast.DefaultRootDocument}
+		for _, part := range append(slices.Clone(a.draft.pkg.path), name) {
+			renamed = append(renamed, ast.StringTerm(part))
+		}
+		return append(renamed, ref[1+parts:]...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if m.pkg != a.draft.pkg {
+		old := headName(rule)
+		name := ast.Var(a.names[target{pkg: m.pkg, name: old}])
+		for r := out; r != nil; r = r.Else {
+			if len(r.Head.Reference) > 0 {
+				r.Head.Reference[0] = ast.NewTerm(name)
+			}
+			if string(r.Head.Name) == old {
+				r.Head.Name = name
+			}
+		}
+	}
+	return numberWildcards(out)
+}
+
+// numberWildcards numbers a rule's wildcards in their order; the parser numbers them through the whole text.
+func numberWildcards(rule *ast.Rule) (*ast.Rule, error) {
+	numbers := map[ast.Var]ast.Var{}
+	return transform(rule, func(x any) any {
+		v, ok := x.(ast.Var)
+		if !ok || !v.IsWildcard() {
+			return x
+		}
+		if _, ok := numbers[v]; !ok {
+			numbers[v] = ast.Var(fmt.Sprintf("%s%d", ast.WildcardPrefix, len(numbers)))
+		}
+		return numbers[v]
+	})
+}
+
+// transform returns a copy of the rule in which each part is what f makes of it.
+func transform(rule *ast.Rule, f func(any) any) (*ast.Rule, error) {
+	var t *ast.GenericTransformer
+	t = ast.NewGenericTransformer(func(x any) (any, error) {
+		some, ok := x.(*ast.SomeDecl)
+		if !ok {
+			return f(x), nil
+		}
+		// OPA does not look into these, although `some x in ...` has whole terms in it.
+		for i, symbol := range some.Symbols {
+			value, err := ast.Transform(t, symbol)
+			if err != nil {
+				return nil, err
+			}
+			some.Symbols[i] = ast.NewTerm(value.(ast.Value))
+		}
+		return some, nil
+	})
+	out, err := ast.Transform(t, rule.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("changing the rule %s: %w", headName(rule), err)
+	}
+	return out.(*ast.Rule), nil
+}

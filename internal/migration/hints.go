@@ -1,0 +1,96 @@
+package migration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// hints are what a user should know of a policy that compiles.
+func (c *converter) hints(d *draft) []string {
+	var out []string
+	kinds, clusters, missing := c.survey(d)
+	for _, kind := range kinds {
+		if resource := plural(kind); !c.matches(resource) {
+			out = append(out, fmt.Sprintf("it asks for input.kind %q, and no resource rule has %s: name the type by --resource", kind, resource))
+		}
+	}
+	if clusters {
+		out = append(out, "it reads data.kubernetes.clusters, which needs a served type of that name; the clusters of every inventory are at data.clusters[name]")
+	}
+	for _, path := range missing {
+		out = append(out, fmt.Sprintf("it reads data.%s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
+	}
+	for _, m := range d.modules {
+		if m.pkg == d.pkg || !m.pkg.definesAny(policy.ContractRules) || len(c.options.Packages) > 0 {
+			continue
+		}
+		out = append(out, fmt.Sprintf("it reads the package %s, which becomes a policy too: if OPA was never asked for data.%s, leave it out by --package %s", m.pkg, m.pkg, d.pkg))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// survey returns the kinds that the draft asks for, whether it reads clusters by the federation's name, and the
+// documents that it reads and that nobody gave.
+func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []string) {
+	for _, m := range d.modules {
+		for _, rule := range m.resolved {
+			ast.WalkExprs(rule, func(e *ast.Expr) bool {
+				kinds = append(kinds, askedKind(e)...)
+				return false
+			})
+		}
+		for _, path := range c.world.reads(m) {
+			switch {
+			case path[0] == "kubernetes":
+				clusters = clusters || len(path) > 1 && path[1] == "clusters"
+			case slices.Contains(policy.Roots, path[0]):
+			case !slices.ContainsFunc(c.documents, func(doc *document) bool { return agree(path, doc.path()) }) &&
+				slices.ContainsFunc(c.documents, func(doc *document) bool { return doc.path()[0] == path[0] }):
+				// A first part that no document has is found by the compiler itself.
+				missing = append(missing, strings.Join(path, "."))
+			}
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds), clusters, missing
+}
+
+// askedKind returns the constant with which the expression compares the object's kind.
+func askedKind(e *ast.Expr) []string {
+	if !e.IsCall() || e.Negated || len(e.Operands()) != 2 || !slices.Contains([]string{"eq", "equal", "assign"}, e.Operator().String()) {
+		return nil
+	}
+	x, y := e.Operand(0), e.Operand(1)
+	if _, ok := x.Value.(ast.String); ok {
+		x, y = y, x
+	}
+	kind, constant := y.Value.(ast.String)
+	ref, ok := x.Value.(ast.Ref)
+	if !ok || !constant || !ref.Equal(ast.MustParseRef("input.kind")) {
+		return nil
+	}
+	return []string{string(kind)}
+}
+
+// plural is what the resource of a kind is usually called.
+func plural(kind string) string {
+	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return guess.Resource
+}
+
+func (c *converter) matches(resource string) bool {
+	for _, rule := range c.options.Resources {
+		if slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,432 @@
+package migration
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// The labels by which kube-mgmt finds ConfigMaps, unless it is told others.
+const (
+	DefaultPolicySelector = "openpolicyagent.org/policy=rego"
+	DefaultDataSelector   = "openpolicyagent.org/data=opa"
+)
+
+const (
+	// FromLabel marks policies that were made from ConfigMaps.
+	FromLabel = "placement.berth.dev/migrated-from"
+	// FromConfigMaps is its value.
+	FromConfigMaps = "configmaps"
+	// ModulesAnnotation lists the modules that a policy was made from, as in "namespace/configmap/key".
+	ModulesAnnotation = "placement.berth.dev/migrated-modules"
+)
+
+const (
+	// maxText is the number of characters that a policy's text may have by the schema.
+	maxText = 262144
+	// maxSpec is how many bytes a spec may have as JSON, so that it and its copy in the last good version are stored.
+	maxSpec = 1 << 20
+	// rootCertificates is the ConfigMap that Kubernetes puts into every namespace.
+	rootCertificates = "kube-root-ca.crt"
+)
+
+// statusAnnotations are where kube-mgmt notes whether OPA took a ConfigMap; the second one is of its older versions.
+var statusAnnotations = []string{"openpolicyagent.org/kube-mgmt-status", "openpolicyagent.org/policy-status"}
+
+// Options say what policies get that ConfigMaps don't have.
+type Options struct {
+	// Policies and Data select the ConfigMaps; what Data selects has documents, whatever Policies says.
+	Policies, Data labels.Selector
+	// Packages are those that OPA is asked for, such as "kubernetes.placement"; empty for all that define a rule of
+	// the decision contract.
+	Packages []string
+	// Language is what the modules are written in; empty to find out from each text.
+	Language placementv1.RegoVersion
+	// Resources, Mode and Remediation become those of every policy.
+	Resources   []placementv1.ResourceRule
+	Mode        placementv1.Mode
+	Remediation placementv1.RemediationMode
+}
+
+// Source is where a module or a document is.
+type Source struct {
+	Namespace, ConfigMap, Key string
+}
+
+// String is the name that kube-mgmt gives a module in OPA. It lacks what the source lacks.
+func (s Source) String() string {
+	if s.Key == "" {
+		return s.Namespace + "/" + s.ConfigMap
+	}
+	return s.Namespace + "/" + s.ConfigMap + "/" + s.Key
+}
+
+// Outcome says what became of a source.
+type Outcome string
+
+const (
+	// Converted is what is in a policy.
+	Converted Outcome = "converted"
+	// Unneeded is what is in no policy, and no decision is lost with it.
+	Unneeded Outcome = "not needed"
+	// LeftOut is what is in no policy, and somebody has to look at it.
+	LeftOut Outcome = "left out"
+	// Warning is what somebody should know of a source, besides what became of it.
+	Warning Outcome = "warning"
+)
+
+// Finding is what became of a source, and why.
+type Finding struct {
+	Source  Source
+	Outcome Outcome
+	// Policy is set for Converted.
+	Policy  string
+	Message string
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	text := string(f.Outcome)
+	if f.Source != (Source{}) {
+		text = f.Source.String() + ": " + text
+	}
+	if f.Policy != "" {
+		text += fmt.Sprintf(" into PlacementPolicy %q", f.Policy)
+	}
+	if f.Message != "" {
+		text += ": " + strings.Join(strings.Fields(f.Message), " ")
+	}
+	return text
+}
+
+// Policy is a policy and what is known about it.
+type Policy struct {
+	Object *placementv1.PlacementPolicy
+	// Reads are the resource types that Berth will watch for it.
+	Reads []policy.Read
+}
+
+// Result is what ConfigMaps become.
+type Result struct {
+	// Policies have distinct names, by which they are sorted.
+	Policies []Policy
+	// Findings are sorted by source. Every key of every ConfigMap has one that is no Warning; one of a whole
+	// ConfigMap stands for all of its keys. One without a source is of the options.
+	Findings []Finding
+}
+
+// LeftOut counts the sources that were left out.
+func (r Result) LeftOut() int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Outcome == LeftOut {
+			n++
+		}
+	}
+	return n
+}
+
+// Convert makes policies of ConfigMaps. Their order does not matter.
+func Convert(configMaps []corev1.ConfigMap, o Options) Result {
+	c := &converter{options: o}
+	c.gather(configMaps)
+	c.world = newWorld(c.modules)
+	drafts := c.drafts()
+	nameAll(drafts)
+	for _, d := range drafts {
+		c.finish(d)
+	}
+	c.settle()
+	slices.SortFunc(c.result.Policies, func(x, y Policy) int { return strings.Compare(x.Object.Name, y.Object.Name) })
+	slices.SortStableFunc(c.result.Findings, func(x, y Finding) int { return strings.Compare(x.Source.String(), y.Source.String()) })
+	return c.result
+}
+
+// converter is one conversion.
+type converter struct {
+	options   Options
+	modules   []*module
+	documents []*document
+	world     *world
+	result    Result
+}
+
+// document is a data document: what stands in OPA at data.<namespace>.<configmap>.<key>.
+type document struct {
+	source Source
+	value  json.RawMessage
+	used   bool
+}
+
+func (d *document) path() []string {
+	return []string{d.source.Namespace, d.source.ConfigMap, d.source.Key}
+}
+
+func (c *converter) find(s Source, outcome Outcome, format string, args ...any) {
+	c.result.Findings = append(c.result.Findings, Finding{Source: s, Outcome: outcome, Message: fmt.Sprintf(format, args...)})
+}
+
+// gather takes the ConfigMaps apart as kube-mgmt does.
+func (c *converter) gather(configMaps []corev1.ConfigMap) {
+	sorted := slices.Clone(configMaps)
+	slices.SortStableFunc(sorted, func(x, y corev1.ConfigMap) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	for i, cm := range sorted {
+		whole := Source{Namespace: cm.Namespace, ConfigMap: cm.Name}
+		set := labels.Set(cm.Labels)
+		switch {
+		case i > 0 && sorted[i-1].Namespace == cm.Namespace && sorted[i-1].Name == cm.Name:
+			c.find(whole, LeftOut, "it is given twice; the first one counts")
+			continue
+		case cm.Name == rootCertificates:
+			c.find(whole, Unneeded, "Kubernetes keeps its certificates there")
+			continue
+		case c.options.Data.Matches(set):
+			c.gatherDocuments(cm)
+		case c.options.Policies.Matches(set):
+			c.gatherModules(cm)
+		default:
+			c.find(whole, Unneeded, "its labels match neither %q (policies) nor %q (data)", c.options.Policies, c.options.Data)
+			continue
+		}
+		if len(cm.Data) == 0 {
+			c.find(whole, Unneeded, "it is empty")
+		}
+		for _, annotation := range statusAnnotations {
+			var status struct{ Status string }
+			if json.Unmarshal([]byte(cm.Annotations[annotation]), &status) == nil && status.Status == "error" {
+				c.find(whole, Warning, "by its annotation %s, OPA has refused it: what OPA decides by now is something else", annotation)
+			}
+		}
+	}
+}
+
+func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
+	for key, text := range cm.Data {
+		source := Source{cm.Namespace, cm.Name, key}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
+			c.find(source, LeftOut, "it is no JSON object; kube-mgmt does not load it either")
+			continue
+		}
+		if slices.Contains(policy.Roots, cm.Namespace) {
+			c.find(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the policies that read it", cm.Namespace)
+			continue
+		}
+		c.documents = append(c.documents, &document{source: source, value: json.RawMessage(text)})
+	}
+	slices.SortFunc(c.documents, func(x, y *document) int { return strings.Compare(x.source.String(), y.source.String()) })
+}
+
+func (c *converter) gatherModules(cm corev1.ConfigMap) {
+	for key, text := range cm.Data {
+		source := Source{cm.Namespace, cm.Name, key}
+		m, err := parse(source, text, c.options.Language)
+		switch {
+		case err != nil:
+			c.find(source, LeftOut, "%v", err)
+		case m.ambiguous:
+			c.find(source, LeftOut, "it means one thing in Rego v0 and another in v1: say which by --rego-version")
+		default:
+			c.modules = append(c.modules, m)
+		}
+	}
+	slices.SortFunc(c.modules, func(x, y *module) int { return strings.Compare(x.source.String(), y.source.String()) })
+}
+
+// draft is a policy that is being made of a package.
+type draft struct {
+	pkg *pkg
+	// modules are all that it is made of; the package's own come first.
+	modules  []*module
+	text     string
+	language placementv1.RegoVersion
+	name     string
+}
+
+// drafts assembles the packages that become policies. The modules of one that can't be are left out.
+func (c *converter) drafts() []*draft {
+	var out []*draft
+	for _, name := range c.options.Packages {
+		if !slices.ContainsFunc(c.world.packages, func(p *pkg) bool { return p.String() == name }) {
+			c.find(Source{}, LeftOut, "no module is of the package %s", name)
+		}
+	}
+	for _, p := range c.world.packages {
+		if !c.wanted(p) {
+			continue
+		}
+		d, err := c.world.assemble(p)
+		if err != nil {
+			for _, m := range p.modules {
+				m.refused = err.Error()
+			}
+			continue
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// wanted says whether the package is to become a policy.
+func (c *converter) wanted(p *pkg) bool {
+	if len(c.options.Packages) > 0 {
+		return slices.Contains(c.options.Packages, p.String())
+	}
+	return p.definesAny(policy.ContractRules)
+}
+
+// finish compiles a draft as the webhook will, and hands it out.
+func (c *converter) finish(d *draft) {
+	object, used, err := c.object(d)
+	if err == nil {
+		var compiled *policy.Module
+		if compiled, err = policy.Compile(d.name, object.Spec); err == nil {
+			c.accept(d, object, used, compiled)
+			return
+		}
+	}
+	for _, m := range d.pkg.modules {
+		m.refused = err.Error()
+	}
+}
+
+func (c *converter) object(d *draft) (*placementv1.PlacementPolicy, []*document, error) {
+	if n := utf8.RuneCountInString(d.text); n > maxText {
+		return nil, nil, fmt.Errorf("its policy would have a text of %d characters, and %d are allowed: move tables into data, or split what is independent into packages of their own", n, maxText)
+	}
+	used := c.read(d)
+	data, err := tree(used)
+	if err != nil {
+		return nil, nil, err
+	}
+	object := &placementv1.PlacementPolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: placementv1.GroupVersion.String(), Kind: "PlacementPolicy"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        d.name,
+			Labels:      map[string]string{FromLabel: FromConfigMaps},
+			Annotations: map[string]string{ModulesAnnotation: sourcesOf(d.modules)},
+		},
+		Spec: placementv1.PlacementPolicySpec{
+			Match:         placementv1.Match{ResourceRules: c.options.Resources},
+			Rego:          d.text,
+			RegoVersion:   d.language,
+			Data:          data,
+			Mode:          c.options.Mode,
+			FailurePolicy: placementv1.FailurePolicyFail,
+			Remediation:   placementv1.Remediation{Mode: c.options.Remediation},
+		},
+	}
+	encoded, err := json.Marshal(object.Spec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding the policy: %w", err)
+	}
+	if len(encoded) > maxSpec {
+		return nil, nil, fmt.Errorf("its policy would take %d bytes with the data that it reads, and %d are allowed: read less, or keep the data in objects of the cluster, which Berth replicates", len(encoded), maxSpec)
+	}
+	return object, used, nil
+}
+
+// read returns the documents that the draft may read.
+func (c *converter) read(d *draft) []*document {
+	var paths [][]string
+	for _, m := range d.modules {
+		paths = append(paths, c.world.reads(m)...)
+	}
+	var out []*document
+	for _, doc := range c.documents {
+		if slices.ContainsFunc(paths, func(path []string) bool { return agree(path, doc.path()) }) {
+			out = append(out, doc)
+		}
+	}
+	return out
+}
+
+// tree puts documents where OPA has them.
+func tree(documents []*document) (*apiextensionsv1.JSON, error) {
+	if len(documents) == 0 {
+		return nil, nil
+	}
+	root := map[string]map[string]map[string]json.RawMessage{}
+	for _, d := range documents {
+		if root[d.source.Namespace] == nil {
+			root[d.source.Namespace] = map[string]map[string]json.RawMessage{}
+		}
+		if root[d.source.Namespace][d.source.ConfigMap] == nil {
+			root[d.source.Namespace][d.source.ConfigMap] = map[string]json.RawMessage{}
+		}
+		root[d.source.Namespace][d.source.ConfigMap][d.source.Key] = d.value
+	}
+	raw, err := json.Marshal(root)
+	if err != nil {
+		return nil, fmt.Errorf("encoding its data: %w", err)
+	}
+	return &apiextensionsv1.JSON{Raw: raw}, nil
+}
+
+func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used []*document, compiled *policy.Module) {
+	c.result.Policies = append(c.result.Policies, Policy{Object: object, Reads: compiled.Reads})
+	for i, m := range d.modules {
+		message := ""
+		if i >= len(d.pkg.modules) {
+			message = fmt.Sprintf("the package %s reads its package %s", d.pkg, m.pkg)
+		}
+		m.converted = true
+		c.result.Findings = append(c.result.Findings, Finding{Source: m.source, Outcome: Converted, Policy: d.name, Message: message})
+	}
+	for _, doc := range used {
+		doc.used = true
+		c.result.Findings = append(c.result.Findings, Finding{Source: doc.source, Outcome: Converted, Policy: d.name, Message: "as its data"})
+	}
+	first := d.pkg.modules[0].source
+	for _, w := range append(compiled.Warnings, c.hints(d)...) {
+		c.result.Findings = append(c.result.Findings, Finding{Source: first, Outcome: Warning, Message: w})
+	}
+}
+
+// settle says what became of what no policy has.
+func (c *converter) settle() {
+	for _, m := range c.modules {
+		switch {
+		case m.refused != "" && m.converted:
+			c.find(m.source, LeftOut, "other packages have what they read of it, but it is no policy itself: %s", m.refused)
+		case m.refused != "":
+			c.find(m.source, LeftOut, "%s", m.refused)
+		case !m.converted:
+			c.find(m.source, c.leftOver(m), "%s", c.world.whyNot(m, c.options.Packages))
+		}
+	}
+	for _, d := range c.documents {
+		if !d.used {
+			c.find(d.source, Unneeded, "no policy that was made reads data.%s", strings.Join(d.path(), "."))
+		}
+	}
+}
+
+// leftOver is how much a module is missed that nobody wanted: not at all if the user named the packages that count.
+func (c *converter) leftOver(m *module) Outcome {
+	if len(c.options.Packages) > 0 && !slices.Contains(c.options.Packages, m.pkg.String()) {
+		return Unneeded
+	}
+	return LeftOut
+}
+
+func sourcesOf(modules []*module) string {
+	names := make([]string, len(modules))
+	for i, m := range modules {
+		names[i] = m.source.String()
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,62 @@
+package migration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// nameAll gives each draft a name after its first module: the shortest of <configmap>, <configmap>-<key> and
+// <namespace>-<configmap>-<key> that no other draft would want. Where none is left, a hash of the module's place is
+// appended. Names do not depend on the order of what is given.
+func nameAll(drafts []*draft) {
+	taken := map[string]bool{}
+	open := drafts
+	for form := range nameForms {
+		wanted := map[string]int{}
+		for _, d := range open {
+			wanted[nameForms[form](d.modules[0].source)]++
+		}
+		var next []*draft
+		for _, d := range open {
+			name := nameForms[form](d.modules[0].source)
+			if wanted[name] == 1 && !taken[name] && len(validation.IsDNS1123Subdomain(name)) == 0 {
+				d.name, taken[name] = name, true
+			} else {
+				next = append(next, d)
+			}
+		}
+		open = next
+	}
+	for _, d := range open {
+		sum := sha256.Sum256([]byte(d.modules[0].source.String()))
+		hash := hex.EncodeToString(sum[:5])
+		name := nameForms[len(nameForms)-1](d.modules[0].source)
+		if most := validation.DNS1123SubdomainMaxLength - len(hash) - 1; len(name) > most {
+			name = name[:most]
+		}
+		d.name = strings.TrimLeft(strings.Trim(name, "-.")+"-"+hash, "-")
+	}
+}
+
+var nameForms = []func(Source) string{
+	func(s Source) string { return labelOf(s.ConfigMap) },
+	func(s Source) string { return labelOf(s.ConfigMap + "-" + stem(s.Key)) },
+	func(s Source) string { return labelOf(s.Namespace + "-" + s.ConfigMap + "-" + stem(s.Key)) },
+}
+
+// stem is a key without its extension.
+func stem(key string) string {
+	return strings.TrimSuffix(key, path.Ext(key))
+}
+
+var notInLabels = regexp.MustCompile(`[^a-z0-9]+`)
+
+// labelOf makes a name of any text. Dots would be allowed, and would have rules of their own.
+func labelOf(text string) string {
+	return strings.Trim(notInLabels.ReplaceAllString(strings.ToLower(text), "-"), "-")
+}
