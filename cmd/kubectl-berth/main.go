@@ -1,0 +1,46 @@
+// Command kubectl-berth is the kubectl plugin: on the PATH, it answers to `kubectl berth`.
+package main
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func main() {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	// Cobra has said what is wrong.
+	if err := newCommand(streams).Execute(); err != nil {
+		os.Exit(1)
+	}
+}
+
+func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	root := &cobra.Command{
+		Use:          "kubectl-berth",
+		Short:        "Work with Berth's policies",
+		Version:      version(),
+		SilenceUsage: true,
+		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"},
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.AddFlags(root.PersistentFlags())
+	migrate := &cobra.Command{Use: "migrate", Short: "Turn what other tools have into Berth's resources"}
+	migrate.AddCommand(newMigrateConfigMaps(flags, streams))
+	root.AddCommand(migrate)
+	return root
+}
+
+// version is the one that Go has noted in the binary: a tag, or the commit's.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

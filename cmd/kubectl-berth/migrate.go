@@ -1,0 +1,231 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/migration"
+)
+
+const migrateLong = `Read the ConfigMaps from which kube-mgmt feeds an OPA, and print PlacementPolicies that decide the same.
+
+Policies go to the standard output, what became of each ConfigMap's keys to the standard error. Nothing is written to the
+cluster: apply what is printed. If anything had to be left out, nothing is printed and the command fails, unless
+--allow-partial is given. Read the ConfigMaps of one OPA at a time.`
+
+const migrateExample = `  # The policies of one namespace, to look at
+  kubectl berth migrate configmaps -n opa > policies.yaml
+
+  # A namespace whose ConfigMaps have no labels, and workloads other than Deployments
+  kubectl berth migrate configmaps -n kube-federation-scheduling-policy --selector= --resource=replicasets.apps/v1
+
+  # Files, without a cluster
+  kubectl berth migrate configmaps -f manifests/ --mode=Warn`
+
+// defaultResource is matched where no other type is named: kube-mgmt's ConfigMaps don't say what they are about.
+const defaultResource = "deployments.apps/v1"
+
+// migrateOptions are the flags of migrate configmaps.
+type migrateOptions struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+
+	files                            resource.FilenameOptions
+	allNamespaces                    bool
+	selector, dataSelector           string
+	packages, resources              []string
+	mode, remediation, regoVersion   string
+	allowPartial, resourcesAreChosen bool
+}
+
+func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &migrateOptions{IOStreams: streams, flags: flags}
+	cmd := &cobra.Command{
+		Use:     "configmaps",
+		Aliases: []string{"configmap", "cm"},
+		Short:   "Turn ConfigMaps of OPA and kube-mgmt into PlacementPolicies",
+		Long:    migrateLong,
+		Example: migrateExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.resourcesAreChosen = cmd.Flags().Changed("resource")
+			return o.run()
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - to read ConfigMaps from, in place of the cluster.")
+	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Read the ConfigMaps of all namespaces, as kube-mgmt does with --namespaces=*.")
+	f.StringVarP(&o.selector, "selector", "l", migration.DefaultPolicySelector,
+		"Labels of ConfigMaps that have modules. Empty for all that have no data, as in a namespace that kube-mgmt reads without asking for labels.")
+	f.StringVar(&o.dataSelector, "data-selector", migration.DefaultDataSelector, "Labels of ConfigMaps that have data.")
+	f.StringSliceVar(&o.packages, "package", nil,
+		"Packages that OPA is asked for, such as kubernetes.placement. Without it, every package that defines annotations, labels, errors or warnings becomes a policy.")
+	f.StringSliceVar(&o.resources, "resource", []string{defaultResource}, "Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
+	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "What decisions do: DryRun, Warn or Enforce.")
+	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual), "What becomes of existing objects: Manual, Automatic or Off.")
+	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from each text.")
+	f.BoolVar(&o.allowPartial, "allow-partial", false, "Print what could be converted although something was left out.")
+	return cmd
+}
+
+func (o *migrateOptions) run() error {
+	options, err := o.options()
+	if err != nil {
+		return err
+	}
+	configMaps, err := o.read(options)
+	if err != nil {
+		return err
+	}
+	if len(configMaps) == 0 {
+		return errors.New("no ConfigMap found: name the namespace by -n or -A, and the labels by --selector")
+	}
+	result := migration.Convert(configMaps, options)
+	if err := o.report(result); err != nil {
+		return err
+	}
+	if n := result.LeftOut(); n > 0 && !o.allowPartial {
+		return fmt.Errorf("nothing is printed since something was left out (%d, see above): change it, or pass --allow-partial to go on without", n)
+	}
+	return printPolicies(o.Out, result.Policies)
+}
+
+// options reads the flags.
+func (o *migrateOptions) options() (migration.Options, error) {
+	out := migration.Options{Packages: o.packages}
+	var err error
+	if out.Policies, err = labels.Parse(o.selector); err != nil {
+		return out, fmt.Errorf("--selector: %w", err)
+	}
+	if out.Data, err = labels.Parse(o.dataSelector); err != nil {
+		return out, fmt.Errorf("--data-selector: %w", err)
+	}
+	if o.dataSelector == "" {
+		out.Data = labels.Nothing()
+	}
+	for _, text := range o.resources {
+		rule, err := resourceRule(text)
+		if err != nil {
+			return out, fmt.Errorf("--resource: %w", err)
+		}
+		out.Resources = append(out.Resources, rule)
+	}
+	if out.Mode, err = oneOf("--mode", o.mode, placementv1.ModeDryRun, placementv1.ModeWarn, placementv1.ModeEnforce); err != nil {
+		return out, err
+	}
+	if out.Remediation, err = oneOf("--remediation", o.remediation, placementv1.RemediationManual, placementv1.RemediationAutomatic, placementv1.RemediationOff); err != nil {
+		return out, err
+	}
+	const auto = "auto"
+	if out.Language, err = oneOf("--rego-version", placementv1.RegoVersion(o.regoVersion), auto, placementv1.RegoV0, placementv1.RegoV1); err != nil {
+		return out, err
+	}
+	if out.Language == auto {
+		out.Language = ""
+	}
+	return out, nil
+}
+
+func oneOf[T ~string, S ~string](flag string, value S, allowed ...T) (T, error) {
+	if slices.Contains(allowed, T(value)) {
+		return T(value), nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return "", fmt.Errorf("%s: %q is none of %s", flag, value, strings.Join(names, ", "))
+}
+
+// resourceRule reads <plural>.<group>/<version>.
+func resourceRule(text string) (placementv1.ResourceRule, error) {
+	name, version, found := strings.Cut(text, "/")
+	plural, group, _ := strings.Cut(name, ".")
+	if !found || plural == "" || version == "" || strings.Contains(version, "/") {
+		return placementv1.ResourceRule{}, fmt.Errorf("%q is not <plural>.<group>/<version>, such as %s or pods/v1", text, defaultResource)
+	}
+	return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural}}, nil
+}
+
+// read gets ConfigMaps from files or from the cluster.
+func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
+	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("finding the namespace: %w", err)
+	}
+	builder := resource.NewBuilder(o.flags).Unstructured().Flatten()
+	if len(o.files.Filenames) > 0 {
+		builder = builder.Local().FilenameParam(false, &o.files)
+	} else {
+		builder = builder.ResourceTypes("configmaps").SelectAllParam(true).NamespaceParam(namespace).DefaultNamespace().
+			AllNamespaces(o.allNamespaces).RequestChunksOf(500)
+	}
+	var out []corev1.ConfigMap
+	err = builder.Do().Visit(func(info *resource.Info, err error) error {
+		if err != nil {
+			return err
+		}
+		obj, ok := info.Object.(*unstructured.Unstructured)
+		if !ok || obj.GroupVersionKind() != corev1.SchemeGroupVersion.WithKind("ConfigMap") {
+			return nil
+		}
+		var cm corev1.ConfigMap
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cm); err != nil {
+			return fmt.Errorf("%s: %w", info.Source, err)
+		}
+		if cm.Namespace == "" {
+			cm.Namespace = namespace
+		}
+		// A namespace's other ConfigMaps are nobody's business here. Files were named, so that their contents are.
+		set := labels.Set(cm.Labels)
+		if len(o.files.Filenames) > 0 || options.Policies.Matches(set) || options.Data.Matches(set) {
+			out = append(out, cm)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMaps: %w", err)
+	}
+	return out, nil
+}
+
+// report says what became of each source, and what the policies will do.
+func (o *migrateOptions) report(result migration.Result) error {
+	var text strings.Builder
+	for _, f := range result.Findings {
+		fmt.Fprintln(&text, f)
+	}
+	for _, p := range result.Policies {
+		watches := "no cluster data"
+		if len(p.Reads) > 0 {
+			names := make([]string, len(p.Reads))
+			for i, read := range p.Reads {
+				names[i] = read.String()
+			}
+			watches = strings.Join(names, ", ")
+		}
+		fmt.Fprintf(&text, "PlacementPolicy %q: Rego %s, mode %s, remediation %s, matches %s, reads %s\n",
+			p.Object.Name, p.Object.Spec.RegoVersion, o.mode, o.remediation, strings.Join(o.resources, ", "), watches)
+	}
+	if len(result.Policies) > 0 && !o.resourcesAreChosen {
+		fmt.Fprintf(&text, "ConfigMaps don't say which types they are about: the policies match %s. Name others by --resource.\n", defaultResource)
+	}
+	if _, err := io.WriteString(o.ErrOut, text.String()); err != nil {
+		return fmt.Errorf("reporting: %w", err)
+	}
+	return nil
+}

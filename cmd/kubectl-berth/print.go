@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/migration"
+)
+
+// printPolicies writes policies as YAML documents.
+func printPolicies(out io.Writer, policies []migration.Policy) error {
+	for _, p := range policies {
+		text, err := manifest(p.Object)
+		if err != nil {
+			return fmt.Errorf("PlacementPolicy %s: %w", p.Object.Name, err)
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	return nil
+}
+
+// manifest renders a policy, without the status that the type always has.
+func manifest(p *placementv1.PlacementPolicy) (string, error) {
+	render := func(spec placementv1.PlacementPolicySpec) (string, error) {
+		text, err := yaml.Marshal(map[string]any{
+			"apiVersion": p.APIVersion, "kind": p.Kind, "metadata": p.ObjectMeta, "spec": spec,
+		})
+		return string(text), err
+	}
+	plain, err := render(p.Spec)
+	if err != nil {
+		return "", fmt.Errorf("encoding: %w", err)
+	}
+	// The encoder writes a text with tabs, as opa fmt leaves it, on one line in quotes. For people to read it, it becomes
+	// a block, if that says the same.
+	spec := p.Spec
+	spec.Rego = "text"
+	around, err := render(spec)
+	if err != nil {
+		return "", fmt.Errorf("encoding: %w", err)
+	}
+	nice := strings.Replace(around, "\n  rego: text\n", "\n"+block("  rego", p.Spec.Rego), 1)
+	var again placementv1.PlacementPolicy
+	if err := yaml.UnmarshalStrict([]byte(nice), &again); err != nil || !equality.Semantic.DeepEqual(&again, p) {
+		return plain, nil
+	}
+	return nice, nil
+}
+
+// block is a field with a text of several lines.
+func block(field, text string) string {
+	chomp := "-"
+	if body, ended := strings.CutSuffix(text, "\n"); ended {
+		chomp = ""
+		if strings.HasSuffix(body, "\n") || body == "" {
+			chomp = "+"
+		}
+		text = body
+	}
+	indent := strings.Repeat(" ", len(field)-len(strings.TrimLeft(field, " "))+2)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: |%s\n", field, chomp)
+	for line := range strings.SplitSeq(text, "\n") {
+		if line != "" {
+			out.WriteString(indent)
+		}
+		out.WriteString(line + "\n")
+	}
+	return out.String()
+}
