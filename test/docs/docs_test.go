@@ -28,6 +28,7 @@ func TestDocs(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	f = framework.Start(ctx)
 	DeferCleanup(f.Stop)
+	f.InstallPlugin(ctx)
 	m := f.StartReadyManager(ctx)
 	DeferCleanup(m.Stop)
 })

@@ -57,6 +57,8 @@ type Framework struct {
 	operator   *rest.Config
 	kubeconfig string
 	root       string
+	// plugins is a directory on the PATH of Kubectl and Shell; empty if it has none.
+	plugins string
 }
 
 // Start starts a control plane, with options that tune may change, and installs config/dev into it. Stop it in the
@@ -118,6 +120,16 @@ func moduleRoot() string {
 	}
 }
 
+// InstallPlugin builds Berth's kubectl plugin and puts it on the PATH of Kubectl and Shell.
+func (f *Framework) InstallPlugin(ctx context.Context) {
+	ginkgo.GinkgoHelper()
+	f.plugins = ginkgo.GinkgoT().TempDir()
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(f.plugins, "kubectl-berth"), "./cmd/kubectl-berth")
+	build.Dir = f.root
+	out, err := build.CombinedOutput()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+}
+
 // Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.
 func (f *Framework) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	return f.run(exec.CommandContext(ctx, f.plane.KubectlPath(), args...), stdin)
@@ -130,8 +142,12 @@ func (f *Framework) Shell(ctx context.Context, line string) (string, error) {
 }
 
 func (f *Framework) run(cmd *exec.Cmd, stdin string) (string, error) {
-	path := filepath.Dir(f.plane.KubectlPath()) + string(os.PathListSeparator) + os.Getenv("PATH")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig, "PATH="+path)
+	path := []string{f.plugins, filepath.Dir(f.plane.KubectlPath()), os.Getenv("PATH")}
+	if f.plugins == "" {
+		// An empty element would stand for the working directory.
+		path = path[1:]
+	}
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	cmd.Dir = f.root
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
