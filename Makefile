@@ -15,6 +15,7 @@ LDFLAGS = -X github.com/berth-dev/berth/internal/setup.version=$(VERSION)
 # Tools are pinned in go.tools.mod, apart from what the operator is built from, and run from Go's build cache.
 TOOL = go tool -modfile=$(CURDIR)/go.tools.mod
 CONTROLLER_GEN = $(TOOL) controller-gen
+CRD_REF_DOCS = $(TOOL) crd-ref-docs
 GOLANGCI_LINT = $(TOOL) golangci-lint
 KUSTOMIZE = $(TOOL) kustomize
 HELM = $(TOOL) helm
@@ -57,6 +58,12 @@ manifests: ## Write the CRDs and the manager's ClusterRole from the markers in t
 generate: ## Write the DeepCopy methods of the API types.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
+.PHONY: reference
+reference: ## Write docs/reference.md from the comments and markers of the API types.
+	$(CRD_REF_DOCS) --source-path=api/v1alpha1 --config=hack/reference/config.yaml --templates-dir=hack/reference/templates \
+	  --renderer=markdown --output-path=docs/reference.md --log-level=ERROR
+	go run ./hack/reference >> docs/reference.md
+
 .PHONY: fmt
 fmt: ## Format the code and its imports.
 	$(GOLANGCI_LINT) fmt
@@ -87,10 +94,10 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
-	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
-	for target in generate manifests chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
+	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},docs/reference.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
+	for target in generate manifests reference chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
-	  echo "Error: generated files are stale (see above): run make generate manifests chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
+	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	cd hack/image && go mod tidy -diff

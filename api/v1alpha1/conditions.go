@@ -1,9 +1,10 @@
 package v1alpha1
 
-// Condition types. Those of a PlacementPolicy come first; every reason that Berth sets is one of the constants below.
+// Conditions of a PlacementPolicy. Every reason that Berth sets is one of those below.
 const (
-	// ConditionReady sums up: the policy's newest text is compiled, its data is replicated and the API server asks
-	// Berth about what it matches.
+	// ConditionReady sums up, and every kind has it. Of a policy it is True if the newest text is compiled, its data is
+	// replicated and the API server asks Berth about what it matches; of a quota, if what is used is counted and the API
+	// server asks; of a LimitedResource, if the API server asks.
 	ConditionReady = "Ready"
 	// ConditionCompiled is True if the newest text compiles.
 	ConditionCompiled = "Compiled"
@@ -19,11 +20,12 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of Ready.
+// Reasons of Ready. Where it is not True it has the reason of the part that is missing, and of a quota in mode Warn or
+// DryRun, WarnMode or DryRunMode.
 const (
-	// ReasonInForce: the policy decides; nothing is missing.
+	// ReasonInForce: the policy, quota or rule decides; nothing is missing.
 	ReasonInForce = "InForce"
-	// ReasonNotInForce stands for a part whose own condition is not known yet.
+	// ReasonNotInForce: the policy is being loaded, and nothing else is known of it yet.
 	ReasonNotInForce = "NotInForce"
 )
 
@@ -57,13 +59,13 @@ const (
 const (
 	// ReasonEnforced: the webhook configuration has the policy's rules.
 	ReasonEnforced = "Enforced"
-	// ReasonWarnMode: the policy is asked, and warns only.
+	// ReasonWarnMode: the policy or quota is asked, and warns only.
 	ReasonWarnMode = "WarnMode"
-	// ReasonDryRunMode: the policy is asked, and counts only.
+	// ReasonDryRunMode: the policy or quota is asked, and counts only.
 	ReasonDryRunMode = "DryRunMode"
-	// ReasonWebhookPending: the webhook configuration does not have the policy's rules yet.
+	// ReasonWebhookPending: the webhook configuration does not have the rules of the policy or quota yet.
 	ReasonWebhookPending = "WebhookPending"
-	// ReasonWebhookRejected: the API server refused the policy's webhook rules.
+	// ReasonWebhookRejected: the API server refused the webhook rules of the policy or quota; the message says why.
 	ReasonWebhookRejected = "WebhookRejected"
 )
 
@@ -99,7 +101,7 @@ const (
 	ReasonInvalidPolicy = "InvalidPolicy"
 )
 
-// Condition types of quotas, besides Ready.
+// Conditions of quotas, besides Ready.
 const (
 	// ConditionUsageCurrent is True if what is used is counted for the newest spec.
 	ConditionUsageCurrent = "UsageCurrent"
@@ -107,15 +109,16 @@ const (
 	ConditionExceeded = "Exceeded"
 )
 
-// Reasons of UsageCurrent, and of Ready where that is its cause; besides ReasonForbidden and ReasonWatchFailed.
+// Reasons of UsageCurrent, and of a quota's Ready. Forbidden, NotServed and WatchFailed are others: a type that the
+// quota counts can't be read.
 const (
 	// ReasonCounted: used is counted.
 	ReasonCounted = "Counted"
 	// ReasonCounting: objects are being read for the first time.
 	ReasonCounting = "Counting"
-	// ReasonNotTracked: some names of hard count nothing.
+	// ReasonNotTracked: nothing is counted under some names of hard; the message names them.
 	ReasonNotTracked = "NotTracked"
-	// ReasonExempt: nothing is ever counted or limited there.
+	// ReasonExempt: nothing is ever counted or limited in that namespace, or of that type.
 	ReasonExempt = "Exempt"
 )
 
@@ -123,6 +126,6 @@ const (
 const (
 	// ReasonWithinHard: no more is used than hard.
 	ReasonWithinHard = "WithinHard"
-	// ReasonAboveHard: more is used than hard; nothing is admitted that would use yet more.
+	// ReasonAboveHard: more is used than hard; a quota that is enforced admits nothing that would use yet more.
 	ReasonAboveHard = "AboveHard"
 )

@@ -1,0 +1,91 @@
+// Command reference prints the part of the API's reference that is not about fields: the conditions and their reasons,
+// from the constants in api/v1alpha1/conditions.go. Run it in the repository's root.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+const (
+	source = "api/v1alpha1/conditions.go"
+
+	conditionPrefix = "Condition"
+	reasonPrefix    = "Reason"
+
+	preface = `
+## Conditions
+
+A condition says one thing about an object: its status is True, False or Unknown, its reason one of the words below, and
+its message what a person needs to know. What to do about a reason is in the
+[runbook](runbook.md#troubleshooting-by-reason).
+`
+)
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer) error {
+	file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	text := &strings.Builder{}
+	text.WriteString(preface)
+	for _, decl := range file.Decls {
+		group, ok := decl.(*ast.GenDecl)
+		if !ok || group.Tok != token.CONST {
+			continue
+		}
+		if err := write(text, group); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(out, text.String())
+	return err
+}
+
+// write writes one group of constants: the first sentence of its comment is the heading.
+func write(out io.Writer, group *ast.GenDecl) error {
+	heading, rest, _ := strings.Cut(prose(group.Doc), ".")
+	fmt.Fprintf(out, "\n### %s\n\n", heading)
+	if rest = strings.TrimSpace(rest); rest != "" {
+		fmt.Fprintf(out, "%s\n\n", rest)
+	}
+	fmt.Fprint(out, "| | |\n| --- | --- |\n")
+	for _, spec := range group.Specs {
+		constant := spec.(*ast.ValueSpec)
+		name := constant.Names[0].Name
+		value, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		meaning, ok := strings.CutPrefix(prose(constant.Doc), name)
+		if !ok {
+			return fmt.Errorf("%s: %s needs a comment that begins with its name", source, name)
+		}
+		cell := "`" + value + "`"
+		if strings.HasPrefix(name, reasonPrefix) {
+			cell = fmt.Sprintf("[%s](runbook.md#%s)", cell, strings.ToLower(value))
+		} else if !strings.HasPrefix(name, conditionPrefix) {
+			return fmt.Errorf("%s: %s is neither a condition nor a reason", source, name)
+		}
+		fmt.Fprintf(out, "| %s | %s |\n", cell, strings.TrimLeft(meaning, ": "))
+	}
+	return nil
+}
+
+// prose is a comment in one line.
+func prose(comment *ast.CommentGroup) string {
+	return strings.Join(strings.Fields(comment.Text()), " ")
+}
