@@ -73,8 +73,10 @@ type ClusterScopedQuota struct {
 	// +required
 	Spec ClusterScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports.
+	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
+	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status ClusterScopedQuotaStatus `json:"status,omitzero"`
 }
 

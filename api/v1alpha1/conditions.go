@@ -16,7 +16,8 @@ const (
 	ConditionCompliant = "Compliant"
 	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
 	ConditionConflicted = "Conflicted"
-	// ConditionStalled is present, and True, only while nothing will change until the policy's author acts.
+	// ConditionStalled is present, and True, only while nothing will change until the author of the policy, quota or rule
+	// acts. Every kind has it.
 	ConditionStalled = "Stalled"
 )
 
@@ -95,13 +96,13 @@ const (
 	ReasonConflict = "Conflict"
 )
 
-// Reasons of Stalled.
+// Reasons of Stalled. WebhookRejected, NotTracked and Exempt are others.
 const (
 	// ReasonInvalidPolicy: the policy has to be corrected; the Compiled condition says how.
 	ReasonInvalidPolicy = "InvalidPolicy"
 )
 
-// Conditions of quotas, besides Ready.
+// Conditions of quotas, besides Ready and Stalled.
 const (
 	// ConditionUsageCurrent is True if what is used is counted for the newest spec.
 	ConditionUsageCurrent = "UsageCurrent"

@@ -55,7 +55,7 @@ type LimitedResourceStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status speaks of; -1 while nobody has looked at it.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -85,8 +85,10 @@ type LimitedResource struct {
 	// +required
 	Spec LimitedResourceSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports.
+	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
+	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status LimitedResourceStatus `json:"status,omitzero"`
 }
 

@@ -215,7 +215,7 @@ type PlacementPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status speaks of; -1 while nobody has looked at it.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -337,8 +337,10 @@ type PlacementPolicy struct {
 	// +required
 	Spec PlacementPolicySpec `json:"spec,omitzero"`
 
-	// status is what Berth reports.
+	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
+	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status PlacementPolicyStatus `json:"status,omitzero"`
 }
 

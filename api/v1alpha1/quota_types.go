@@ -112,8 +112,8 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that used is counted for. Until it is the newest, what the
-	// quota tracks is denied with the request to try again.
+	// observedGeneration is the generation of the spec that used is counted for; -1 while nobody has looked at it. Until
+	// it is the newest, what the quota tracks is denied with the request to try again.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 

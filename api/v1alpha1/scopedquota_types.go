@@ -36,8 +36,10 @@ type ScopedQuota struct {
 	// +required
 	Spec ScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports.
+	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
+	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status ScopedQuotaStatus `json:"status,omitzero"`
 }
 

@@ -70,6 +70,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	s.compliant(f)
 	s.conflicted(f)
 	s.ready(f)
+	s.stalled(f)
 	return out
 }
 
@@ -92,7 +93,6 @@ func truncate(s string, limit int) string {
 
 func (s *setter) compiled(f Facts) {
 	if f.Standing.Err == nil {
-		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
 		message := "the policy's text compiles"
 		if len(f.Standing.Warnings) > 0 {
 			message += "; " + strings.Join(f.Standing.Warnings, "; ")
@@ -108,7 +108,17 @@ func (s *setter) compiled(f Facts) {
 		}
 	}
 	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.Standing.Err.Error())
-	s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
+}
+
+func (s *setter) stalled(f Facts) {
+	switch {
+	case f.Standing.Err != nil:
+		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
+	case f.Hook.Rejected != "":
+		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
+	default:
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
+	}
 }
 
 func (s *setter) replicated(f Facts) {

@@ -153,7 +153,7 @@ func TestCompute(t *testing.T) {
 		},
 		"WebhookRejected": {
 			change:  func(f *status.Facts) { f.Hook = status.HookState{Rejected: "webhooks[0]: no"} },
-			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected"},
+			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected", "Stalled": "True WebhookRejected"},
 			message: map[string]string{"Enforced": "webhooks[0]: no"},
 		},
 		"Warn":   {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},

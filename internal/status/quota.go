@@ -47,6 +47,7 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 	c.usage(f)
 	c.exceeded(f)
 	c.quotaReady(f)
+	c.stall()
 	return out
 }
 
@@ -72,6 +73,19 @@ func (c *conditions) set(conditionType string, status metav1.ConditionStatus, re
 	meta.SetStatusCondition(c.list, metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: c.generation,
 	})
+}
+
+// stalled are the reasons of Ready that stay until the author acts.
+var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonWebhookRejected}
+
+// stall sets Stalled from Ready.
+func (c *conditions) stall() {
+	ready := meta.FindStatusCondition(*c.list, placementv1.ConditionReady)
+	if !slices.Contains(stalled, ready.Reason) {
+		meta.RemoveStatusCondition(c.list, placementv1.ConditionStalled)
+		return
+	}
+	c.set(placementv1.ConditionStalled, metav1.ConditionTrue, ready.Reason, ready.Message)
 }
 
 func (c *conditions) usage(f QuotaFacts) {
@@ -180,5 +194,6 @@ func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookS
 	default:
 		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
 	}
+	c.stall()
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,6 +60,7 @@ func brief(all []metav1.Condition) map[string]string {
 func TestComputeQuota(t *testing.T) {
 	const (
 		ready, current, exceeded = placementv1.ConditionReady, placementv1.ConditionUsageCurrent, placementv1.ConditionExceeded
+		stalled                  = placementv1.ConditionStalled
 	)
 	missing := func(types map[schema.GroupResource]watches.State, missing ...schema.GroupResource) func(*status.QuotaFacts) {
 		return func(f *status.QuotaFacts) { f.Recount.Missing, f.Types = missing, types }
@@ -74,10 +76,10 @@ func TestComputeQuota(t *testing.T) {
 		"warns":    {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeWarn }, want: map[string]string{ready: "True WarnMode"}},
 		"dry run":  {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode = placementv1.ModeDryRun }, want: map[string]string{ready: "True DryRunMode"}},
 		"in Berth's own namespace": {
-			change: func(f *status.QuotaFacts) { f.Exempt, f.Untracked = true, []string{"nvidia.com/gpu"} }, want: map[string]string{ready: "False Exempt"},
+			change: func(f *status.QuotaFacts) { f.Exempt, f.Untracked = true, []string{"nvidia.com/gpu"} }, want: map[string]string{ready: "False Exempt", stalled: "True Exempt"},
 		},
 		"names that count nothing": {
-			change: func(f *status.QuotaFacts) { f.Untracked = []string{"a/a", "b/b", "c/c", "d/d"} }, want: map[string]string{ready: "False NotTracked"},
+			change: func(f *status.QuotaFacts) { f.Untracked = []string{"a/a", "b/b", "c/c", "d/d"} }, want: map[string]string{ready: "False NotTracked", stalled: "True NotTracked"},
 			message: map[string]string{ready: "a/a, b/b, c/c and 1 more"},
 		},
 		"being counted": {
@@ -93,11 +95,11 @@ func TestComputeQuota(t *testing.T) {
 			want:   map[string]string{ready: "False WatchFailed", current: "False WatchFailed"}, message: map[string]string{current: "reading widgets.example.com: oh"},
 		},
 		"the API server refuses the rules": {
-			change: func(f *status.QuotaFacts) { f.Hook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected"},
+			change: func(f *status.QuotaFacts) { f.Hook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
 			message: map[string]string{ready: "no such thing"},
 		},
 		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Hook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
-		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected"}},
+		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
 		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10") }},
 		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10", "services", "1") }},
 		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
@@ -185,27 +187,45 @@ func TestComputeNamespaces(t *testing.T) {
 	}
 }
 
+func TestStalledGoesFromAQuota(t *testing.T) {
+	f := quotaInForce()
+	f.Untracked = []string{"a/a"}
+	*f.Quota.QuotaStatus() = status.ComputeQuota(f)
+	if meta.FindStatusCondition(f.Quota.QuotaStatus().Conditions, placementv1.ConditionStalled) == nil {
+		t.Error("a quota that counts nothing is not stalled")
+	}
+	f.Untracked = nil
+	if healed := status.ComputeQuota(f); meta.FindStatusCondition(healed.Conditions, placementv1.ConditionStalled) != nil {
+		t.Error("a sound quota is stalled")
+	}
+}
+
 func TestComputeLimit(t *testing.T) {
 	tests := map[string]struct {
 		hook    status.HookState
 		of      status.LimitedType
 		want    string
+		stalled bool
 		message string
 	}{
 		"in force":         {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
-		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", message: "widgets.example.com"},
+		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
 		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", message: "widgets.example.com"},
-		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", message: "oh"},
+		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
 		"not there yet":    {hook: status.HookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", message: "locked out"},
+		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", stalled: true, message: "locked out"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "l", Generation: 2}}
 			l.Spec.APIGroup, l.Spec.Resource = "example.com", "widgets"
 			got := status.ComputeLimit(l, &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1"}}, test.hook, test.of)
-			if diff := cmp.Diff(map[string]string{placementv1.ConditionReady: test.want}, brief(got.Conditions)); diff != "" {
+			want := map[string]string{placementv1.ConditionReady: test.want}
+			if test.stalled {
+				want[placementv1.ConditionStalled] = "True " + strings.Fields(test.want)[1]
+			}
+			if diff := cmp.Diff(want, brief(got.Conditions)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if !strings.Contains(got.Conditions[0].Message, test.message) || got.ObservedGeneration != 2 || got.Module.Digest != "sha256:1" {
