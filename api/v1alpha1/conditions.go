@@ -70,7 +70,7 @@ const (
 	ReasonWebhookRejected = "WebhookRejected"
 )
 
-// Reasons of Compliant.
+// Reasons of Compliant. WatchFailed is another: what the policy matches can't be read.
 const (
 	// ReasonCompliant: no existing object differs from its decision.
 	ReasonCompliant = "Compliant"
@@ -82,7 +82,8 @@ const (
 	ReasonRemediationOff = "RemediationOff"
 	// ReasonEvaluationFailed: some existing objects can't be decided.
 	ReasonEvaluationFailed = "EvaluationFailed"
-	// ReasonForbiddenTargets: Berth may not read or patch what the policy matches; the message has the rule to grant.
+	// ReasonForbiddenTargets: Berth may not read what the policy matches, so existing objects are not remediated; the
+	// message has the rule to grant.
 	ReasonForbiddenTargets = "ForbiddenTargets"
 	// ReasonNotSettling: a decision kept changing after its own patch; patching of that object has stopped.
 	ReasonNotSettling = "NotSettling"

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -171,10 +172,28 @@ func reasonOf(err error) string {
 // explain says what is wrong with reading a type and, where a grant is missing, which.
 func explain(r policy.Resource, err error) string {
 	if apierrors.IsForbidden(err) {
-		return fmt.Sprintf("Berth may not read %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [get, list, watch]} (%v)",
-			r.GroupResource(), r.Group, r.Resource, err)
+		return grant("read", r.GroupResource(), "get, list, watch", err)
 	}
 	return fmt.Sprintf("reading %s: %v", r.GroupResource(), err)
+}
+
+// grant says that Berth may not do something with a type, and which rule lets it.
+func grant(what string, r schema.GroupResource, verbs string, err error) string {
+	return fmt.Sprintf("Berth may not %s %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [%s]} (%v)",
+		what, r, r.Group, r.Resource, verbs, err)
+}
+
+// targets says why what a policy matches can't be read. The API server's refusal names the type.
+func targets(err error) (reason, message string) {
+	var refusal apierrors.APIStatus
+	if !apierrors.IsForbidden(err) {
+		return reasonOf(err), err.Error()
+	}
+	if !errors.As(err, &refusal) || refusal.Status().Details == nil {
+		return placementv1.ReasonForbiddenTargets, err.Error()
+	}
+	r := schema.GroupResource{Group: refusal.Status().Details.Group, Resource: refusal.Status().Details.Kind}
+	return placementv1.ReasonForbiddenTargets, grant("remediate", r, "get, list, watch, patch", err)
 }
 
 func dependencies(f Facts) []placementv1.Dependency {
@@ -243,7 +262,8 @@ func (s *setter) compliant(f Facts) {
 	case f.Standing.Policy.Remediation == placementv1.RemediationOff:
 		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at")
 	case f.Targets.Err != nil && !f.Targets.Synced:
-		set(metav1.ConditionUnknown, placementv1.ReasonForbiddenTargets, f.Targets.Err.Error())
+		reason, message := targets(f.Targets.Err)
+		set(metav1.ConditionUnknown, reason, message)
 	case !f.Targets.Synced:
 		set(metav1.ConditionUnknown, placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:

@@ -163,8 +163,14 @@ func TestCompute(t *testing.T) {
 			want:   map[string]string{"Compliant": "Unknown RemediationOff"},
 		},
 		"TargetsForbidden": {
-			change: func(f *status.Facts) { f.Targets = watches.State{Err: forbidden()} },
-			want:   map[string]string{"Compliant": "Unknown ForbiddenTargets"},
+			change:  func(f *status.Facts) { f.Targets = watches.State{Err: fmt.Errorf("reading: %w", forbidden())} },
+			want:    map[string]string{"Compliant": "Unknown ForbiddenTargets"},
+			message: map[string]string{"Compliant": `remediate clusterprofiles.multicluster.x-k8s.io: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch, patch]}`},
+		},
+		"TargetsFail": {
+			change:  func(f *status.Facts) { f.Targets = watches.State{Err: errors.New("reading carts: broken pipe")} },
+			want:    map[string]string{"Compliant": "Unknown WatchFailed"},
+			message: map[string]string{"Compliant": "reading carts: broken pipe"},
 		},
 		"Evaluating": {change: func(f *status.Facts) { f.Targets = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
 		"Violations": {
