@@ -1,0 +1,307 @@
+package runbook_test
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/setup"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// constants calls visit with the name and the value of every string constant of a file.
+func constants(path string, visit func(name, value string)) {
+	GinkgoHelper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, 0)
+	Expect(err).NotTo(HaveOccurred())
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) == 0 {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			value, err := strconv.Unquote(literal.Value)
+			Expect(err).NotTo(HaveOccurred())
+			visit(spec.Names[0].Name, value)
+		}
+		return true
+	})
+}
+
+var _ = Describe("The runbook", func() {
+	It("has an entry for every reason, and no other", func(ctx SpecContext) {
+		var reasons, described []string
+		constants("api/v1alpha1/conditions.go", func(name, value string) {
+			if strings.HasPrefix(name, "Reason") {
+				reasons = append(reasons, value)
+			}
+		})
+		for reason := range entries() {
+			described = append(described, reason)
+		}
+		Expect(described).To(ConsistOf(reasons))
+	})
+
+	// Nobody can make these stay; their words are held against the code's.
+	It("quotes the messages of what passes by itself, or what the API server alone can cause", func(ctx SpecContext) {
+		var sources strings.Builder
+		for _, file := range []string{"policy.go", "quota.go"} {
+			sources.WriteString(read("internal/status/" + file))
+		}
+		for _, reason := range unstaged {
+			for part := range strings.SplitSeq(entries()[reason].message, "...") {
+				part = strings.ReplaceAll(part, "harbours.example.com", "%s")
+				Expect(sources.String()).To(ContainSubstring(part), reason)
+			}
+		}
+	})
+
+	It("is tried for all others", func(ctx SpecContext) {
+		for reason, e := range entries() {
+			if e.message != "" && !slices.Contains(unstaged, reason) {
+				Expect(staged).To(HaveKey(reason))
+			}
+		}
+	})
+})
+
+var _ = Describe("The runbook's commands", func() {
+	// The rest of a line of the runbook that begins with this.
+	line := func(start string) string {
+		GinkgoHelper()
+		for l := range strings.Lines(read("docs/runbook.md")) {
+			if strings.HasPrefix(l, start) {
+				return strings.TrimSpace(l)
+			}
+		}
+		Fail("the runbook has no " + start)
+		return ""
+	}
+
+	It("find the leader and its log", func(ctx SpecContext) {
+		m := f.StartReadyManager(ctx, func(o *setup.Options) { o.LeaderElection = true })
+		DeferCleanup(m.Stop)
+		Eventually(f.Shell).WithContext(ctx).WithArguments(line("kubectl --namespace berth-system get lease")).ShouldNot(BeEmpty())
+		_, selector, found := strings.Cut(line("kubectl --namespace berth-system logs"), "--selector ")
+		Expect(found).To(BeTrue())
+		key, value, _ := strings.Cut(strings.Fields(selector)[0], "=")
+		Expect(read("config/manager/manager.yaml")).To(ContainSubstring("        " + key + ": " + value + "\n"))
+	})
+
+	It("for an emergency take effect", func(ctx SpecContext) {
+		p := framework.NewPolicy("name", zone, "", "configmaps", "shop")
+		f.CreatePolicy(ctx, p)
+		for _, start := range []string{"| one policy denies", "| a policy moves"} {
+			out, err := f.Shell(ctx, strings.ReplaceAll(strings.Split(line(start), "`")[1], "NAME", "name"))
+			Expect(err).NotTo(HaveOccurred(), out)
+		}
+		p, err := f.Policy(ctx, "name")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.Spec.Mode).To(Equal(placementv1.ModeWarn))
+		Expect(p.Spec.Remediation.Mode).To(Equal(placementv1.RemediationManual))
+	})
+})
+
+var unstaged = []string{
+	placementv1.ReasonNotInForce, placementv1.ReasonReplicating, placementv1.ReasonWatchFailed, placementv1.ReasonWebhookPending,
+	placementv1.ReasonWebhookRejected, placementv1.ReasonEvaluating, placementv1.ReasonCounting,
+}
+
+const (
+	zone   = "package zones\n\nannotations[\"example.com/zone\"] := \"a\"\n"
+	reads  = "package zones\n\nannotations[\"example.com/harbours\"] := count(data.kubernetes.harbours)\n"
+	broken = "package zones\n\nthis is not rego"
+)
+
+// stage is how a reason comes about, in a world that has the namespace shop with a ConfigMap web and, if the operator is
+// running already, a running operator.
+type stage struct {
+	condition string
+	// late says that the operator starts after this.
+	late bool
+	do   func(ctx context.Context)
+	// after is what has to be done besides the entry's commands; nil if they are enough.
+	after func(ctx context.Context)
+	// shows is part of what the commands print.
+	shows string
+}
+
+func policy(ctx context.Context, name, rego string, tune ...func(*placementv1.PlacementPolicy)) {
+	GinkgoHelper()
+	p := framework.NewPolicy(name, rego, "", "configmaps", "shop")
+	for _, t := range tune {
+		t(p)
+	}
+	Expect(f.Client.Create(ctx, p)).To(Succeed())
+}
+
+func correct(ctx context.Context) {
+	GinkgoHelper()
+	f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone })
+}
+
+func mode(m placementv1.Mode) func(*placementv1.PlacementPolicy) {
+	return func(p *placementv1.PlacementPolicy) { p.Spec.Mode = m }
+}
+
+func remediation(m placementv1.RemediationMode) func(*placementv1.PlacementPolicy) {
+	return func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = m }
+}
+
+func quotaIn(ctx context.Context, namespace string, hard ...string) {
+	GinkgoHelper()
+	Expect(f.Client.Create(ctx, framework.NewScopedQuota(namespace, "boats", placementv1.QuotaSpec{Hard: framework.Hard(hard...)}))).To(Succeed())
+}
+
+func harbours(ctx context.Context) {
+	GinkgoHelper()
+	f.InstallCRD(ctx, framework.NewCRD("example.com", "v1", "harbours", "Harbour", apiextensionsv1.NamespaceScoped))
+}
+
+var staged = map[string]stage{
+	placementv1.ReasonCompileFailed: {condition: placementv1.ConditionCompiled, late: true, do: func(ctx context.Context) { policy(ctx, "zones", broken) }},
+	placementv1.ReasonLastGoodInForce: {condition: placementv1.ConditionCompiled, late: true, do: func(ctx context.Context) {
+		m := f.StartReadyManager(ctx)
+		policy(ctx, "zones", zone)
+		f.AwaitReady(ctx, "zones")
+		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "controllerrevisions", "--namespace="+framework.OperatorNamespace, "-o", "name").ShouldNot(BeEmpty())
+		m.Stop()
+		// Nobody judges policies now.
+		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = broken })
+	}, after: correct, shows: "1\n" + zone},
+	placementv1.ReasonInvalidPolicy: {condition: placementv1.ConditionStalled, late: true, do: func(ctx context.Context) { policy(ctx, "zones", broken) }, after: correct},
+	placementv1.ReasonForbidden: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
+		harbours(ctx)
+		policy(ctx, "zones", reads)
+	}},
+	placementv1.ReasonNotServed:  {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) { policy(ctx, "zones", reads) }, after: correct},
+	placementv1.ReasonWarnMode:   {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) { policy(ctx, "zones", zone, mode(placementv1.ModeWarn)) }},
+	placementv1.ReasonDryRunMode: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) { policy(ctx, "zones", zone, mode(placementv1.ModeDryRun)) }},
+	placementv1.ReasonViolations: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		policy(ctx, "zones", zone, remediation(placementv1.RemediationManual))
+	}, shows: "configmaps shop/web: "},
+	placementv1.ReasonRemediationOff: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		policy(ctx, "zones", zone, remediation(placementv1.RemediationOff))
+	}},
+	placementv1.ReasonEvaluationFailed: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		policy(ctx, "zones", "package zones\n\nlabels[\"n\"] := 1\n")
+	}, after: correct},
+	placementv1.ReasonForbiddenTargets: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		harbours(ctx)
+		policy(ctx, "zones", zone, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Match.ResourceRules[0].APIGroups, p.Spec.Match.ResourceRules[0].Resources = []string{"example.com"}, []string{"harbours"}
+		})
+	}},
+	placementv1.ReasonNotSettling: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
+		policy(ctx, "zones", `package zones
+
+own := data.kubernetes.configmaps.shop.web.metadata.annotations["example.com/n"]
+
+default n := 0
+
+n := to_number(own) + 1
+
+annotations["example.com/n"] := n
+`)
+	}, after: correct},
+	placementv1.ReasonConflict: {condition: placementv1.ConditionConflicted, do: func(ctx context.Context) {
+		policy(ctx, "zones", zone)
+		policy(ctx, "zones-rival", strings.ReplaceAll(zone, `"a"`, `"b"`))
+	}},
+	placementv1.ReasonNotTracked: {condition: placementv1.ConditionReady, do: func(ctx context.Context) {
+		quotaIn(ctx, "shop", "count/leases.coordination.k8s.io", "1", "pods", "1")
+	}},
+	placementv1.ReasonExempt:    {condition: placementv1.ConditionReady, do: func(ctx context.Context) { quotaIn(ctx, framework.OperatorNamespace, "pods", "1") }},
+	placementv1.ReasonAboveHard: {condition: placementv1.ConditionExceeded, do: func(ctx context.Context) { quotaIn(ctx, "shop", "count/configmaps", "1") }},
+}
+
+// condition returns the named condition of the policy zones, or else of the quota boats.
+func condition(ctx context.Context, conditionType string) (metav1.Condition, error) {
+	p, err := f.Policy(ctx, "zones")
+	conditions := p.Status.Conditions
+	if client.IgnoreNotFound(err) != nil {
+		return metav1.Condition{}, err
+	}
+	quotas := &placementv1.ScopedQuotaList{}
+	if err := f.Client.List(ctx, quotas); err != nil {
+		return metav1.Condition{}, err
+	}
+	for _, q := range quotas.Items {
+		conditions = q.Status.Conditions
+	}
+	if c := meta.FindStatusCondition(conditions, conditionType); c != nil {
+		return *c, nil
+	}
+	return metav1.Condition{}, nil
+}
+
+var _ = Describe("What the runbook says of", func() {
+	BeforeEach(func(ctx SpecContext) {
+		Eventually(func(ctx context.Context) error {
+			return f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		}).WithContext(ctx).Should(Succeed())
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, "shop", "web", nil))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			f.MustKubectl(ctx, "", "delete", "--all", "plpol,csquota,limres")
+			f.MustKubectl(ctx, "", "delete", "--all", "--all-namespaces", "squota")
+			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole/berth-reads-harbours", "clusterrole/berth-places-harbours", "crd/harbours.example.com")
+			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "mutatingwebhookconfiguration/berth-placement", "validatingwebhookconfiguration/berth-quota")
+			f.MustKubectl(ctx, "", "delete", "namespace", "shop")
+		})
+	})
+
+	for reason, s := range staged {
+		It(reason, func(ctx SpecContext) {
+			start := func() {
+				m := f.StartReadyManager(ctx)
+				DeferCleanup(m.Stop)
+			}
+			if !s.late {
+				start()
+			}
+			s.do(ctx)
+			if s.late {
+				start()
+			}
+			e := entries()[reason]
+			var got metav1.Condition
+			Eventually(func(g Gomega, ctx context.Context) {
+				var err error
+				got, err = condition(ctx, s.condition)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(got.Reason).To(Equal(reason))
+			}).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(Succeed())
+			AddReportEntry(reason, got.Message)
+			Eventually(func(ctx context.Context) (string, error) {
+				c, err := condition(ctx, s.condition)
+				return c.Message, err
+			}).WithContext(ctx).Should(MatchRegexp(e.pattern()))
+			var printed strings.Builder
+			for _, commands := range e.commands {
+				out, err := f.Shell(ctx, "set -e\n"+commands)
+				Expect(err).NotTo(HaveOccurred(), "%s: %s", commands, out)
+				printed.WriteString(out)
+			}
+			Expect(printed.String()).To(ContainSubstring(s.shows))
+			Expect(len(e.commands) > 0 || s.after != nil).To(BeTrue(), "nothing ends %s", reason)
+			if s.after != nil {
+				s.after(ctx)
+			}
+			Eventually(condition).WithContext(ctx).WithArguments(s.condition).WithTimeout(2 * framework.Timeout).ShouldNot(HaveField("Reason", reason))
+		})
+	}
+})
