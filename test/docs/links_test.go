@@ -1,0 +1,116 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	fences   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	code     = regexp.MustCompile("`[^`\n]*`")
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	title    = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	explicit = regexp.MustCompile(`<a id="([^"]+)">`)
+	noAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the fragments by which a document's parts can be linked to, as GitHub makes them.
+func anchors(text string) []string {
+	text = fences.ReplaceAllString(text, "")
+	var out []string
+	for _, match := range explicit.FindAllStringSubmatch(text, -1) {
+		out = append(out, match[1])
+	}
+	for _, match := range title.FindAllStringSubmatch(text, -1) {
+		base := strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")
+		name := base
+		for n := 1; slices.Contains(out, name); n++ {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// broken returns the links of a document to other files of the repository, and to parts of documents, that lead nowhere.
+func broken(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(fences.ReplaceAllString(string(text), ""), ""), -1) {
+		if strings.Contains(match[1], "://") {
+			continue
+		}
+		path, fragment, _ := strings.Cut(match[1], "#")
+		target := file
+		if path != "" {
+			target = filepath.Join(filepath.Dir(file), path)
+		}
+		if _, err := os.Stat(target); err != nil {
+			out = append(out, match[1])
+			continue
+		}
+		if fragment == "" {
+			continue
+		}
+		linked, err := os.ReadFile(target)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(anchors(string(linked)), fragment) {
+			out = append(out, match[1])
+		}
+	}
+	return out, nil
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := filepath.Join(root, "README.md")
+	linked, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, readme) {
+		lost, err := broken(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lost {
+			t.Errorf("%s: %s leads nowhere", file, l)
+		}
+		if name := "docs/" + filepath.Base(file); file != readme && !strings.Contains(string(linked), "("+name+")") {
+			t.Errorf("README.md does not name %s", name)
+		}
+	}
+}
+
+func TestBrokenLinksAreFound(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("there.md", "# A title, with `code`\n## Twice\n## Twice\n<a id=\"by-hand\"></a>\n```\n# no title\n```\n")
+	got, err := broken(write("from.md", "# Own\n[1](there.md) [2](there.md#a-title-with-code) [3](#own) [4](there.md#twice-1) [5](there.md#by-hand) [6](https://example.com/#x)\n"+
+		"```\n[7](code.md)\n```\n[8](gone.md) `[x](code.md)` [9](there.md#gone) [10](#gone) [11](there.md#no-title) [12](there.md#twice-2)\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"gone.md", "there.md#gone", "#gone", "there.md#no-title", "there.md#twice-2"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
