@@ -51,11 +51,13 @@ const missingPace = 2 * time.Second
 
 // Controller loads policies. Create it with New.
 type Controller struct {
-	reader   client.Reader
-	engine   engine.Engine
-	registry *placement.Registry
-	catalog  Catalog
-	metrics  *metrics.Metrics
+	reader client.Reader
+	// revisions reads what is in namespace, which may be in another cluster than the policies.
+	revisions client.Reader
+	engine    engine.Engine
+	registry  *placement.Registry
+	catalog   Catalog
+	metrics   *metrics.Metrics
 	// namespace holds the revisions of policies that compiled.
 	namespace string
 	// served says that what the API server serves changed.
@@ -80,10 +82,10 @@ type compiled struct {
 
 // New returns a controller that reads policies from reader and puts them into registry.
 //
-// Revisions of policies that compiled are read from namespace.
-func New(reader client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
+// Revisions of policies that compiled are read by revisions from namespace.
+func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
-		reader: reader, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
+		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
 		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{},
 	}
 	catalog.Subscribe(func() {
@@ -211,7 +213,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 // kept returns the last version that compiled before this replica started, if one is kept and still compiles.
 func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
 	object := &appsv1.ControllerRevision{}
-	err := c.reader.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object)
+	err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object)
 	if err != nil {
 		return compiled{}, false, client.IgnoreNotFound(err)
 	}

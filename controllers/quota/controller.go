@@ -53,7 +53,7 @@ type Deps struct {
 	Clock      clock.PassiveClock
 	// Hook says how an object's part in the webhook configuration fares.
 	Hook func(quota.Key) status.HookState
-	// OwnNamespace is Berth's own, where nothing is counted.
+	// OwnNamespace is Berth's own, where nothing is counted; empty for none.
 	OwnNamespace string
 }
 
@@ -336,7 +336,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	}
 	return c.write(ctx, key, selected, status.QuotaFacts{
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
-		Hook: c.Hook(key), Exempt: key.Namespace == c.OwnNamespace,
+		Hook: c.Hook(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
 	})
 }
 

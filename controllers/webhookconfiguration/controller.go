@@ -58,7 +58,7 @@ type Options struct {
 	URL string
 	// ServiceName is the Service in Namespace, on port 443.
 	ServiceName string
-	// Namespace is Berth's own; it is never hooked.
+	// Namespace is Berth's own; it is never hooked. Empty, which takes a URL, for none.
 	Namespace string
 	// Owners are what the configurations go with.
 	Owners Owners

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -50,8 +51,8 @@ type Options struct {
 	// Overlap is how long an authority that was replaced is trusted still; 0 for an hour. It is to be much longer than
 	// settle.
 	Overlap time.Duration
-	// Bundles returns the authorities, in PEM, that the API server trusts, one text for each webhook configured.
-	Bundles func(context.Context, client.Reader) ([][]byte, error)
+	// Bundles returns the authorities, in PEM, that the served API server trusts, one text for each webhook configured.
+	Bundles func(context.Context) ([][]byte, error)
 }
 
 // Source is the certificate as this replica has it. It is safe for concurrent use.
@@ -92,33 +93,35 @@ type loaded struct {
 	authorities   []*x509.Certificate
 }
 
-// Add adds the renewal, which the leader does, and the loading, which every replica does, to a manager.
-func Add(mgr manager.Manager, o Options) (*Source, error) {
-	s := &Source{options: o, reader: mgr.GetClient(), clock: clock.RealClock{}, changes: make(chan event.GenericEvent, 1)}
+// Add adds the renewal, which the leader does, and the loading, which every replica does, to a manager. The Secret is in
+// state, which may be the manager itself; the webhook configurations are in the manager's cluster.
+func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error) {
+	s := &Source{options: o, reader: state.GetClient(), clock: clock.RealClock{}, changes: make(chan event.GenericEvent, 1)}
 	name := types.NamespacedName{Namespace: o.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: name}}
 	}
-	ours := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return client.ObjectKeyFromObject(o) == name
-	}))
+	secret := func() source.Source {
+		return source.Kind[client.Object](state.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(same),
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == name }))
+	}
 	if !o.External {
 		err := builder.ControllerManagedBy(mgr).
 			Named("certificate-renewal").
-			Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(same), ours).
+			WatchesRawSource(secret()).
 			// A Secret that is not there makes no event.
 			WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 				q.Add(reconcile.Request{NamespacedName: name})
 				return nil
 			})).
-			Complete(&rotation{client: mgr.GetClient(), name: name, hosts: o.Hosts, clock: s.clock})
+			Complete(&rotation{client: state.GetClient(), name: name, hosts: o.Hosts, clock: s.clock})
 		if err != nil {
 			return nil, fmt.Errorf("adding certificate renewal: %w", err)
 		}
 	}
 	err := builder.ControllerManagedBy(mgr).
 		Named("certificate").
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(same), ours).
+		WatchesRawSource(secret()).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
 		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
@@ -144,7 +147,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		// The Secret's being filled wakes us.
 		return reconcile.Result{RequeueAfter: next}, nil
 	}
-	present, err := s.options.Bundles(ctx, s.reader)
+	present, err := s.options.Bundles(ctx)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
 	}

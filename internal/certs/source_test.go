@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) replica() *Source {
 	return &Source{
 		reader: w.client, clock: w.clock, changes: make(chan event.GenericEvent, 1),
-		options: Options{Namespace: namespace, Hosts: hosts, Bundles: func(context.Context, client.Reader) ([][]byte, error) { return w.present, w.fails }},
+		options: Options{Namespace: namespace, Hosts: hosts, Bundles: func(context.Context) ([][]byte, error) { return w.present, w.fails }},
 	}
 }
 

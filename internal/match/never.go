@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -33,6 +35,21 @@ var neverResources = []schema.GroupResource{
 	{Group: "", Resource: "nodes"},
 	{Group: "coordination.k8s.io", Resource: "leases"},
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+}
+
+// Exempt says whether nothing in a namespace is ever asked about, counted or limited: in kube-system and in Berth's own,
+// which is empty where the served cluster has none. Objects of no namespace, "", are not exempt.
+func Exempt(namespace, ownNamespace string) bool {
+	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
+}
+
+// Elsewhere is Exempt's opposite, as a requirement on a namespace's labels.
+func Elsewhere(ownNamespace string) metav1.LabelSelectorRequirement {
+	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
+	if ownNamespace != "" {
+		out.Values = append(out.Values, ownNamespace)
+	}
+	return out
 }
 
 // Never says whether objects of the resource are never matched, whatever a policy's rules say.

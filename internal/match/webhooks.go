@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -41,7 +40,7 @@ type groupKey struct {
 
 // Webhooks renders the policies' matches as webhooks of a MutatingWebhookConfiguration, without client configuration.
 // Policies that differ in nothing but their resource rules share one. The result is sorted and depends on nothing but
-// the set of hooks. ownNamespace is excluded besides kube-system.
+// the set of hooks. ownNamespace, empty for none, is excluded besides kube-system.
 func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	groups := map[string]*Group{}
 	for _, hook := range sortedByPolicy(hooks) {
@@ -103,9 +102,7 @@ func newWebhook(name string, key groupKey, ownNamespace string) admissionregistr
 	if key.NamespaceSelector != nil {
 		namespaces = key.NamespaceSelector.DeepCopy()
 	}
-	namespaces.MatchExpressions = append(namespaces.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem, ownNamespace},
-	})
+	namespaces.MatchExpressions = append(namespaces.MatchExpressions, Elsewhere(ownNamespace))
 	objects := &metav1.LabelSelector{}
 	if key.ObjectSelector != nil {
 		objects = key.ObjectSelector.DeepCopy()

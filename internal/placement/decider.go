@@ -56,7 +56,7 @@ type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
 	Keyring    *Keyring
-	// OwnNamespace is Berth's own; nothing in it is ever matched.
+	// OwnNamespace is Berth's own; nothing in it is ever matched. Empty for none.
 	OwnNamespace string
 }
 

@@ -39,7 +39,8 @@ type hook struct {
 
 // Webhooks renders what has to be asked about: the types of objects that quotas count, in the namespaces that have
 // such quotas, and the types that are limited. Nothing else is sent to Berth. An object that two webhooks match is
-// charged once all the same: see Account. The result is sorted and depends on nothing but the sets of objects.
+// charged once all the same: see Account. The result is sorted and depends on nothing but the sets of objects. In
+// ownNamespace, empty for none, nothing is counted.
 func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placementv1.ClusterScopedQuota, limits []placementv1.LimitedResource, ownNamespace string) []Webhook {
 	hooks := e.scopedHooks(scoped, ownNamespace)
 	for i := range cluster {
@@ -262,9 +263,7 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 		selector := metav1.LabelSelector{}
 		if g.selector != nil {
 			selector = *g.selector.DeepCopy()
-			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{match.NamespaceSystem, ownNamespace},
-			})
+			selector.MatchExpressions = append(selector.MatchExpressions, match.Elsewhere(ownNamespace))
 		} else {
 			slices.Sort(g.namespaces)
 			selector.MatchExpressions = []metav1.LabelSelectorRequirement{{

@@ -20,10 +20,23 @@ const (
 	CertManagementExternal = "external"
 )
 
+// Where the state that Berth keeps for itself is: its Secrets, its lease and the last good versions of policies.
+const (
+	StateClusterServed = "served"
+	StateClusterHost   = "host"
+)
+
 // Options configure a manager.
 type Options struct {
-	// Namespace is Berth's own. Its Secrets and its lease are there, and nothing in it is ever hooked.
+	// Namespace is Berth's own, in the cluster that StateCluster says. What Berth keeps for itself is there, and nothing
+	// in it is ever hooked.
 	Namespace string
+	// StateCluster says where Namespace is: StateClusterServed, which is also meant by "", for the API server that Berth
+	// serves, or StateClusterHost for another, the one that HostKubeconfig leads to. Nothing of the served one is Berth's
+	// own then, and a namespace of the same name there is one like any other.
+	StateCluster string
+	// HostKubeconfig is the path of a kubeconfig for the host cluster; empty for the cluster that Berth is a pod of.
+	HostKubeconfig string
 	// WebhookURL is the base URL under which the API server reaches the webhooks; empty to go through WebhookService.
 	WebhookURL string
 	// WebhookService is the Service in Namespace that leads to the webhooks.
@@ -67,7 +80,9 @@ type Options struct {
 
 // Bind binds the options to the flags of a command.
 func (o *Options) Bind(f *flag.FlagSet) {
-	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace: it holds Berth's Secrets and lease and is never hooked.")
+	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of --state-cluster: it holds Berth's Secrets and lease and is never hooked.")
+	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Which cluster has Berth's own namespace: served, the one of --kubeconfig, or host, where that is another one than Berth runs in.")
+	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; empty for the one that Berth is a pod of.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, where they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
 	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole with which the webhook configurations go when it is deleted; none if empty.")
@@ -95,6 +110,14 @@ func (o *Options) owners() webhookconfiguration.Owners {
 		out.Labels = webhookconfiguration.OLMLabels(o.Namespace, o.OwnerClusterServiceVersion)
 	}
 	return out
+}
+
+// exempt is the namespace of the served cluster that is never hooked, since it is Berth's own; empty for none.
+func (o *Options) exempt() string {
+	if o.StateCluster == StateClusterHost {
+		return ""
+	}
+	return o.Namespace
 }
 
 // hosts are the names or addresses by which the API server calls the webhooks.

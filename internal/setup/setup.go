@@ -11,11 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -28,10 +25,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -72,6 +69,9 @@ type parts struct {
 	live     client.Client
 	dynamic  dynamic.Interface
 	identity authenticationv1.UserInfo
+	// host is the cluster of what Berth keeps for itself; nil where that is the served one. See state.
+	host      cluster.Cluster
+	stateLive client.Client
 
 	certificate *certs.Source
 	catalog     *watches.Catalog
@@ -97,8 +97,8 @@ type parts struct {
 	ready       *readiness
 }
 
-// New returns a manager with everything in it, ready to be started. Making it already asks the API server: who Berth
-// is, what is served, and for the Secrets that Berth keeps.
+// New returns a manager with everything in it, ready to be started. cfg leads to the served API server. Making it
+// already asks the API server: who Berth is, what is served, and for the Secrets that Berth keeps.
 func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, error) {
 	// Berth lists and watches many types and must not be its own bottleneck; the API server's priority and fairness
 	// is what limits clients.
@@ -110,6 +110,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 		do   func(context.Context, *rest.Config) error
 	}{
 		{"creating clients", p.addClients},
+		{"connecting to the host cluster", p.addHost},
 		{"creating manager", p.addManager},
 		{"preparing the webhook's certificate", p.addCertificate},
 		{"preparing the engine", p.addEngine},
@@ -144,7 +145,11 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 	o := p.options
 	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure}
 	if o.MetricsSecure {
-		serving.FilterProvider = filters.WithAuthenticationAndAuthorization
+		serving.FilterProvider = p.authenticateScrapers
+	}
+	var own map[client.Object]cache.ByObject
+	if p.host == nil {
+		own = ownState(o.Namespace)
 	}
 	var err error
 	p.mgr, err = ctrl.NewManager(cfg, ctrl.Options{
@@ -155,6 +160,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              "berth.placement.berth.dev",
 		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionConfig:          p.leaseConfig(),
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 optional(o.LeaseDuration),
 		RenewDeadline:                 optional(o.RenewDeadline),
@@ -164,14 +170,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: false,
 			DefaultTransform:            cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				// Berth reads no Secrets but its own, and may read no others.
-				&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {
-					FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, certs.SecretName),
-				}}},
-				// Nor any revisions.
-				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
-			},
+			ByObject:                    own,
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: o.WebhookHost,
@@ -184,7 +183,10 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			}},
 		}),
 	})
-	return err
+	if err != nil || p.host == nil {
+		return err
+	}
+	return p.mgr.Add(p.host)
 }
 
 // optional returns nil for a duration that nobody set, which leaves it to controller-runtime.
@@ -208,15 +210,17 @@ func (p *parts) addCertificate(context.Context, *rest.Config) error {
 	default:
 		return fmt.Errorf("--webhook-cert-management %q: must be %s or %s", p.options.WebhookCertManagement, CertManagementSelf, CertManagementExternal)
 	}
-	p.certificate, err = certs.Add(p.mgr, certs.Options{
+	p.certificate, err = certs.Add(p.mgr, p.state(), certs.Options{
 		Namespace: p.options.Namespace, Hosts: hosts, External: external, Overlap: p.options.WebhookCAOverlap,
-		Bundles: webhookconfiguration.Bundles,
+		Bundles: func(ctx context.Context) ([][]byte, error) {
+			return webhookconfiguration.Bundles(ctx, p.mgr.GetClient())
+		},
 	})
 	return err
 }
 
 func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
-	keyring, err := certs.LoadKeyring(ctx, p.live, p.options.Namespace)
+	keyring, err := certs.LoadKeyring(ctx, p.stateLive, p.options.Namespace)
 	if err != nil {
 		return err
 	}
@@ -243,14 +247,14 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
 		Namespaces:     p.namespaces,
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
-		Compiler:       p.modules, OwnNamespace: p.options.Namespace,
+		Compiler:       p.modules, OwnNamespace: p.options.exempt(),
 		Unsettled: func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
 	}
 	p.decider = &placement.Decider{
 		Policies:     p.registry,
 		Namespaces:   p.namespaces,
 		Keyring:      keyring,
-		OwnNamespace: p.options.Namespace,
+		OwnNamespace: p.options.exempt(),
 	}
 	return nil
 }
@@ -263,11 +267,13 @@ func (p *parts) registerer() prometheus.Registerer {
 }
 
 func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) {
-	p.policies = policy.New(p.mgr.GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
-	p.revisions = policyrevision.New(p.mgr.GetClient(), p.registry, p.options.Namespace)
+	p.policies = policy.New(p.mgr.GetClient(), p.state().GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
+	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
+		Namespace: p.options.Namespace, Owned: p.host == nil,
+	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
-		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.Namespace,
+		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),
 	})
 	adopter := webhookconfiguration.NewAdopter(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.options.owners())
@@ -300,7 +306,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
 		Compiler: p.modules, Evaluators: p.evaluators, Metrics: p.metrics, Clock: clock.RealClock{},
-		Hook: p.hooks.QuotaState, OwnNamespace: p.options.Namespace,
+		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(),
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {

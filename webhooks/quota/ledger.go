@@ -39,7 +39,7 @@ type Ledger struct {
 	Namespaces, LiveNamespaces Namespaces
 	// Compiler has the modules.
 	Compiler *quota.Compiler
-	// OwnNamespace is Berth's own, where nothing is counted.
+	// OwnNamespace is Berth's own, where nothing is counted; empty for none.
 	OwnNamespace string
 	// Unsettled returns a quota's reservations whose changes are not counted yet, all of them on a replica that does
 	// not count; nil for all. What is written is the smaller, and the faster to write, the fewer there are.
@@ -114,7 +114,7 @@ func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
 }
 
 func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshness, all *lists) ([]placementv1.Quota, error) {
-	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
+	if match.Exempt(namespace, l.OwnNamespace) {
 		return nil, nil
 	}
 	list, err := l.clusterList(ctx, f, all)
@@ -209,7 +209,7 @@ func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 
 // limits returns the limits on a type of object in a namespace.
 func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness, all *lists) ([]quota.Limit, error) {
-	if namespace == match.NamespaceSystem || namespace == l.OwnNamespace {
+	if match.Exempt(namespace, l.OwnNamespace) {
 		return nil, nil
 	}
 	list, err := l.limitList(ctx, f, all)

@@ -1,0 +1,122 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/berth-dev/berth/internal/certs"
+)
+
+// addHost connects to the host cluster, where what Berth keeps for itself is to be there and not in the served one.
+func (p *parts) addHost(ctx context.Context, _ *rest.Config) error {
+	p.stateLive = p.live
+	switch o := p.options; o.StateCluster {
+	case "", StateClusterServed:
+		if o.HostKubeconfig != "" {
+			return errors.New("--host-kubeconfig has no use without --state-cluster=host")
+		}
+		return nil
+	case StateClusterHost:
+		if o.WebhookURL == "" {
+			return errors.New("--state-cluster=host needs --webhook-url: the served API server has no Service that leads here")
+		}
+	default:
+		return fmt.Errorf("--state-cluster %q: must be %s or %s", o.StateCluster, StateClusterServed, StateClusterHost)
+	}
+	cfg, err := hostConfig(p.options.HostKubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	if p.stateLive, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
+		return err
+	}
+	if err := p.tellApart(ctx); err != nil {
+		return err
+	}
+	p.host, err = cluster.New(cfg, func(o *cluster.Options) {
+		o.Scheme = NewScheme()
+		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: ownState(p.options.Namespace)}
+	})
+	return err
+}
+
+func hostConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	cfg, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%w; where Berth is no pod of it, name its kubeconfig by --host-kubeconfig", err)
+	}
+	return cfg, nil
+}
+
+// tellApart makes sure that the host cluster is not the served one: there, the own namespace would be hooked like any
+// other, and Berth could lock itself out.
+func (p *parts) tellApart(ctx context.Context) error {
+	name := client.ObjectKey{Name: p.options.Namespace}
+	here, there := &corev1.Namespace{}, &corev1.Namespace{}
+	if err := p.stateLive.Get(ctx, name, here); err != nil {
+		return fmt.Errorf("looking for the own namespace (--namespace): %w", err)
+	}
+	switch err := p.live.Get(ctx, name, there); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for a namespace %s on the served API server: %w", name.Name, err)
+	case here.UID == there.UID:
+		return errors.New("it is the served cluster itself: leave --state-cluster=host out, or name another API server to serve by --kubeconfig")
+	}
+	return nil
+}
+
+// ownState has a cache read no Secrets but Berth's own, since it may read no others, nor any other ControllerRevisions.
+func ownState(namespace string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, certs.SecretName),
+		}}},
+		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+	}
+}
+
+// state is the cluster that holds what Berth keeps for itself.
+func (p *parts) state() cluster.Cluster {
+	if p.host != nil {
+		return p.host
+	}
+	return p.mgr
+}
+
+// leaseConfig leads to the cluster of the lease; nil for the served one.
+func (p *parts) leaseConfig() *rest.Config {
+	if p.host == nil {
+		return nil
+	}
+	return p.host.GetConfig()
+}
+
+// authenticateScrapers asks the cluster that Berth runs in, as far as it knows one, who a scraper is: there the scrapers
+// are.
+func (p *parts) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
+	if p.host != nil {
+		cfg, c = p.host.GetConfig(), p.host.GetHTTPClient()
+	}
+	return filters.WithAuthenticationAndAuthorization(cfg, c)
+}
