@@ -154,12 +154,15 @@ FORCE:
 build-installer: overlay ## Write everything that a cluster needs into dist/install.yaml.
 	$(KUSTOMIZE) build dist/overlay > dist/install.yaml
 
-# The image comes in through an overlay, so that no file under version control has to change for it.
+# The image comes in through an overlay, so that no file under version control has to change for it. OVERLAY is what is
+# deployed: config/remote/host for an API server elsewhere.
+OVERLAY ?= config/default
+
 .PHONY: overlay
 overlay:
 	mkdir -p dist/overlay
 	rm -f dist/overlay/kustomization.yaml
-	cd dist/overlay && $(KUSTOMIZE) create --resources ../../config/default && $(KUSTOMIZE) edit set image controller=$(IMG)
+	cd dist/overlay && $(KUSTOMIZE) create --resources ../../$(OVERLAY) && $(KUSTOMIZE) edit set image controller=$(IMG)
 
 ##@ Helm
 
