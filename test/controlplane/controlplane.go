@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +47,7 @@ type Options struct {
 	Scheduler bool
 }
 
-// ControlPlane is a running control plane. It is safe for concurrent use.
+// ControlPlane is a running control plane. It is safe for concurrent use, but for KillAPIServer and StartAPIServer.
 type ControlPlane struct {
 	group   *process.Group
 	plane   *envtest.ControlPlane
@@ -287,6 +288,37 @@ func (c *ControlPlane) addUser(name string, groups []string) (*envtest.Authentic
 		return nil, fmt.Errorf("issuing a certificate for %s: %w", name, err)
 	}
 	return user, nil
+}
+
+// KillAPIServer kills the API server alone, so that its clients reach nobody, and returns when it is gone. What it has
+// stored stays. It is not asked to end, since it would wait for those who watch.
+func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
+	const name = "kube-apiserver"
+	pid, runs := process.Recorded(c.group.Dir())[name]
+	if !runs {
+		return fmt.Errorf("killing the API server: it does not run\n%s", c.tails(name))
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing the API server: %w", err)
+	}
+	return wait.PollUntilContextTimeout(ctx, pollInterval, stopTimeout, true, func(context.Context) (bool, error) {
+		return process.Recorded(c.group.Dir())[name] != pid, nil
+	})
+}
+
+// StartAPIServer starts the API server again after KillAPIServer, where it was and with the users it had, and returns
+// when it is healthy.
+func (c *ControlPlane) StartAPIServer() error {
+	log, err := c.group.OpenLog("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c.plane.APIServer.Out, c.plane.APIServer.Err = log, log
+	if err := c.plane.APIServer.Start(); err != nil {
+		return fmt.Errorf("starting the API server again: %w\n%s", err, c.tails("kube-apiserver"))
+	}
+	return nil
 }
 
 // KubectlPath returns the path of a kubectl.

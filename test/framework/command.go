@@ -52,7 +52,7 @@ func (f *Framework) NewCommands(ctx context.Context) *Commands {
 	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
-	kubeconfig, err := f.plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
+	kubeconfig, err := f.Plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(os.WriteFile(c.kubeconfig(), kubeconfig, 0o600)).To(gomega.Succeed())
 	return c
@@ -68,7 +68,7 @@ func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) 
 	start := func() {
 		c.started++
 		name := fmt.Sprintf("manager-%d", c.started)
-		webhooks, probes, metrics := freePort(), freePort(), freePort()
+		webhooks, probes, metrics := FreePort(), FreePort(), FreePort()
 		out = &Command{
 			URL: "https://localhost:" + strconv.Itoa(webhooks), log: c.group.LogPath(name),
 			probes: net.JoinHostPort("127.0.0.1", strconv.Itoa(probes)), metrics: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics)),
@@ -94,6 +94,12 @@ func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) 
 		return err
 	}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(gomega.Succeed())
 	return out
+}
+
+// Log returns what the replica has said.
+func (c *Command) Log() (string, error) {
+	text, err := os.ReadFile(c.log)
+	return string(text), err
 }
 
 // Ready asks the replica's /readyz.

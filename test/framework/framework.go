@@ -46,17 +46,21 @@ const (
 	operatorUser      = "system:serviceaccount:" + OperatorNamespace + ":berth-controller-manager"
 )
 
-// Framework is a control plane with Berth's CRDs and RBAC.
+// Framework is a control plane, with Berth's CRDs and RBAC where Start made it.
 type Framework struct {
 	// Client acts as an administrator.
 	Client client.Client
 	// Config is the administrator's.
 	Config *rest.Config
 
-	plane      *controlplane.ControlPlane
-	operator   *rest.Config
-	kubeconfig string
-	root       string
+	// Plane is the control plane itself.
+	Plane *controlplane.ControlPlane
+	// Operator is the identity that replicas have.
+	Operator *rest.Config
+	// Kubeconfig is the path of the administrator's kubeconfig.
+	Kubeconfig string
+
+	root string
 	// plugins is a directory on the PATH of Kubectl and Shell; empty if it has none.
 	plugins string
 }
@@ -64,6 +68,20 @@ type Framework struct {
 // Start starts a control plane, with options that tune may change, and installs config/dev into it. Stop it in the
 // suite's end.
 func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework {
+	ginkgo.GinkgoHelper()
+	f := StartEmpty(ctx, tune...)
+	var err error
+	f.Operator, err = f.Plane.User(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	f.MustKubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(f.root, "config", "dev"))
+	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.placement.berth.dev")
+	// Without a controller manager nobody aggregates ClusterRoles; what config/dev adds is bound directly instead.
+	f.MustKubectl(ctx, "", "create", "clusterrolebinding", "berth-test-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser)
+	return f
+}
+
+// StartEmpty is Start, and installs nothing: there is no Operator.
+func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Framework {
 	ginkgo.GinkgoHelper()
 	ctrl.SetLogger(zap.New(zap.WriteTo(ginkgo.GinkgoWriter), zap.UseDevMode(true)))
 	gomega.SetDefaultEventuallyTimeout(Timeout)
@@ -79,32 +97,26 @@ func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework 
 		t(&options)
 	}
 	var err error
-	f.plane, err = controlplane.Start(ctx, options)
+	f.Plane, err = controlplane.Start(ctx, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.Config = rest.CopyConfig(f.plane.Config())
+	f.Config = rest.CopyConfig(f.Plane.Config())
 	f.Config.QPS = -1
 	scheme := setup.NewScheme()
 	gomega.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
 	f.Client, err = client.New(f.Config, client.Options{Scheme: scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.operator, err = f.plane.User(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 
-	kubeconfig, err := f.plane.Kubeconfig(controlplane.AdminUser, "system:masters")
+	kubeconfig, err := f.Plane.Kubeconfig(controlplane.AdminUser, "system:masters")
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.kubeconfig = filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
-	gomega.Expect(os.WriteFile(f.kubeconfig, kubeconfig, 0o600)).To(gomega.Succeed())
-	f.MustKubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(f.root, "config", "dev"))
-	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.placement.berth.dev")
-	// Without a controller manager nobody aggregates ClusterRoles; what config/dev adds is bound directly instead.
-	f.MustKubectl(ctx, "", "create", "clusterrolebinding", "berth-test-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser)
+	f.Kubeconfig = filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
+	gomega.Expect(os.WriteFile(f.Kubeconfig, kubeconfig, 0o600)).To(gomega.Succeed())
 	return f
 }
 
 // Stop stops the control plane.
 func (f *Framework) Stop() {
 	ginkgo.GinkgoHelper()
-	gomega.Expect(f.plane.Stop()).To(gomega.Succeed())
+	gomega.Expect(f.Plane.Stop()).To(gomega.Succeed())
 }
 
 func moduleRoot() string {
@@ -132,7 +144,7 @@ func (f *Framework) InstallPlugin(ctx context.Context) {
 
 // Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.
 func (f *Framework) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	return f.run(exec.CommandContext(ctx, f.plane.KubectlPath(), args...), stdin)
+	return f.run(exec.CommandContext(ctx, f.Plane.KubectlPath(), args...), stdin)
 }
 
 // Shell runs a command line as an administrator would in the repository, with kubectl on the PATH, and returns what it
@@ -142,12 +154,12 @@ func (f *Framework) Shell(ctx context.Context, line string) (string, error) {
 }
 
 func (f *Framework) run(cmd *exec.Cmd, stdin string) (string, error) {
-	path := []string{f.plugins, filepath.Dir(f.plane.KubectlPath()), os.Getenv("PATH")}
+	path := []string{f.plugins, filepath.Dir(f.Plane.KubectlPath()), os.Getenv("PATH")}
 	if f.plugins == "" {
 		// An empty element would stand for the working directory.
 		path = path[1:]
 	}
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.kubeconfig, "PATH="+strings.Join(path, string(os.PathListSeparator)))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+f.Kubeconfig, "PATH="+strings.Join(path, string(os.PathListSeparator)))
 	cmd.Dir = f.root
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
@@ -183,7 +195,7 @@ type Manager struct {
 func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
 	ginkgo.GinkgoHelper()
 	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{})}
-	webhookPort, probePort := freePort(), freePort()
+	webhookPort, probePort := FreePort(), FreePort()
 	m.URL = "https://localhost:" + strconv.Itoa(webhookPort)
 	m.probes = net.JoinHostPort("127.0.0.1", strconv.Itoa(probePort))
 	options := setup.Options{
@@ -197,7 +209,7 @@ func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Option
 	// The replica outlives the node that starts it; Stop ends it.
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.cancel = cancel
-	mgr, err := setup.New(run, f.operator, options)
+	mgr, err := setup.New(run, f.Operator, options)
 	if err != nil {
 		cancel()
 		m.err = err
@@ -282,12 +294,12 @@ func (m *Manager) Stop() {
 	gomega.Expect(errors.Is(m.err, context.Canceled) || m.err == nil).To(gomega.BeTrue(), "%v", m.err)
 }
 
-// firstPort is the lowest port that freePort returns; well-known services are below it.
+// firstPort is the lowest port that FreePort returns; well-known services are below it.
 const firstPort = 10000
 
-// freePort returns a port that was free a moment ago, and that no outgoing connection is given: it is below those that
+// FreePort returns a port that was free a moment ago, and that no outgoing connection is given: it is below those that
 // the machine takes for them, unless that leaves none.
-func freePort() int {
+func FreePort() int {
 	ginkgo.GinkgoHelper()
 	limit := firstEphemeralPort()
 	if limit <= firstPort {

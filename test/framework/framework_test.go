@@ -19,7 +19,7 @@ import (
 func TestFreePort(t *testing.T) {
 	gomega.RegisterTestingT(t)
 	for range 20 {
-		port := freePort()
+		port := FreePort()
 		if first := firstEphemeralPort(); first > firstPort && (port < firstPort || port >= first) {
 			t.Errorf("port %d, want one from %d to %d", port, firstPort, first-1)
 		}

@@ -28,7 +28,7 @@ type Patches struct {
 // RecordPatches records the patches of the replicas that are started from now on.
 func (f *Framework) RecordPatches() *Patches {
 	out := &Patches{}
-	f.operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recordingTransport{next, out} })
+	f.Operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recordingTransport{next, out} })
 	return out
 }
 
