@@ -19,24 +19,35 @@ func main() {
 	}
 }
 
+// given is what the command line says, besides --kubeconfig, which controller-runtime binds and reads itself.
+type given struct {
+	options setup.Options
+	logging zap.Options
+	version bool
+}
+
+func bind(f *flag.FlagSet) *given {
+	g := &given{}
+	g.options.Bind(f)
+	g.logging.BindFlags(f)
+	f.BoolVar(&g.version, "version", false, "Print the version and exit.")
+	return g
+}
+
 func run() error {
-	var options setup.Options
-	options.Bind(flag.CommandLine)
-	logging := zap.Options{}
-	logging.BindFlags(flag.CommandLine)
-	version := flag.Bool("version", false, "Print the version and exit.")
+	g := bind(flag.CommandLine)
 	flag.Parse()
-	if *version {
+	if g.version {
 		fmt.Println("berth", setup.Version())
 		return nil
 	}
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&g.logging)))
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the API server: %w", err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	mgr, err := setup.New(ctx, cfg, options)
+	mgr, err := setup.New(ctx, cfg, g.options)
 	if err != nil {
 		return err
 	}

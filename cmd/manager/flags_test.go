@@ -1,0 +1,46 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// dependent are the flags whose defaults depend on where the manager runs, which a document says in words.
+var dependent = map[string]bool{"namespace": true, "evaluation-concurrency": true, "owner-cluster-service-version": true}
+
+func TestFlagsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| (?:`([^`|]*)` )?(.*?)\\|").FindAllStringSubmatch(string(text), -1) {
+		name, value, words := row[1], row[2], row[3]
+		if dependent[name] {
+			value, words = "", ""
+		}
+		if words != "" {
+			t.Errorf("the default of --%s is in words: %q", name, words)
+		}
+		documented[name] = value
+	}
+
+	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
+	bind(flags)
+	// controller-runtime has this one registered itself, and everything else of a test's flags is the test's.
+	flags.Var(flag.Lookup("kubeconfig").Value, "kubeconfig", "")
+	have := map[string]string{}
+	flags.VisitAll(func(f *flag.Flag) {
+		have[f.Name] = f.DefValue
+		if dependent[f.Name] {
+			have[f.Name] = ""
+		}
+	})
+	if diff := cmp.Diff(have, documented); diff != "" {
+		t.Errorf("docs/operating.md says other flags and defaults (-manager +document):\n%s", diff)
+	}
+}
