@@ -97,9 +97,6 @@ func (a *Account) standing(r *Request) corev1.ResourceList {
 
 // charge adds what the request takes beyond what stands already.
 func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, expires time.Time) {
-	if len(requested) == 0 {
-		return
-	}
 	a.prolong(r, expires)
 	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(standing, upstream.ResourceNames(requested))))
 	if len(more) == 0 && len(standing) == 0 {

@@ -36,6 +36,8 @@ type Verdict struct {
 	Pending []string
 	// Warned is what quotas in mode Warn would have denied, Audited what those in mode DryRun would have.
 	Warned, Audited []string
+	// Charged are the quotas that the request is charged to: those that deny and that count what it changes.
+	Charged []Key
 	// Uncovered says that a limit denies: a quota that nobody knew of yet would change that.
 	Uncovered bool
 }
@@ -102,8 +104,10 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	}
 	for _, opinion := range opinions {
 		// What denies nothing needs no charge: the recount counts.
-		if opinion.account.mode() == placementv1.ModeEnforce {
+		if opinion.account.mode() == placementv1.ModeEnforce && len(opinion.requested) > 0 {
 			opinion.account.charge(r, opinion.requested, opinion.standing, expires)
+			key, _ := KeyOf(opinion.account.quota)
+			verdict.Charged = append(verdict.Charged, key)
 		}
 	}
 	return verdict, nil

@@ -18,6 +18,14 @@ type Key struct {
 	Kind, Namespace, Name string
 }
 
+// String returns kind/name, or kind/namespace/name.
+func (k Key) String() string {
+	if k.Namespace == "" {
+		return k.Kind + "/" + k.Name
+	}
+	return k.Kind + "/" + k.Namespace + "/" + k.Name
+}
+
 // KeyOf returns an object's key; ok is false for what is neither a quota nor a LimitedResource.
 func KeyOf(o runtime.Object) (key Key, ok bool) {
 	switch q := o.(type) {

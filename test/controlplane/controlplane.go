@@ -45,6 +45,8 @@ type Options struct {
 	ControllerManager bool
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
+	// APIServerFlags are further flags of kube-apiserver and their values, by name without dashes.
+	APIServerFlags map[string]string
 }
 
 // ControlPlane is a running control plane. It is safe for concurrent use, but for KillAPIServer and StartAPIServer.
@@ -157,6 +159,9 @@ func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[s
 	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 	if o.ControllerManager {
 		server.Configure().Disable("disable-admission-plugins")
+	}
+	for name, value := range o.APIServerFlags {
+		server.Configure().Set(name, value)
 	}
 	c.plane = &envtest.ControlPlane{
 		Etcd: &envtest.Etcd{

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/audit"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -119,19 +120,20 @@ func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[s
 // undecidable answers a request of which not even the matching policies are known.
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
 	message := fmt.Sprintf("placement could not be decided: %v", err)
-	if h.FailurePolicy == placementv1.FailurePolicyIgnore {
-		return admission.Allowed("").WithWarnings(message), answerError
-	}
-	if !dryRun(req) {
+	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
+	switch {
+	case h.FailurePolicy == placementv1.FailurePolicyIgnore:
+		response = admission.Allowed("").WithWarnings(message)
+	case !dryRun(req):
 		h.Events.EvaluationFailed(obj, req.Namespace, message)
 	}
-	return admission.Errored(http.StatusInternalServerError, errors.New(message)), answerError
+	response.AuditAnnotations = map[string]string{audit.Outcome: answerError}
+	return response, answerError
 }
 
 // respond makes one answer of all verdicts.
 func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
 	var warnings, denials, failures []string
-	audit := map[string]string{}
 	for _, v := range outcome.Verdicts {
 		switch v.Policy.Mode {
 		case placementv1.ModeEnforce:
@@ -149,15 +151,11 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 		case placementv1.ModeWarn:
 			warnings = append(warnings, would(v)...)
 			warnings = append(warnings, v.Decision.Warnings...)
-		case placementv1.ModeDryRun:
-			if texts := would(v); len(texts) > 0 {
-				audit[auditKey(v.Policy.Name)] = strings.Join(texts, "; ")
-			}
 		}
 	}
 	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
 	response.Warnings = warnings
-	response.AuditAnnotations = audit
+	response.AuditAnnotations = audited(outcome, answer)
 	return response, answer
 }
 
@@ -219,11 +217,6 @@ func denied(code int32, reason metav1.StatusReason, message string) admission.Re
 		Allowed: false,
 		Result:  &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message},
 	}}
-}
-
-// auditKey is a policy's name as the key of an audit annotation, which admits no dots.
-func auditKey(policy string) string {
-	return strings.ReplaceAll(policy, ".", "_")
 }
 
 func dryRun(req admission.Request) bool {

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,7 +70,7 @@ func policyOf(t *testing.T, name string, mode placementv1.Mode, failure placemen
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	return &placement.Policy{Name: name, Mode: mode, FailurePolicy: failure, Remediation: placementv1.RemediationAutomatic, Matcher: m, Evaluator: a}
+	return &placement.Policy{Name: name, Generation: 7, Mode: mode, FailurePolicy: failure, Remediation: placementv1.RemediationAutomatic, Matcher: m, Evaluator: a}
 }
 
 type fixture struct {
@@ -122,7 +126,7 @@ func TestHandle(t *testing.T) {
 		Code    int32
 		Message string
 		Warned  []string
-		Audit   map[string]string
+		Would   string
 		Events  []string
 	}
 	tests := map[string]struct {
@@ -156,20 +160,14 @@ func TestHandle(t *testing.T) {
 		"WarnsOfDenial": {policies: []*placement.Policy{policyOf(t, "p", warn, fail, denies)}, want: expectation{Allowed: true, Warned: []string{
 			`PlacementPolicy "p" (mode Warn) would deny: not here`, `PlacementPolicy "p" (mode Warn) would deny: nor there`,
 		}}},
-		"WarnsOfFailure": {policies: []*placement.Policy{policyOf(t, "p", warn, fail, fails)}, want: expectation{Allowed: true, Warned: []string{`PlacementPolicy "p" (mode Warn) can't decide: oh`}}},
-		"DryRun": {policies: []*placement.Policy{policyOf(t, "eu.example", dry, fail, labels)}, want: expectation{Allowed: true, Audit: map[string]string{
-			"eu_example": `PlacementPolicy "eu.example" (mode DryRun) would set label zone to eu (was old)`,
-		}}},
-		"DryRunOfDenial": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, denies)}, want: expectation{Allowed: true, Audit: map[string]string{
-			"p": `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`,
-		}}},
-		"DryRunOfFailure": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, fails)}, want: expectation{Allowed: true, Audit: map[string]string{"p": `PlacementPolicy "p" (mode DryRun) can't decide: oh`}}},
+		"WarnsOfFailure":  {policies: []*placement.Policy{policyOf(t, "p", warn, fail, fails)}, want: expectation{Allowed: true, Warned: []string{`PlacementPolicy "p" (mode Warn) can't decide: oh`}}},
+		"DryRun":          {policies: []*placement.Policy{policyOf(t, "eu.example", dry, fail, labels)}, want: expectation{Allowed: true, Would: `PlacementPolicy "eu.example" (mode DryRun) would set label zone to eu (was old)`}},
+		"DryRunOfDenial":  {policies: []*placement.Policy{policyOf(t, "p", dry, fail, denies)}, want: expectation{Allowed: true, Would: `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`}},
+		"DryRunOfFailure": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, fails)}, want: expectation{Allowed: true, Would: `PlacementPolicy "p" (mode DryRun) can't decide: oh`}},
 		"DryRunOfNothing": {policies: []*placement.Policy{policyOf(t, "p", dry, fail, deciding)}, want: expectation{Allowed: true}},
 		"DryRunBesides": {
 			policies: []*placement.Policy{policyOf(t, "p", dry, fail, denies), policyOf(t, "q", enforce, fail, labels)},
-			want: expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}, Audit: map[string]string{
-				"p": `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`,
-			}},
+			want:     expectation{Allowed: true, Patched: true, Warned: []string{"mind the gap"}, Would: `PlacementPolicy "p" (mode DryRun) would deny: not here; PlacementPolicy "p" (mode DryRun) would deny: nor there`},
 		},
 	}
 	for name, tc := range tests {
@@ -182,9 +180,7 @@ func TestHandle(t *testing.T) {
 				got := expectation{
 					Allowed: response.Allowed, Patched: len(response.Patches) > 0, Warned: response.Warnings, Events: h.notes.lines,
 				}
-				if len(response.AuditAnnotations) > 0 {
-					got.Audit = response.AuditAnnotations
-				}
+				got.Would = response.AuditAnnotations["would"]
 				if response.Result != nil && !response.Allowed {
 					got.Code, got.Message = response.Result.Code, response.Result.Message
 				}
@@ -196,15 +192,85 @@ func TestHandle(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("answer (-want +got):\n%s", diff)
 				}
-				for key := range response.AuditAnnotations {
-					if problems := validation.IsQualifiedName("x/" + key); len(problems) > 0 || strings.Contains(key, ".") {
-						t.Errorf("audit annotation %q: %v", key, problems)
-					}
-				}
+				checkAudit(t, response, len(tc.policies))
 				if err := response.Complete(req); err != nil {
 					t.Error(err)
 				}
 			})
+		}
+	}
+}
+
+// checkAudit checks what the audit log gets to know of an answer, besides what a policy would do.
+func checkAudit(t *testing.T, response admission.Response, policies int) {
+	t.Helper()
+	audited := response.AuditAnnotations
+	if policies == 0 {
+		if len(audited) > 0 {
+			t.Errorf("audit annotations %v where nobody decided", audited)
+		}
+		return
+	}
+	want := "allowed"
+	if !response.Allowed {
+		want = map[int32]string{http.StatusForbidden: "denied", http.StatusInternalServerError: "error"}[response.Result.Code]
+	}
+	if audited["outcome"] != want {
+		t.Errorf("audited outcome %q, want %q", audited["outcome"], want)
+	}
+	if got := len(regexp.MustCompile(`[a-z.]+@7(,|$)`).FindAllString(audited["policies"], -1)); got != policies {
+		t.Errorf("audited policies %q, want %d", audited["policies"], policies)
+	}
+	if !strings.HasPrefix(audited["decision"], "sha256:") {
+		t.Errorf("audited decision %q", audited["decision"])
+	}
+	for key := range audited {
+		if problems := validation.IsQualifiedName("fail-0123456789ab.placement.berth.dev/" + key); len(problems) > 0 {
+			t.Errorf("audit annotation %q: %v", key, problems)
+		}
+	}
+}
+
+// What a webhook is asked a second time, about what it has changed, it answers the same to the audit log: the API server
+// keeps the first answer, and complains of another one.
+func TestAuditOfReinvocation(t *testing.T) {
+	h := newFixture(t,
+		policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels),
+		policyOf(t, "q", placementv1.ModeDryRun, placementv1.FailurePolicyFail, answer{Decision: placement.Decision{Labels: map[string]string{"zone": "us"}}}))
+	req := request(deployment)
+	first := h.Handle(t.Context(), req)
+	if len(first.Patches) == 0 {
+		t.Fatal("nothing is patched")
+	}
+	if err := first.Complete(req); err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(first.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.Object.Raw, err = patch.Apply(req.Object.Raw); err != nil {
+		t.Fatal(err)
+	}
+	second := h.Handle(t.Context(), req)
+	if len(second.Patches) > 0 {
+		t.Errorf("patched again: %v", second.Patches)
+	}
+	if diff := cmp.Diff(first.AuditAnnotations, second.AuditAnnotations); diff != "" {
+		t.Errorf("audit annotations of the second answer (-first +second):\n%s", diff)
+	}
+}
+
+// However many policies there are and whatever they say, an audit event stays of a size that back ends take.
+func TestAuditIsBounded(t *testing.T) {
+	var all []*placement.Policy
+	for i := range 300 {
+		all = append(all, policyOf(t, fmt.Sprintf("policy-with-a-name-%03d", i), placementv1.ModeDryRun, placementv1.FailurePolicyFail,
+			answer{Decision: placement.Decision{Errors: []string{strings.Repeat("ü", 1000)}}}))
+	}
+	for key, value := range newFixture(t, all...).Handle(t.Context(), request(deployment)).AuditAnnotations {
+		if len(value) > 4096 || !utf8.ValidString(value) {
+			t.Errorf("annotation %s has %d bytes, valid %t", key, len(value), utf8.ValidString(value))
 		}
 	}
 }
@@ -222,6 +288,9 @@ func TestHandleUndecidable(t *testing.T) {
 			text := response.Result.Message + strings.Join(response.Warnings, "")
 			if !strings.Contains(text, "cache is down") {
 				t.Errorf("answer does not say why: %q", text)
+			}
+			if diff := cmp.Diff(map[string]string{"outcome": "error"}, response.AuditAnnotations); diff != "" {
+				t.Errorf("audit annotations (-want +got):\n%s", diff)
 			}
 			if want := failure == placementv1.FailurePolicyFail; (len(h.notes.lines) == 1) != want {
 				t.Errorf("events %q", h.notes.lines)

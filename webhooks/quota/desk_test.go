@@ -517,11 +517,14 @@ func TestModes(t *testing.T) {
 		Used     string
 		Events   int
 	}
+	denied := map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q.1"}
 	tests := map[placementv1.Mode]answer{
-		"":                      {Code: http.StatusForbidden, Used: "1", Events: 1},
-		placementv1.ModeEnforce: {Code: http.StatusForbidden, Used: "1", Events: 1},
-		placementv1.ModeWarn:    {Warnings: []string{"quota q.1 (mode Warn) would deny: " + message}, Used: "1"},
-		placementv1.ModeDryRun:  {Audit: map[string]string{"quota-would-deny": "quota q.1 (mode DryRun) would deny: " + message}, Used: "1"},
+		"":                      {Code: http.StatusForbidden, Used: "1", Events: 1, Audit: denied},
+		placementv1.ModeEnforce: {Code: http.StatusForbidden, Used: "1", Events: 1, Audit: denied},
+		placementv1.ModeWarn:    {Warnings: []string{"quota q.1 (mode Warn) would deny: " + message}, Used: "1", Audit: map[string]string{"outcome": "allowed"}},
+		placementv1.ModeDryRun: {Used: "1", Audit: map[string]string{
+			"outcome": "allowed", "would": "quota q.1 (mode DryRun) would deny: " + message,
+		}},
 	}
 	for mode, want := range tests {
 		t.Run(string(mode), func(t *testing.T) {
@@ -532,6 +535,47 @@ func TestModes(t *testing.T) {
 			used := f.stored(t, "q.1").Status.Used["pods"]
 			got := answer{Code: code(r), Warnings: r.Warnings, Audit: r.AuditAnnotations, Used: used.String(), Events: len(f.notes.lines)}
 			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The audit log gets to know which quotas a request was charged to, or denied by.
+func TestAudit(t *testing.T) {
+	quotas := func(hard ...string) []client.Object {
+		var out []client.Object
+		for i, amount := range hard {
+			out = append(out, newQuota(fmt.Sprintf("q-%d", i), "pods", amount, "0"))
+		}
+		unconcerned := newQuota("unconcerned", "services", "1", "0")
+		return append(out, unconcerned)
+	}
+	dryRun := create("pods", "one")
+	dryRun.DryRun = new(true)
+	unreachable := interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+		return errors.New("no")
+	}}
+	tests := map[string]struct {
+		quotas  []client.Object
+		funcs   interceptor.Funcs
+		request *admissionv1.AdmissionRequest
+		want    map[string]string
+	}{
+		"charged":   {quotas: quotas("1", "2"), request: create("pods", "one"), want: map[string]string{"outcome": "allowed", "charged": "ScopedQuota/team-a/q-0,ScopedQuota/team-a/q-1"}},
+		"denied":    {quotas: quotas("1", "0"), request: create("pods", "one"), want: map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q-1"}},
+		"dry run":   {quotas: quotas("1"), request: dryRun, want: map[string]string{"outcome": "allowed"}},
+		"undecided": {quotas: quotas("1"), funcs: unreachable, request: create("pods", "one"), want: map[string]string{"outcome": "pending"}},
+		"uncounted": {quotas: quotas("1"), request: func() *admissionv1.AdmissionRequest {
+			r := create("pods", "one")
+			r.Namespace = ""
+			return r
+		}()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newStore(t, test.quotas...), test.funcs)
+			if diff := cmp.Diff(test.want, f.ask(t, test.request).AuditAnnotations); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -87,18 +87,15 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	}
 	verdict, err := h.desk.decide(ctx, request)
 	if err != nil {
-		return h.undecided(ctx, err)
+		response, answer := h.undecided(ctx, err)
+		response.AuditAnnotations = audited(nil, answer)
+		return response, answer
 	}
 	response, answer := h.respond(ctx, request, verdict)
 	response.Warnings = append(response.Warnings, verdict.Warned...)
-	if len(verdict.Audited) > 0 {
-		response.AuditAnnotations = map[string]string{auditKey: strings.Join(verdict.Audited, "; ")}
-	}
+	response.AuditAnnotations = audited(verdict, answer)
 	return response, answer
 }
-
-// auditKey is the key of the audit annotation that has what quotas in mode DryRun would have denied.
-const auditKey = "quota-would-deny"
 
 // undecided answers a request that could not be decided or charged.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {

@@ -43,7 +43,7 @@ func TestAdmission(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx)
+	f = framework.Start(ctx, writeAuditLog)
 	DeferCleanup(f.Stop)
 	DeferCleanup(stopOperator)
 	f.InstallCRD(ctx, framework.NewCRD("federation.k8s.io", "v1beta1", "clusters", "Cluster", apiextensionsv1.ClusterScoped))

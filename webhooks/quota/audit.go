@@ -1,0 +1,47 @@
+package quota
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/internal/audit"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// Keys of the audit annotations besides those of every webhook.
+const (
+	auditCharged = "charged"
+	auditDenied  = "denied"
+)
+
+// audited returns what the audit log is to say of a request that quotas count; verdict is nil if it was not decided.
+func audited(verdict *quota.Verdict, answer string) map[string]string {
+	out := map[string]string{audit.Outcome: answer}
+	if verdict == nil {
+		return out
+	}
+	var denying []quota.Key
+	for _, denial := range verdict.Denied {
+		if key, ok := quota.KeyOf(denial.By); ok {
+			denying = append(denying, key)
+		}
+	}
+	for key, texts := range map[string][]string{auditCharged: names(verdict.Charged), auditDenied: names(denying)} {
+		if len(texts) > 0 {
+			out[key] = audit.Value(texts, ",")
+		}
+	}
+	if len(verdict.Audited) > 0 {
+		out[audit.Would] = audit.Value(verdict.Audited, "; ")
+	}
+	return out
+}
+
+// names are sorted, since quotas come from a cache in any order.
+func names(keys []quota.Key) []string {
+	out := make([]string, len(keys))
+	for i, key := range keys {
+		out[i] = key.String()
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
