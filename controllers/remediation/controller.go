@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -57,6 +59,8 @@ type Deps struct {
 	Clock    clock.PassiveClock
 	// Identity is Berth's own user: existing objects are matched as if it updated them.
 	Identity authenticationv1.UserInfo
+	// Tracing begins a trace for each object that is decided; nil for none.
+	Tracing *tracing.Provider
 	// Ready says whether everything is loaded that decisions need.
 	Ready func(context.Context) bool
 	// Changed is told of each policy whose account in the ledger changed.
@@ -250,12 +254,19 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if !c.Ready(ctx) {
 		return reconcile.Result{RequeueAfter: notReadyPace}, nil
 	}
+	ctx, span := c.Tracing.Root(ctx, "remediation")
+	defer span.End()
 	outcome, err := c.Decider.Decide(ctx, c.request(key, obj))
+	tracing.Fail(span, err)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
 	due := dueChanges(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(key.Resource)), tracing.Namespace.String(key.Namespace),
+			tracing.Object.String(key.Name), tracing.Decision.String(outcome.Digest()))
+	}
 	c.report(c.Ledger.Record(key, outcome.Verdicts, stopped))
 	if len(due) == 0 || stopped {
 		return reconcile.Result{}, nil
@@ -300,18 +311,12 @@ func (c *Controller) evaluator(key remediation.Key, obj *unstructured.Unstructur
 		if r, ok := known.decisions[p.Name]; ok && r.policy == p && r.revision == revision {
 			return r.decision, nil
 		}
+		ctx, span := tracing.Start(ctx, "evaluate")
 		start := c.Clock.Now()
 		decision, err := p.Evaluator.Evaluate(ctx, input)
-		outcome := metrics.OutcomeUnchanged
-		switch {
-		case err != nil:
-			outcome = metrics.OutcomeError
-		case len(decision.Errors) > 0:
-			outcome = metrics.OutcomeDenied
-		case len(decision.Annotations)+len(decision.Labels) > 0:
-			outcome = metrics.OutcomeChanged
-		}
+		outcome := metrics.OutcomeOf(decision, err)
 		c.Metrics.Decision(p.Name, metrics.SourceRemediation, outcome, c.Clock.Since(start))
+		tracing.Evaluated(span, p, outcome, err)
 		if err == nil && revision != 0 {
 			known.decisions[p.Name] = remembered{policy: p, revision: revision, decision: decision}
 		}
@@ -358,17 +363,17 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote meanwhile. The newer object is on its way here; look again in case it was lost.
-		c.count(due, metrics.RemediationConflict)
+		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
-		c.count(due, metrics.RemediationFailed)
+		c.count(ctx, due, metrics.RemediationFailed)
 		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", names(due), err))
 		return reconcile.Result{}, fmt.Errorf("patching %s: %w", key, err)
 	case got.GetResourceVersion() == obj.GetResourceVersion() || !placed(got, due):
-		c.count(due, metrics.RemediationFailed)
+		c.count(ctx, due, metrics.RemediationFailed)
 		return reconcile.Result{}, fmt.Errorf("patching %s: the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet", key)
 	}
-	c.count(due, metrics.RemediationPatched)
+	c.count(ctx, due, metrics.RemediationPatched)
 	c.brake.Patched(key, c.Clock.Now())
 	for _, v := range due {
 		c.Ledger.Remediated(v.Policy.Name)
@@ -400,7 +405,10 @@ func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 	}})
 }
 
-func (c *Controller) count(due []*placement.Verdict, outcome string) {
+func (c *Controller) count(ctx context.Context, due []*placement.Verdict, outcome string) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(tracing.Outcome.String(outcome))
+	}
 	for _, v := range due {
 		c.Metrics.Remediation(v.Policy.Name, outcome)
 	}

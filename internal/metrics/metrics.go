@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 // Sources of a decision.
@@ -90,6 +92,20 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// OutcomeOf returns the outcome of an evaluation.
+func OutcomeOf(decision placement.Decision, err error) string {
+	switch {
+	case err != nil:
+		return OutcomeError
+	case len(decision.Errors) > 0:
+		return OutcomeDenied
+	case len(decision.Annotations)+len(decision.Labels) > 0:
+		return OutcomeChanged
+	default:
+		return OutcomeUnchanged
+	}
 }
 
 // Decision counts one evaluation of a policy.

@@ -62,6 +62,10 @@ type Options struct {
 	ProbeAddress string
 	// PprofAddress is where profiles are served, to whoever reaches it; empty for nowhere.
 	PprofAddress string
+	// TracingEndpoint is where the collector of traces is: http://host:port, or https:// for TLS; empty for no traces.
+	TracingEndpoint string
+	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
+	TracingSamplingPerMillion int
 	// LeaderElection lets several replicas run; without it this one must be alone.
 	LeaderElection bool
 	// LeaseDuration is how long a leader that no longer renews its lease still counts as one. It gives up by itself after
@@ -94,6 +98,8 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
 	f.StringVar(&o.PprofAddress, "pprof-bind-address", "", "Address at which profiles are served, such as localhost:6060; empty for nowhere. Whoever reaches it may read them.")
+	f.StringVar(&o.TracingEndpoint, "tracing-endpoint", "", "Where an OpenTelemetry collector takes traces over gRPC, such as http://collector.observability:4317; https:// for TLS, empty for no traces.")
+	f.IntVar(&o.TracingSamplingPerMillion, "tracing-sampling-rate-per-million", 10000, "How many of a million traces that begin in Berth are recorded. Of those that the API server begins, what it samples is.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among the replicas.")
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a leader that was lost without a word still counts as one.")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")

@@ -48,6 +48,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
@@ -69,6 +70,7 @@ type parts struct {
 	live     client.Client
 	dynamic  dynamic.Interface
 	identity authenticationv1.UserInfo
+	tracing  *tracing.Provider
 	// host is the cluster of what Berth keeps for itself; nil where that is the served one. See state.
 	host      cluster.Cluster
 	stateLive client.Client
@@ -109,6 +111,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 		what string
 		do   func(context.Context, *rest.Config) error
 	}{
+		{"preparing traces", p.addTracing},
 		{"creating clients", p.addClients},
 		{"connecting to the host cluster", p.addHost},
 		{"creating manager", p.addManager},
@@ -123,6 +126,14 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 		}
 	}
 	return p.mgr, nil
+}
+
+func (p *parts) addTracing(ctx context.Context, cfg *rest.Config) (err error) {
+	p.tracing, err = tracing.New(ctx, tracing.Options{
+		Endpoint: p.options.TracingEndpoint, SamplingPerMillion: p.options.TracingSamplingPerMillion, Version: Version(),
+	})
+	p.tracing.Wrap(cfg)
+	return err
 }
 
 func (p *parts) addClients(ctx context.Context, cfg *rest.Config) error {
@@ -293,6 +304,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
 		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
 		Ready:   p.ready.isReady,
+		Tracing: p.tracing,
 		Changed: func(name string) { p.status.Changed(name) },
 	})
 	p.status = policystatus.New(policystatus.Deps{
@@ -409,14 +421,18 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 			FailurePolicy: failurePolicy,
 			IsRemediation: remediation.IsRemediation(p.identity),
 		}
-		server.Register(path, p.ready.guard(&admission.Webhook{Handler: handler}))
+		server.Register(path, p.tracing.Handler("admission placement", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
 	quotas := quotawebhook.New(quotawebhook.Deps{
 		Ledger: p.charges, Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 		ReservationTTL: p.options.ReservationTTL,
 	})
-	server.Register(webhookconfiguration.PathQuotaFail, p.ready.guard(&admission.Webhook{Handler: quotas}))
-	server.Register(webhookconfiguration.PathQuotaIgnore, p.ready.guard(&admission.Webhook{Handler: quotas.Lenient()}))
+	for path, handler := range map[string]admission.Handler{
+		webhookconfiguration.PathQuotaFail:   quotas,
+		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
+	} {
+		server.Register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
+	}
 	server.Register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
 	return nil
@@ -428,6 +444,11 @@ func (p *parts) addProbes(context.Context, *rest.Config) error {
 	}
 	if err := p.mgr.AddReadyzCheck("webhook", p.mgr.GetWebhookServer().StartedChecker()); err != nil {
 		return err
+	}
+	if p.tracing != nil {
+		if err := p.mgr.Add(p.tracing); err != nil {
+			return err
+		}
 	}
 	return p.mgr.AddReadyzCheck("loaded", func(r *http.Request) error {
 		// A probe that waits for a cache would look like a hanging process.

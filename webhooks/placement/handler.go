@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/tracing"
 )
 
 var _ admission.Handler = (*Handler)(nil)
@@ -58,6 +59,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	response, answer := h.decide(ctx, req)
+	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
 	h.Metrics.Admission(answer, h.Clock.Since(start))
 	return response
 }
@@ -71,6 +73,8 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		// Whoever finishes off an object must not be held up by where it may run.
 		return admission.Allowed(""), answerAllowed
 	}
+	// The decider matches all policies before it evaluates the first.
+	_, matching := tracing.Start(ctx, "match")
 	outcome, err := h.Decider.Decide(ctx, placement.Request{
 		Resource:      schema.GroupVersionResource(req.Resource),
 		Namespace:     req.Namespace,
@@ -78,8 +82,12 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		Old:           old,
 		Admission:     &req.AdmissionRequest,
 		AutomaticOnly: h.IsRemediation(&req.AdmissionRequest),
-		Evaluate:      h.evaluate,
+		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+			matching.End()
+			return h.evaluate(ctx, p, input)
+		},
 	})
+	matching.End()
 	if err != nil {
 		return h.undecidable(req, obj, err)
 	}
@@ -102,18 +110,12 @@ func decode(req admission.Request) (obj, old *unstructured.Unstructured, err err
 
 // evaluate evaluates one policy and counts the result.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	ctx, span := tracing.Start(ctx, "evaluate")
 	start := h.Clock.Now()
 	decision, err := p.Evaluator.Evaluate(ctx, input)
-	outcome := metrics.OutcomeUnchanged
-	switch {
-	case err != nil:
-		outcome = metrics.OutcomeError
-	case len(decision.Errors) > 0:
-		outcome = metrics.OutcomeDenied
-	case len(decision.Annotations)+len(decision.Labels) > 0:
-		outcome = metrics.OutcomeChanged
-	}
+	outcome := metrics.OutcomeOf(decision, err)
 	h.Metrics.Decision(p.Name, metrics.SourceAdmission, outcome, h.Clock.Since(start))
+	tracing.Evaluated(span, p, outcome, err)
 	return decision, err
 }
 
@@ -177,7 +179,12 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 	case outcome.Object == nil:
 		return admission.Allowed(""), answerAllowed
 	}
+	_, span := tracing.Start(ctx, "patch")
+	defer span.End()
 	patch := placement.Patch(obj, outcome.Object)
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Operations.Int(len(patch)))
+	}
 	if len(patch) == 0 {
 		return admission.Allowed(""), answerAllowed
 	}

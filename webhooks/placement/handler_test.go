@@ -62,7 +62,7 @@ func (n *notes) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...a
 	n.lines = append(n.lines, reason+": "+fmt.Sprintf(note, args...))
 }
 
-func policyOf(t *testing.T, name string, mode placementv1.Mode, failure placementv1.FailurePolicy, a answer) *placement.Policy {
+func policyOf(t testing.TB, name string, mode placementv1.Mode, failure placementv1.FailurePolicy, a answer) *placement.Policy {
 	t.Helper()
 	m, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
 		APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"},
@@ -78,7 +78,7 @@ type fixture struct {
 	notes *notes
 }
 
-func newFixture(t *testing.T, all ...*placement.Policy) fixture {
+func newFixture(t testing.TB, all ...*placement.Policy) fixture {
 	t.Helper()
 	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
 	if err != nil {
@@ -359,4 +359,17 @@ func FuzzHandle(f *testing.F) {
 			t.Fatalf("%q is admitted", object)
 		}
 	})
+}
+
+// BenchmarkHandle measures one request about which three policies decide, without their evaluation.
+func BenchmarkHandle(b *testing.B) {
+	var all []*placement.Policy
+	for i := range 3 {
+		all = append(all, policyOf(b, fmt.Sprintf("policy-%d", i), placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels))
+	}
+	h := newFixture(b, all...)
+	req := request(deployment)
+	for b.Loop() {
+		h.Handle(b.Context(), req)
+	}
 }

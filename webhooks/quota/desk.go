@@ -9,10 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/tracing"
 )
 
 // maxBatch bounds how many requests are decided in one round.
@@ -101,7 +104,7 @@ func (d *desk) enqueue(ctx context.Context, key string, w *waiter) {
 	}
 	l.busy = true
 	// The lane works for all who wait in it, not for the first alone.
-	go d.work(context.WithoutCancel(ctx), key, l)
+	go d.work(tracing.Detach(context.WithoutCancel(ctx)), key, l)
 }
 
 // work serves a lane until nobody waits.
@@ -198,7 +201,7 @@ func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 			fresh = needed
 			continue
 		}
-		writes, conflicts, err := p.write(ctx)
+		writes, conflicts, err := store(ctx, p, b, try)
 		stored = stored || writes > conflicts
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -216,6 +219,33 @@ func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 			return stored, errContended
 		}
 	}
+}
+
+// store stores the charges of a round. Every request that is traced shows it as a span of its own; the calls to the API
+// server are parts of the first one's.
+func store(ctx context.Context, p *page, b *batch, round int) (writes, conflicts int, err error) {
+	var spans []trace.Span
+	calls := ctx
+	for _, w := range b.waiters {
+		if w.verdict == nil || len(w.verdict.Charged) == 0 {
+			continue
+		}
+		charging, span := tracing.Start(tracing.Join(ctx, w.context), "charge")
+		if !span.IsRecording() {
+			continue
+		}
+		if len(spans) == 0 {
+			calls = charging
+		}
+		spans = append(spans, span)
+	}
+	writes, conflicts, err = p.write(calls)
+	for _, span := range spans {
+		span.SetAttributes(tracing.Round.Int(round), tracing.Requests.Int(len(b.waiters)), tracing.Writes.Int(writes), tracing.Conflicts.Int(conflicts))
+		tracing.Fail(span, err)
+		span.End()
+	}
+	return writes, conflicts, err
 }
 
 // round decides every request of a batch, and says how fresh what they are decided by has to be for that to hold: a
@@ -256,6 +286,8 @@ func (d *desk) judge(ctx context.Context, p *page, w *waiter, expires time.Time)
 			verdict, err = nil, internal(ctx, r)
 		}
 	}()
+	ctx, span := tracing.Start(tracing.Join(ctx, w.context), "decide")
+	defer func() { decided(span, p.freshness, verdict, asked, err) }()
 	accounts, err := p.read(ctx, w.namespace)
 	if err != nil {
 		return nil, 0, unreachable(err)
@@ -266,6 +298,24 @@ func (d *desk) judge(ctx context.Context, p *page, w *waiter, expires time.Time)
 	}
 	verdict, err = w.request.Admit(ctx, accounts, limits, expires)
 	return verdict, len(accounts) + len(limits), err
+}
+
+// decided describes the decision of one request and ends its span.
+func decided(span trace.Span, read freshness, verdict *quota.Verdict, asked int, err error) {
+	if span.IsRecording() {
+		outcome := metrics.QuotaAllowed
+		switch {
+		case verdict == nil:
+			outcome = metrics.QuotaError
+		case len(verdict.Denied) > 0:
+			outcome = metrics.QuotaDenied
+		case len(verdict.Pending) > 0:
+			outcome = metrics.QuotaPending
+		}
+		span.SetAttributes(tracing.Outcome.String(outcome), tracing.Asked.Int(asked), tracing.Read.String(read.String()))
+		tracing.Fail(span, err)
+	}
+	span.End()
 }
 
 // internal logs a panic and returns what to tell of it.

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/tracing"
 )
 
 var _ admission.Handler = (*Handler)(nil)
@@ -73,12 +74,16 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	response, answer := h.decide(ctx, req)
+	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
 	h.metrics.QuotaAdmission(answer, h.clock.Since(start))
 	return response
 }
 
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	_, span := tracing.Start(ctx, "usage")
 	request, err := h.evaluators.NewRequest(&req.AdmissionRequest)
+	tracing.Fail(span, err)
+	span.End()
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err), metrics.QuotaError
 	}

@@ -63,6 +63,10 @@ const (
 	relisted
 )
 
+func (f freshness) String() string {
+	return [...]string{cached: "cached", reread: "reread", relisted: "relisted"}[f]
+}
+
 func (l *Ledger) reader(f freshness) client.Reader {
 	if f == relisted {
 		return l.Live

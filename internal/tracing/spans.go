@@ -1,0 +1,112 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Attributes of spans.
+const (
+	Outcome = attribute.Key("berth.outcome")
+	// Decision is the digest that the audit log has too.
+	Decision   = attribute.Key("berth.decision")
+	Policy     = attribute.Key("berth.policy")
+	Generation = attribute.Key("berth.policy.generation")
+	Mode       = attribute.Key("berth.policy.mode")
+	// Revision is that of the data which the policy read; it means nothing to other replicas.
+	Revision   = attribute.Key("berth.data.revision")
+	Operations = attribute.Key("berth.patch.operations")
+	Object     = attribute.Key("berth.object.name")
+	Resource   = attribute.Key("berth.object.resource")
+	Namespace  = attribute.Key("k8s.namespace.name")
+	Operation  = attribute.Key("berth.request.operation")
+	Request    = attribute.Key("berth.request.uid")
+	DryRun     = attribute.Key("berth.request.dry_run")
+	// Round is the number of the attempt, from 1; Requests are decided together, Writes stored, Conflicts come too late.
+	Round     = attribute.Key("berth.quota.round")
+	Requests  = attribute.Key("berth.quota.requests")
+	Writes    = attribute.Key("berth.quota.writes")
+	Conflicts = attribute.Key("berth.quota.conflicts")
+	// Asked is the number of quotas and limits that decided, Read how fresh they were.
+	Asked = attribute.Key("berth.quota.asked")
+	Read  = attribute.Key("berth.quota.read")
+)
+
+// prefix begins the attributes that are named like audit annotations.
+const prefix = "berth."
+
+// Start begins a part of what the span in ctx is about. End the span. Where there is no span, or it is not recorded, it
+// returns ctx and a span that records nothing, at no cost; ask the span whether IsRecording before you describe what
+// nobody may read.
+func Start(ctx context.Context, name string) (context.Context, trace.Span) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, noop.Span{}
+	}
+	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
+}
+
+// Detach returns ctx without its span, for work that others share.
+func Detach(ctx context.Context) context.Context {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, noop.Span{})
+}
+
+// Join returns ctx with the span of another context, if that is recorded.
+func Join(ctx, other context.Context) context.Context {
+	span := trace.SpanFromContext(other)
+	if !span.IsRecording() {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, span)
+}
+
+// Fail marks a span as failed; nil is no failure.
+func Fail(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+// ResourceName is the value of Resource: deployments.v1.apps, or configmaps.v1.
+func ResourceName(r schema.GroupVersionResource) string {
+	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
+}
+
+// Answered describes the request of the span in ctx, and its answer with the annotations for the audit log.
+func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome string, audited map[string]string) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	for key, value := range audited {
+		span.SetAttributes(attribute.String(prefix+key, value))
+	}
+	span.SetAttributes(
+		Outcome.String(outcome), Request.String(string(r.UID)), Operation.String(string(r.Operation)),
+		Resource.String(ResourceName(schema.GroupVersionResource(r.Resource))), Namespace.String(r.Namespace), Object.String(r.Name),
+		DryRun.Bool(r.DryRun != nil && *r.DryRun),
+	)
+}
+
+// Evaluated describes the evaluation of a policy and ends its span.
+func Evaluated(span trace.Span, p *placement.Policy, outcome string, err error) {
+	if span.IsRecording() {
+		span.SetAttributes(Policy.String(p.Name), Generation.Int64(p.Generation), Mode.String(string(p.Mode)), Outcome.String(outcome),
+			Revision.Int64(int64(p.Evaluator.Revision())))
+		Fail(span, err)
+	}
+	span.End()
+}

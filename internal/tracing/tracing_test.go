@@ -1,0 +1,132 @@
+package tracing_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/tracing"
+)
+
+func TestOffCostsNothing(t *testing.T) {
+	ctx, request, policy, oh := t.Context(), &admissionv1.AdmissionRequest{}, &placement.Policy{}, errors.New("oh")
+	audited := map[string]string{"decision": "d"}
+	allocations := testing.AllocsPerRun(100, func() {
+		inner, span := tracing.Start(tracing.Join(tracing.Detach(ctx), ctx), "part")
+		if span.IsRecording() || inner != ctx {
+			t.Error("something is recorded")
+		}
+		tracing.Fail(span, oh)
+		tracing.Evaluated(span, policy, metrics.OutcomeError, oh)
+		tracing.Answered(ctx, request, "allowed", audited)
+	})
+	if allocations != 0 {
+		t.Errorf("%v allocations while tracing is off", allocations)
+	}
+
+	off, err := tracing.New(ctx, tracing.Options{})
+	if off != nil || err != nil {
+		t.Fatalf("a provider without an endpoint: %v, %v", off, err)
+	}
+	next := http.NewServeMux()
+	if got := off.Handler("name", next); got != http.Handler(next) {
+		t.Errorf("handler is wrapped: %v", got)
+	}
+	cfg := &rest.Config{}
+	off.Wrap(cfg)
+	if cfg.WrapTransport != nil {
+		t.Error("the client is wrapped")
+	}
+	if inner, span := off.Root(ctx, "root"); inner != ctx || span.IsRecording() {
+		t.Error("a trace begins")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	tests := map[string]tracing.Options{
+		"NoScheme":      {Endpoint: "collector:4317"},
+		"OtherScheme":   {Endpoint: "grpc://collector:4317"},
+		"NoHost":        {Endpoint: "http://"},
+		"NegativeRate":  {Endpoint: "http://collector:4317", SamplingPerMillion: -1},
+		"MoreThanEvery": {Endpoint: "http://collector:4317", SamplingPerMillion: 1_000_001},
+	}
+	for name, o := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := tracing.New(t.Context(), o); err == nil {
+				t.Errorf("%+v is accepted", o)
+			}
+		})
+	}
+}
+
+// hanging is the address of a collector that takes connections and never says anything.
+func hanging(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// A collector that hangs, or is not there, delays no request and no end, even once more spans wait for it than are kept.
+func TestDeadCollector(t *testing.T) {
+	for name, address := range map[string]string{"hangs": hanging(t), "refuses": "127.0.0.1:1"} {
+		t.Run(name, func(t *testing.T) {
+			p, err := tracing.New(t.Context(), tracing.Options{Endpoint: "http://" + address, SamplingPerMillion: 1_000_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			recorded := 0
+			h := p.Handler("admission", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				for range 4 {
+					_, span := tracing.Start(r.Context(), "part")
+					if span.IsRecording() {
+						recorded++
+					}
+					span.End()
+				}
+			}))
+			// The SDK keeps 2048 spans, and gives an export 10 seconds.
+			const requests = 2000
+			start := time.Now()
+			for range requests {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody))
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("%d requests took %v", requests, took)
+			}
+			if recorded != 4*requests {
+				t.Errorf("%d spans were recorded, want %d", recorded, 4*requests)
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			start = time.Now()
+			if err := p.Start(ended); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("the end took %v", took)
+			}
+		})
+	}
+}
