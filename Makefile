@@ -55,8 +55,9 @@ manifests: ## Write the CRDs and the manager's ClusterRole from the markers in t
 	$(CONTROLLER_GEN) rbac:roleName=manager-role $(marked) output:rbac:artifacts:config=config/rbac
 
 .PHONY: generate
-generate: ## Write the DeepCopy methods of the API types.
+generate: ## Write the DeepCopy methods of the API types, and docs/metrics.md.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	go run ./hack/metricsdoc -out docs/metrics.md
 
 .PHONY: reference
 reference: ## Write docs/reference.md from the comments and markers of the API types.
@@ -94,7 +95,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  | tar --create --null --files-from=- > "$$tmp/tree.tar"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/tree"; \
 	tar --extract --file="$$tmp/tree.tar" --directory="$$tmp/regenerated"; \
-	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},docs/reference.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
+	rm -rf "$$tmp"/regenerated/{config/{crd/bases,rbac/role.yaml},docs/{metrics,reference}.md,bundle,bundle.Dockerfile*,catalog/berth,charts/berth/{crds,files}}; \
 	for target in generate manifests reference chart bundle catalog; do $(MAKE) --no-print-directory --directory="$$tmp/regenerated" "$$target"; done; \
 	if ! (cd "$$tmp" && diff --recursive --new-file --unified tree regenerated); then \
 	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi

@@ -25,6 +25,14 @@ const (
 	OutcomeError     = "error"
 )
 
+// Answers to requests that policies match.
+const (
+	AnswerAllowed = "allowed"
+	AnswerPatched = "patched"
+	AnswerDenied  = "denied"
+	AnswerError   = "error"
+)
+
 // Outcomes of a remediation.
 const (
 	RemediationPatched  = "patched"
@@ -57,33 +65,9 @@ type Metrics struct {
 // New returns the metrics, registered with r.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_decisions_total", Help: "Decisions of a policy on an object, by source and outcome.",
-		}, []string{"policy", "source", "outcome"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "berth_decision_duration_seconds", Help: "Time to evaluate one policy on one object.",
-			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 10),
-		}, []string{"source"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_decision_errors_total", Help: "Evaluations of a policy that failed, by source.",
-		}, []string{"policy", "source"}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "berth_admission_duration_seconds", Help: "Time to answer one admission request, by answer.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
-		}, []string{"answer"}),
-		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "berth_policies", Help: "Policies that this replica has loaded, by state.",
-		}, []string{"state"}),
-		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "berth_replicated_objects", Help: "Objects that this replica holds as policy data, by resource type.",
-		}, []string{"resource"}),
-		violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "berth_violations", Help: "Existing objects that differ from what a policy decides; from the leader.",
-		}, []string{"policy"}),
-		remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_remediations_total", Help: "Patches of existing objects, by policy and outcome; from the leader.",
-		}, []string{"policy", "outcome"}),
-		quotas: newQuotaMetrics(),
+		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
+		requests: admissionDuration.histogram(), policies: policies.gauge(), objects: replicatedObjects.gauge(),
+		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(),
 	}
 	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations}
 	for _, c := range append(own, m.quotas.collectors()...) {
@@ -173,9 +157,7 @@ type CertificateExpiry struct {
 
 // NewCertificateExpiry returns the gauge; expiry returns the zero time while there is no certificate.
 func NewCertificateExpiry(expiry func() time.Time) *CertificateExpiry {
-	return &CertificateExpiry{expiry: expiry, desc: prometheus.NewDesc(
-		"berth_webhook_certificate_expiry_timestamp_seconds", "When the certificate that this replica serves ends, in Unix time.", nil, nil,
-	)}
+	return &CertificateExpiry{expiry: expiry, desc: certificateExpiry.desc()}
 }
 
 // Describe implements prometheus.Collector.

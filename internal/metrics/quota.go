@@ -30,19 +30,8 @@ type quotaMetrics struct {
 
 func newQuotaMetrics() *quotaMetrics {
 	return &quotaMetrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "berth_quota_admission_duration_seconds", Help: "Time to decide and charge one admission request, by answer.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
-		}, []string{"answer"}),
-		denials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_quota_denials_total", Help: "Requests that a quota or a LimitedResource denied, by the first that did.",
-		}, []string{"kind", "namespace", "name"}),
-		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "berth_quota_charge_conflicts_total", Help: "Rounds of decisions that were repeated since a quota had changed meanwhile.",
-		}),
-		drift: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "berth_quota_drift_total", Help: "Recounts that corrected usage which nothing that is known had changed; from the leader.",
-		}, []string{"kind", "namespace", "name"}),
+		requests: quotaAdmissionDuration.histogram(), denials: quotaDenials.counter(), conflicts: quotaChargeConflicts.counter().WithLabelValues(),
+		drift: quotaDrift.counter(),
 	}
 }
 
@@ -91,12 +80,7 @@ var _ prometheus.Collector = (*QuotaUsage)(nil)
 
 // NewQuotaUsage returns a collector; list is to return at once, from a cache, and nothing on all replicas but one.
 func NewQuotaUsage(list func() []placementv1.Quota) *QuotaUsage {
-	labels := []string{"kind", "namespace", "name", "resource"}
-	return &QuotaUsage{
-		list: list,
-		used: prometheus.NewDesc("berth_quota_used", "What is used of a quota, in the resource's own unit; from the leader.", labels, nil),
-		hard: prometheus.NewDesc("berth_quota_hard", "The limit of a quota, in the resource's own unit; from the leader.", labels, nil),
-	}
+	return &QuotaUsage{list: list, used: quotaUsed.desc(), hard: quotaHard.desc()}
 }
 
 // Describe implements prometheus.Collector.

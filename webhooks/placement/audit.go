@@ -5,6 +5,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/audit"
+	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -20,8 +21,8 @@ func audited(outcome *placement.Outcome, answer string) map[string]string {
 	if len(outcome.Verdicts) == 0 {
 		return nil
 	}
-	if answer == answerPatched {
-		answer = answerAllowed
+	if answer == metrics.AnswerPatched {
+		answer = metrics.AnswerAllowed
 	}
 	policies := make([]string, len(outcome.Verdicts))
 	var hypothetical []string

@@ -29,14 +29,6 @@ import (
 
 var _ admission.Handler = (*Handler)(nil)
 
-// Answers of the handler, as metrics name them.
-const (
-	answerAllowed = "allowed"
-	answerPatched = "patched"
-	answerDenied  = "denied"
-	answerError   = "error"
-)
-
 // deadline is what a request may take in all; the API server waits for a little longer.
 const deadline = 4 * time.Second
 
@@ -67,11 +59,11 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	obj, old, err := decode(req)
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err), answerError
+		return admission.Errored(http.StatusBadRequest, err), metrics.AnswerError
 	}
 	if obj.GetDeletionTimestamp() != nil {
 		// Whoever finishes off an object must not be held up by where it may run.
-		return admission.Allowed(""), answerAllowed
+		return admission.Allowed(""), metrics.AnswerAllowed
 	}
 	// The decider matches all policies before it evaluates the first.
 	_, matching := tracing.Start(ctx, "match")
@@ -129,8 +121,8 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 	case !dryRun(req):
 		h.Events.EvaluationFailed(obj, req.Namespace, message)
 	}
-	response.AuditAnnotations = map[string]string{audit.Outcome: answerError}
-	return response, answerError
+	response.AuditAnnotations = map[string]string{audit.Outcome: metrics.AnswerError}
+	return response, metrics.AnswerError
 }
 
 // respond makes one answer of all verdicts.
@@ -168,16 +160,16 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 		if !dryRun(req) {
 			h.Events.EvaluationFailed(obj, req.Namespace, message)
 		}
-		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message), answerError
+		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message), metrics.AnswerError
 	case len(denials) > 0:
 		message := strings.Join(denials, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
 		if !dryRun(req) {
 			h.Events.Denied(obj, req.Namespace, message)
 		}
-		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, message), answerDenied
+		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, message), metrics.AnswerDenied
 	case outcome.Object == nil:
-		return admission.Allowed(""), answerAllowed
+		return admission.Allowed(""), metrics.AnswerAllowed
 	}
 	_, span := tracing.Start(ctx, "patch")
 	defer span.End()
@@ -186,9 +178,9 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 		span.SetAttributes(tracing.Operations.Int(len(patch)))
 	}
 	if len(patch) == 0 {
-		return admission.Allowed(""), answerAllowed
+		return admission.Allowed(""), metrics.AnswerAllowed
 	}
-	return admission.Patched("", patch...), answerPatched
+	return admission.Patched("", patch...), metrics.AnswerPatched
 }
 
 func failure(v *placement.Verdict) string {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	// What registers its metrics when it is imported.
+	_ "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	_ "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// The libraries have the metrics that the page says, with these labels.
+func TestLibrary(t *testing.T) {
+	registry, ok := ctrlmetrics.Registry.(prometheus.Collector)
+	if !ok {
+		t.Fatal("the libraries' registry can't be read")
+	}
+	described := make(chan *prometheus.Desc)
+	go func() {
+		defer close(described)
+		registry.Describe(described)
+	}()
+	known := map[string]string{}
+	form := regexp.MustCompile(`^Desc{fqName: "([^"]+)",.* variableLabels: {(.*)}}$`)
+	for d := range described {
+		if parts := form.FindStringSubmatch(d.String()); parts != nil {
+			known[parts[1]] = strings.ReplaceAll(parts[2], ",", ", ")
+		}
+	}
+	for _, m := range library {
+		if got, ok := known[m.Name]; !ok || got != m.Labels {
+			t.Errorf("%s has labels %q, registered %t; the page says %q", m.Name, got, ok, m.Labels)
+		}
+		if !strings.HasSuffix(m.What, ".") {
+			t.Errorf("%s: %s", m.Name, m.What)
+		}
+	}
+}

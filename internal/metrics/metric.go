@@ -1,0 +1,180 @@
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+// Type is what a metric is to Prometheus.
+type Type string
+
+// Types of metrics.
+const (
+	Counter   Type = "counter"
+	Gauge     Type = "gauge"
+	Histogram Type = "histogram"
+)
+
+// Reporter says which replicas have a metric's series.
+type Reporter string
+
+// Reporters.
+const (
+	// EachReplica tells what it did itself, or has: add counters up, and compare gauges.
+	EachReplica Reporter = "each replica"
+	// TheLeader alone tells; another one may become leader, and what the one before counted stays with that one.
+	TheLeader Reporter = "the leader"
+)
+
+// Label is a label of a metric.
+type Label struct {
+	Name string
+	// Values are all that there are; nil where the label names an object.
+	Values []string
+}
+
+// Metric declares one metric: what is registered and what is documented are both made from it.
+type Metric struct {
+	Name   string
+	Type   Type
+	Labels []Label
+	// Help is one sentence.
+	Help     string
+	Reporter Reporter
+	// buckets are a histogram's.
+	buckets []float64
+}
+
+// All returns Berth's metrics by name. What is returned is not to be changed.
+func All() []Metric {
+	return slices.SortedFunc(slices.Values([]Metric{
+		decisions, decisionDuration, decisionErrors, admissionDuration, policies, replicatedObjects, violations, remediations,
+		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
+	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func (m Metric) labelNames() []string {
+	out := make([]string, len(m.Labels))
+	for i, l := range m.Labels {
+		out[i] = l.Name
+	}
+	return out
+}
+
+// must has the constructors below agree with the declaration, which is the only thing that can be wrong.
+func (m Metric) must(t Type) {
+	if m.Type != t {
+		panic(fmt.Sprintf("metric %s is made as a %s and declared as a %s", m.Name, t, m.Type))
+	}
+}
+
+func (m Metric) counter() *prometheus.CounterVec {
+	m.must(Counter)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labelNames())
+}
+
+func (m Metric) gauge() *prometheus.GaugeVec {
+	m.must(Gauge)
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: m.Help}, m.labelNames())
+}
+
+func (m Metric) histogram() *prometheus.HistogramVec {
+	m.must(Histogram)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.Help, Buckets: m.buckets}, m.labelNames())
+}
+
+// desc is of a gauge that is read at the moment of the scrape.
+func (m Metric) desc() *prometheus.Desc {
+	m.must(Gauge)
+	return prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)
+}
+
+// Labels that several metrics have.
+var (
+	ofPolicy   = Label{Name: "policy"}
+	ofSource   = Label{Name: "source", Values: []string{SourceAdmission, SourceRemediation}}
+	ofQuota    = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota}}, {Name: "namespace"}, {Name: "name"}}
+	ofDenier   = []Label{{Name: "kind", Values: []string{quota.KindScopedQuota, quota.KindClusterScopedQuota, quota.KindLimitedResource}}, {Name: "namespace"}, {Name: "name"}}
+	ofResource = Label{Name: "resource"}
+)
+
+var (
+	decisions = Metric{
+		Name: "berth_decisions_total", Type: Counter, Reporter: EachReplica,
+		Help: "Evaluations of a policy on an object, by source and outcome.",
+		Labels: []Label{ofPolicy, ofSource, {Name: "outcome", Values: []string{
+			OutcomeUnchanged, OutcomeChanged, OutcomeDenied, OutcomeError,
+		}}},
+	}
+	decisionDuration = Metric{
+		Name: "berth_decision_duration_seconds", Type: Histogram, Reporter: EachReplica,
+		Help:   "Time to evaluate one policy on one object.",
+		Labels: []Label{ofSource}, buckets: prometheus.ExponentialBuckets(10e-6, 4, 10),
+	}
+	decisionErrors = Metric{
+		Name: "berth_decision_errors_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Evaluations of a policy that failed, by source.",
+		Labels: []Label{ofPolicy, ofSource},
+	}
+	admissionDuration = Metric{
+		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
+		Help:   "Time to answer one admission request that policies match, by answer.",
+		Labels: []Label{{Name: "answer", Values: []string{AnswerAllowed, AnswerPatched, AnswerDenied, AnswerError}}}, buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+	}
+	policies = Metric{
+		Name: "berth_policies", Type: Gauge, Reporter: EachReplica,
+		Help:   "Policies that this replica has loaded, by state.",
+		Labels: []Label{{Name: "state", Values: []string{StateInForce, StateLastGood, StateBroken}}},
+	}
+	replicatedObjects = Metric{
+		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,
+		Help:   "Objects that this replica holds as policy data, by resource type.",
+		Labels: []Label{ofResource},
+	}
+	violations = Metric{
+		Name: "berth_violations", Type: Gauge, Reporter: TheLeader,
+		Help:   "Existing objects that differ from what a policy decides.",
+		Labels: []Label{ofPolicy},
+	}
+	remediations = Metric{
+		Name: "berth_remediations_total", Type: Counter, Reporter: TheLeader,
+		Help:   "Patches of existing objects, by policy and outcome.",
+		Labels: []Label{ofPolicy, {Name: "outcome", Values: []string{RemediationPatched, RemediationConflict, RemediationFailed}}},
+	}
+	quotaUsed = Metric{
+		Name: "berth_quota_used", Type: Gauge, Reporter: TheLeader,
+		Help:   "What is used of a quota at the moment of the scrape, in the resource's own unit.",
+		Labels: append(slices.Clip(ofQuota), ofResource),
+	}
+	quotaHard = Metric{
+		Name: "berth_quota_hard", Type: Gauge, Reporter: TheLeader,
+		Help:   "The limit of a quota at the moment of the scrape, in the resource's own unit.",
+		Labels: append(slices.Clip(ofQuota), ofResource),
+	}
+	quotaAdmissionDuration = Metric{
+		Name: "berth_quota_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,
+		Help:   "Time to decide and charge one admission request that quotas count, by answer.",
+		Labels: []Label{{Name: "answer", Values: []string{QuotaAllowed, QuotaDenied, QuotaPending, QuotaError}}}, buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
+	}
+	quotaDenials = Metric{
+		Name: "berth_quota_denials_total", Type: Counter, Reporter: EachReplica,
+		Help: "Requests that a quota or a LimitedResource denied, by each that did.", Labels: ofDenier,
+	}
+	quotaChargeConflicts = Metric{
+		Name: "berth_quota_charge_conflicts_total", Type: Counter, Reporter: EachReplica,
+		Help: "Rounds of decisions that were repeated since a quota had changed meanwhile.",
+	}
+	quotaDrift = Metric{
+		Name: "berth_quota_drift_total", Type: Counter, Reporter: TheLeader,
+		Help: "Recounts that corrected usage which nothing that is known had changed.", Labels: ofQuota,
+	}
+	certificateExpiry = Metric{
+		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
+		Help: "When the certificate that this replica serves ends, in Unix time.",
+	}
+)
