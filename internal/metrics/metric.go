@@ -175,6 +175,7 @@ var (
 	}
 	certificateExpiry = Metric{
 		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
-		Help: "When the certificate that this replica serves ends, in Unix time.",
+		Help:   "When the certificate that this replica serves ends, in Unix time.",
+		Labels: []Label{{Name: "management", Values: []string{ManagementSelf, ManagementExternal}}},
 	}
 )

@@ -22,7 +22,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	if _, err := metrics.New(r); err != nil {
 		t.Fatal(err)
 	}
-	r.MustRegister(metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }))
+	r.MustRegister(metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)
 	close(described)

@@ -47,6 +47,12 @@ const (
 	StateBroken   = "broken"
 )
 
+// Who makes the webhooks' certificate.
+const (
+	ManagementSelf     = "self"
+	ManagementExternal = "external"
+)
+
 // Metrics are the metrics of one replica. It is safe for concurrent use.
 type Metrics struct {
 	ofPolicies owners[string]
@@ -151,13 +157,14 @@ func (m *Metrics) ForgetPolicy(policy string) {
 
 // CertificateExpiry is the gauge of when the webhook's certificate ends; it has no value until there is one.
 type CertificateExpiry struct {
-	expiry func() time.Time
-	desc   *prometheus.Desc
+	expiry     func() time.Time
+	management string
+	desc       *prometheus.Desc
 }
 
 // NewCertificateExpiry returns the gauge; expiry returns the zero time while there is no certificate.
-func NewCertificateExpiry(expiry func() time.Time) *CertificateExpiry {
-	return &CertificateExpiry{expiry: expiry, desc: certificateExpiry.desc()}
+func NewCertificateExpiry(expiry func() time.Time, management string) *CertificateExpiry {
+	return &CertificateExpiry{expiry: expiry, management: management, desc: certificateExpiry.desc()}
 }
 
 // Describe implements prometheus.Collector.
@@ -166,6 +173,6 @@ func (e *CertificateExpiry) Describe(out chan<- *prometheus.Desc) { out <- e.des
 // Collect implements prometheus.Collector.
 func (e *CertificateExpiry) Collect(out chan<- prometheus.Metric) {
 	if at := e.expiry(); !at.IsZero() {
-		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(at.Unix()))
+		out <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(at.Unix()), e.management)
 	}
 }

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -324,7 +325,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
 		return err
 	}
-	if err := p.registerer().Register(metrics.NewCertificateExpiry(p.certificate.Expiry)); err != nil {
+	if err := p.registerer().Register(metrics.NewCertificateExpiry(p.certificate.Expiry, cmp.Or(p.options.WebhookCertManagement, CertManagementSelf))); err != nil {
 		return err
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
