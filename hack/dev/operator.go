@@ -108,6 +108,8 @@ func (o *operator) configure(kubeconfig string) error {
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + probes,
 		"--leader-elect=false",
+		// Nobody else would answer.
+		"--shutdown-delay=0s",
 	}
 	return nil
 }

@@ -71,6 +71,8 @@ type Options struct {
 	// LeaseDuration is how long a leader that no longer renews its lease still counts as one. It gives up by itself after
 	// RenewDeadline, and everybody tries every RetryPeriod. Zero for controller-runtime's 15, 10 and 2 seconds.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// ShutdownDelay is how long a manager that is told to end goes on, while it has its clients connect elsewhere.
+	ShutdownDelay time.Duration
 	// EvaluationTimeout bounds the evaluation of one policy on one object.
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency bounds the evaluations that run at once.
@@ -104,6 +106,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a leader that was lost without a word still counts as one.")
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to take or to renew the lease.")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica that is told to end goes on, while it has the API server connect to another one.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")

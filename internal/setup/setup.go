@@ -98,6 +98,7 @@ type parts struct {
 	status      *policystatus.Controller
 	quotas      *quotacontroller.Controller
 	ready       *readiness
+	drain       *drain
 }
 
 // New returns a manager with everything in it, ready to be started. cfg leads to the served API server. Making it
@@ -107,7 +108,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	// is what limits clients.
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	p := &parts{options: o}
+	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, *rest.Config) error
@@ -126,7 +127,8 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	return p.mgr, nil
+	p.drain.Manager = p.mgr
+	return p.drain, nil
 }
 
 func (p *parts) addTracing(ctx context.Context, cfg *rest.Config) (err error) {
@@ -412,7 +414,9 @@ func (p *parts) watchNamespaces(ctx context.Context) error {
 }
 
 func (p *parts) addWebhooks(context.Context, *rest.Config) error {
-	server := p.mgr.GetWebhookServer()
+	register := func(path string, handler http.Handler) {
+		p.mgr.GetWebhookServer().Register(path, p.drain.handler(handler))
+	}
 	for path, failurePolicy := range map[string]placementv1.FailurePolicy{
 		webhookconfiguration.PathFail:   placementv1.FailurePolicyFail,
 		webhookconfiguration.PathIgnore: placementv1.FailurePolicyIgnore,
@@ -422,7 +426,7 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 			FailurePolicy: failurePolicy,
 			IsRemediation: remediation.IsRemediation(p.identity),
 		}
-		server.Register(path, p.tracing.Handler("admission placement", p.ready.guard(&admission.Webhook{Handler: handler})))
+		register(path, p.tracing.Handler("admission placement", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
 	quotas := quotawebhook.New(quotawebhook.Deps{
 		Ledger: p.charges, Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
@@ -432,9 +436,9 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
 	} {
-		server.Register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
+		register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
-	server.Register(webhookconfiguration.PathPolicies,
+	register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
 	return nil
 }
