@@ -1,5 +1,6 @@
 // Command build compiles the control plane that the tests, the demo and the development cluster run: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. Run it from hack/controlplane.
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; with -nodes also what a node runs, kubelet and
+// kube-proxy. Run it from hack/controlplane.
 package main
 
 import (
@@ -44,9 +45,19 @@ var components = []component{
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
 }
 
+// nodeComponents are for the end-to-end tests alone.
+var nodeComponents = []component{
+	{name: "kubelet", pkg: "k8s.io/kubernetes/cmd/kubelet", module: "k8s.io/kubernetes"},
+	{name: "kube-proxy", pkg: "k8s.io/kubernetes/cmd/kube-proxy", module: "k8s.io/kubernetes"},
+}
+
 func main() {
 	out := flag.String("out", "../../bin", "directory that receives the binaries")
+	nodes := flag.Bool("nodes", false, "build what a node runs, too")
 	flag.Parse()
+	if *nodes {
+		components = append(components, nodeComponents...)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *out); err != nil {
