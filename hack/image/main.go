@@ -1,7 +1,7 @@
 // Command image builds the operator's container image without a container engine: a static binary for each platform on
 // an empty base, as one image index in a tar file of the OCI layout, which `docker load`, `podman load`, `skopeo copy
 // oci-archive:` and `ctr images import` read. Beside it are the binaries, each with a list of the modules that it is made
-// of. Equal sources, built in the same folder, give equal images.
+// of. Equal sources, built in the same folder, give equal images. The end-to-end tests have it build another program, too.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const nonroot = "65532:65532"
 
 // options are the command's flags.
 type options struct {
-	source, out, name, version, commit string
+	source, pkg, out, archive, name, version, commit string
 	platforms                          []string
 	date                               time.Time
 }
@@ -48,7 +49,9 @@ func run(args []string) error {
 	var platforms, date string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.source, "source", "../..", "Folder of the operator's module.")
-	flags.StringVar(&o.out, "out", "dist/image", "Folder for berth.tar and, for each platform, the binary and its SBOM.")
+	flags.StringVar(&o.pkg, "package", "./cmd/manager", "Package, in the module, of the program that the image runs.")
+	flags.StringVar(&o.out, "out", "dist/image", "Folder for the archive and, for each platform, the binary and its SBOM.")
+	flags.StringVar(&o.archive, "archive", "berth.tar", "Name of the archive.")
 	flags.StringVar(&o.name, "name", "", "Name of the image, with its tag.")
 	flags.StringVar(&o.version, "version", "", "Version of the operator.")
 	flags.StringVar(&o.commit, "commit", "", "Commit of the source.")
@@ -71,7 +74,10 @@ func run(args []string) error {
 	return build(o)
 }
 
-// build writes berth.tar.
+// program is what the binary is called.
+func (o options) program() string { return path.Base(o.pkg) }
+
+// build writes the archive.
 func build(o options) error {
 	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	for _, text := range o.platforms {
@@ -79,7 +85,7 @@ func build(o options) error {
 		if err != nil {
 			return fmt.Errorf("-platforms: %w", err)
 		}
-		binary := filepath.Join(o.out, "manager-"+platform.OS+"-"+platform.Architecture)
+		binary := filepath.Join(o.out, o.program()+"-"+platform.OS+"-"+platform.Architecture)
 		if err := compile(o, platform, binary); err != nil {
 			return fmt.Errorf("compiling for %s: %w", text, err)
 		}
@@ -110,7 +116,7 @@ func build(o options) error {
 	if err := store.AppendIndex(annotated, layout.WithAnnotations(name)); err != nil {
 		return err
 	}
-	return archive(dir, filepath.Join(o.out, "berth.tar"), o.date)
+	return archive(dir, filepath.Join(o.out, o.archive), o.date)
 }
 
 // compile builds a static binary with the flags of `make build`, so that both share a build cache.
@@ -120,7 +126,7 @@ func compile(o options, p *v1.Platform, binary string) error {
 	}
 	const setup = " -X github.com/berth-dev/berth/internal/setup."
 	ldflags := "-s -w" + setup + "version=" + o.version + setup + "commit=" + o.commit + setup + "date=" + o.date.UTC().Format(time.RFC3339)
-	cmd := exec.Command("go", "build", "-o", binary, "-ldflags", ldflags, "./cmd/manager")
+	cmd := exec.Command("go", "build", "-o", binary, "-ldflags", ldflags, o.pkg)
 	cmd.Dir = o.source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -154,7 +160,7 @@ func pack(o options, p *v1.Platform, binary string) (v1.Image, error) {
 		content []byte
 	}{
 		{header: tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}},
-		{header: tar.Header{Name: "manager", Typeflag: tar.TypeReg, Mode: 0o555}, content: content},
+		{header: tar.Header{Name: o.program(), Typeflag: tar.TypeReg, Mode: 0o555}, content: content},
 	} {
 		entry.header.ModTime, entry.header.Size = o.date, int64(len(entry.content))
 		if err := w.WriteHeader(&entry.header); err != nil {
@@ -188,7 +194,7 @@ func config(o options, p *v1.Platform, image v1.Image) *v1.ConfigFile {
 	out = out.DeepCopy()
 	out.OS, out.Architecture, out.Variant = p.OS, p.Architecture, p.Variant
 	out.Created = v1.Time{Time: o.date}
-	out.Config = v1.Config{Entrypoint: []string{"/manager"}, User: nonroot, WorkingDir: "/", Labels: labels(o)}
+	out.Config = v1.Config{Entrypoint: []string{"/" + o.program()}, User: nonroot, WorkingDir: "/", Labels: labels(o)}
 	return out
 }
 
