@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/berth-dev/berth/test/controlplane/process"
@@ -47,7 +49,16 @@ type Options struct {
 	Scheduler bool
 	// APIServerFlags are further flags of kube-apiserver and their values, by name without dashes.
 	APIServerFlags map[string]string
+	// Address is where the API server listens, as in 192.0.2.1:6443, for a control plane that nodes join: their pods
+	// reach it through the Service kubernetes. A free port of the loopback device, which no node reaches, if empty.
+	Address string
 }
+
+// ServiceCIDR is where Services have their addresses.
+const ServiceCIDR = "10.0.0.0/24"
+
+// serviceAddress is that of the Service kubernetes.
+const serviceAddress = "10.0.0.1"
 
 // ControlPlane is a running control plane. It is safe for concurrent use, but for KillAPIServer and StartAPIServer.
 type ControlPlane struct {
@@ -62,8 +73,8 @@ type ControlPlane struct {
 	stopErr  error
 }
 
-// Start starts a control plane on free loopback ports, with certificates of its own, and returns when the API server is
-// ready, the namespace default exists and, with ControllerManager, ServiceAccounts are made. Ending ctx aborts the start
+// Start starts a control plane with certificates of its own, on free loopback ports unless an address is given, and
+// returns when the API server is ready, the namespace default exists and, with ControllerManager, ServiceAccounts are made. Ending ctx aborts the start
 // and has no effect later. After an error nothing is left running; the error quotes the log of what failed. The
 // processes die with the caller's process, however that ends.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
@@ -154,9 +165,14 @@ func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[s
 		Path: serverPath, CertDir: c.certDir(),
 		StartTimeout: startTimeout, StopTimeout: stopTimeout, Out: serverLog, Err: serverLog,
 	}
-	// Without these the API server looks for an address that is not loopback, which a machine without network lacks, to
-	// publish it in the Service kubernetes, which nobody here calls.
-	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
+	server.Configure().Set("service-cluster-ip-range", ServiceCIDR)
+	if o.Address == "" {
+		// Without these the API server looks for an address that is not loopback, which a machine without network
+		// lacks, to publish it in the Service kubernetes, which nobody here calls.
+		server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
+	} else if err := c.serveNodes(server, o.Address); err != nil {
+		return err
+	}
 	if o.ControllerManager {
 		server.Configure().Disable("disable-admission-plugins")
 	}
@@ -192,6 +208,35 @@ func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[s
 			}
 		}
 	}
+}
+
+// serveNodes has the API server listen at an address that nodes and pods reach.
+func (c *ControlPlane) serveNodes(server *envtest.APIServer, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	server.SecureServing.ListenAddr = envtest.ListenAddr{Address: host, Port: port}
+	server.Configure().Set("advertise-address", host).Set("kubelet-preferred-address-types", "InternalIP").
+		Set("authorization-mode", "Node,RBAC").Set("enable-admission-plugins", "NodeRestriction")
+	// envtest's certificate lacks the address by which pods know the API server. Where it finds one it makes none, nor
+	// the key that signs the tokens of ServiceAccounts.
+	for name, file := range map[string]string{host: "apiserver", "service-accounts": "sa-signer"} {
+		bundle, key, err := cert.GenerateSelfSignedCertKey(name, []net.IP{net.ParseIP(serviceAddress)}, []string{"localhost", "kubernetes.default.svc"})
+		if err != nil {
+			return fmt.Errorf("making the certificate of %s: %w", name, err)
+		}
+		for suffix, text := range map[string][]byte{".crt": bundle, ".key": key} {
+			if err := os.WriteFile(filepath.Join(c.certDir(), file+suffix), text, 0o600); err != nil {
+				return fmt.Errorf("writing the certificate of %s: %w", name, err)
+			}
+		}
+		if file == "apiserver" {
+			// The last one of the bundle is the authority's; that the others are trusted too does no harm.
+			server.SecureServing.CA = bundle
+		}
+	}
+	return nil
 }
 
 func (c *ControlPlane) startControllerManager(path string) error {
