@@ -53,14 +53,15 @@ type Framework struct {
 	// Config is the administrator's.
 	Config *rest.Config
 
-	// Plane is the control plane itself.
-	Plane *controlplane.ControlPlane
-	// Operator is the identity that replicas have.
+	// Plane is the control plane itself, and Operator the identity that replicas have; absent where the framework is
+	// attached to a cluster.
+	Plane    *controlplane.ControlPlane
 	Operator *rest.Config
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
 
-	root string
+	root    string
+	kubectl string
 	// plugins is a directory on the PATH of Kubectl and Shell; empty if it has none.
 	plugins string
 }
@@ -91,25 +92,33 @@ func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Frame
 	gomega.EnforceDefaultTimeoutsWhenUsingContexts()
 	gomega.SetDefaultConsistentlyPollingInterval(Interval)
 
-	f := &Framework{root: moduleRoot()}
 	options := controlplane.Options{}
 	for _, t := range tune {
 		t(&options)
 	}
-	var err error
-	f.Plane, err = controlplane.Start(ctx, options)
+	plane, err := controlplane.Start(ctx, options)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.Config = rest.CopyConfig(f.Plane.Config())
+	text, err := plane.Kubeconfig(controlplane.AdminUser, "system:masters")
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	kubeconfig := filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
+	gomega.Expect(os.WriteFile(kubeconfig, text, 0o600)).To(gomega.Succeed())
+	f := Attach(plane.Config(), kubeconfig, plane.KubectlPath())
+	f.Plane = plane
+	return f
+}
+
+// Attach returns a framework for a cluster that runs already and that somebody else stops, by an administrator's
+// configuration, the path of an administrator's kubeconfig and that of a kubectl. Nothing is installed, and no managers
+// can be started.
+func Attach(config *rest.Config, kubeconfig, kubectl string) *Framework {
+	ginkgo.GinkgoHelper()
+	f := &Framework{Config: rest.CopyConfig(config), Kubeconfig: kubeconfig, kubectl: kubectl, root: moduleRoot()}
 	f.Config.QPS = -1
 	scheme := setup.NewScheme()
 	gomega.Expect(apiextensionsv1.AddToScheme(scheme)).To(gomega.Succeed())
+	var err error
 	f.Client, err = client.New(f.Config, client.Options{Scheme: scheme})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-
-	kubeconfig, err := f.Plane.Kubeconfig(controlplane.AdminUser, "system:masters")
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	f.Kubeconfig = filepath.Join(ginkgo.GinkgoT().TempDir(), "kubeconfig")
-	gomega.Expect(os.WriteFile(f.Kubeconfig, kubeconfig, 0o600)).To(gomega.Succeed())
 	return f
 }
 
@@ -144,7 +153,7 @@ func (f *Framework) InstallPlugin(ctx context.Context) {
 
 // Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.
 func (f *Framework) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	return f.run(exec.CommandContext(ctx, f.Plane.KubectlPath(), args...), stdin)
+	return f.run(exec.CommandContext(ctx, f.kubectl, args...), stdin)
 }
 
 // Shell runs a command line as an administrator would in the repository, with kubectl on the PATH, and returns what it
@@ -154,7 +163,7 @@ func (f *Framework) Shell(ctx context.Context, line string) (string, error) {
 }
 
 func (f *Framework) run(cmd *exec.Cmd, stdin string) (string, error) {
-	path := []string{f.plugins, filepath.Dir(f.Plane.KubectlPath()), os.Getenv("PATH")}
+	path := []string{f.plugins, filepath.Dir(f.kubectl), os.Getenv("PATH")}
 	if f.plugins == "" {
 		// An empty element would stand for the working directory.
 		path = path[1:]
