@@ -34,6 +34,9 @@ export KUBEBUILDER_ASSETS
 PACKAGES ?= ./...
 TESTFLAGS ?=
 TEST_TIMEOUT ?= 20m
+# Arguments for the end-to-end tests: make e2e E2EFLAGS=-ginkgo.focus=drained
+E2EFLAGS ?=
+E2E_TIMEOUT ?= 40m
 
 .PHONY: all
 all: build
@@ -115,6 +118,12 @@ test: $(assets) ## Run all tests that need no root: units, and suites against a 
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
 
+# The tools of the documents' commands are compiled outside, since inside there is no network.
+.PHONY: e2e
+e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real cluster of two nodes; needs root and containerd.
+	go test -c -tags=e2e -o bin/e2e.test ./test/e2e
+	bin/e2e.test -test.v -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS)
+
 .PHONY: test-race
 test-race: ## Run the unit tests under the race detector; needs a C compiler.
 	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) ./internal/...
@@ -139,15 +148,20 @@ build: ## Build the manager and the kubectl plugin into bin/.
 
 # What the image holds is of the commit: its date is the commit's. PLATFORMS as in linux/amd64,linux/arm64.
 PLATFORMS ?= linux/amd64,linux/arm64
+IMAGE_DIR ?= $(CURDIR)/dist/image
 
 .PHONY: image
 image: ## Build the image IMG for PLATFORMS without a container engine: dist/image/berth.tar, and an SBOM for each.
-	go -C hack/image run . -source $(CURDIR) -out $(CURDIR)/dist/image -name $(IMG) -version $(VERSION) -platforms $(PLATFORMS) \
+	go -C hack/image run . -source $(CURDIR) -out $(IMAGE_DIR) -name $(IMG) -version $(VERSION) -platforms $(PLATFORMS) \
 	  -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver and kubectl from Go modules into bin/; minutes at first, then seconds.
 	cd hack/controlplane && go run ./build -out ../../bin
+
+.PHONY: controlplane-node
+controlplane-node: ## Build kubelet and kube-proxy too, for make e2e.
+	cd hack/controlplane && go run ./build -nodes -out ../../bin
 
 bin/dev: FORCE
 	go build -o $@ ./hack/dev

@@ -4,15 +4,18 @@ package docs_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -33,70 +36,56 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(m.Stop)
 })
 
-// step is one command of a document and what follows it there.
-type step struct {
-	command string
-	// refused says that the document expects the command to fail.
-	refused bool
-	// want is the output that the document shows; empty if it shows none. "..." stands for anything.
-	want string
-}
-
-// steps returns the commands of a document's console blocks, in order.
-func steps(text string) []step {
-	var out []step
-	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		for line := range strings.Lines(block[1]) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				command, refused := strings.CutSuffix(strings.TrimSpace(command), "# refused")
-				out = append(out, step{command: command, refused: refused})
-			} else {
-				out[len(out)-1].want += line
-			}
-		}
-	}
-	return out
-}
-
-// pattern makes an expression of output as a document shows it.
-func pattern(want string) string {
-	quoted := regexp.QuoteMeta(strings.Join(strings.Fields(want), " "))
-	return "^" + strings.ReplaceAll(quoted, `\.\.\.`, ".*") + "$"
+// elsewhere are the blocks of commands that no test runs, by file and heading.
+var elsewhere = map[string]string{
+	"README.md#Berth":              "CI runs both",
+	"README.md#What it looks like": "what make demo plays, in short",
 }
 
 var _ = Describe("The commands of the documents", func() {
-	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	blocks, err := documents.Read(root)
 	if err != nil {
 		panic(err)
 	}
-	run := 0
-	for _, file := range append(files, filepath.Join(root, "README.md")) {
-		text, err := os.ReadFile(file)
+	run := map[string][]documents.Command{}
+	for _, b := range blocks {
+		if !b.Is(documents.Console) {
+			continue
+		}
+		commands, err := b.Commands()
 		if err != nil {
 			panic(err)
 		}
-		commands := steps(string(text))
-		run += len(commands)
-		if len(commands) == 0 {
-			continue
-		}
-		It("of "+filepath.Base(file)+" do what they say", func(ctx SpecContext) {
-			for _, s := range commands {
-				By(s.command)
-				out, err := f.Shell(ctx, s.command)
-				if s.refused {
-					Expect(err).To(HaveOccurred(), "%s: %s", s.command, out)
-				} else {
-					Expect(err).NotTo(HaveOccurred(), "%s: %s", s.command, out)
-				}
-				if s.want != "" {
-					Expect(strings.Join(strings.Fields(out), " ")).To(MatchRegexp(pattern(s.want)), s.command)
-				}
+		run[b.File] = append(run[b.File], commands...)
+	}
+	for _, file := range slices.Sorted(maps.Keys(run)) {
+		It("of "+file+" do what they say", func(ctx SpecContext) {
+			for _, c := range run[file] {
+				By(c.Line)
+				Expect(c.Check(f.Shell(ctx, c.Line))).To(Succeed())
 			}
 		})
 	}
 	It("are found at all", func() {
-		Expect(run).To(BeNumerically(">", 10))
+		Expect(len(slices.Concat(slices.Collect(maps.Values(run))...))).To(BeNumerically(">", 10))
+	})
+	It("are all run: here, by the end-to-end tests, or for a reason elsewhere", func() {
+		left := maps.Clone(elsewhere)
+		for _, b := range blocks {
+			place := b.File + "#" + b.Heading
+			switch _, known := left[place]; {
+			case b.Is(documents.Console), b.Is(documents.Console, documents.EndToEnd):
+				commands, err := b.Commands()
+				Expect(err).NotTo(HaveOccurred())
+				Expect(commands).NotTo(BeEmpty(), "%s", b)
+			case b.Is("yaml"), b.Is("rego"), b.Is("text"):
+			case known:
+				delete(left, place)
+			default:
+				Fail(fmt.Sprintf("%s: nobody runs this block: write ```console, or ```console e2e where it needs a real cluster", b))
+			}
+		}
+		Expect(left).To(BeEmpty(), "exceptions for blocks that are gone")
 	})
 })
 
@@ -109,7 +98,7 @@ var _ = Describe("The make targets that the documents name", func() {
 		for _, file := range append(files, filepath.Join(root, "README.md")) {
 			text, err := os.ReadFile(file)
 			Expect(err).NotTo(HaveOccurred())
-			for _, named := range regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z -]*[a-z])").FindAllStringSubmatch(string(text), -1) {
+			for _, named := range regexp.MustCompile("(?m)(?:^|`|\\$ )make ([a-z][a-z -]*[a-z])").FindAllStringSubmatch(string(text), -1) {
 				for target := range strings.FieldsSeq(named[1]) {
 					Expect(string(makefile)).To(MatchRegexp(fmt.Sprintf(`(?m)^%s:`, regexp.QuoteMeta(target))), "%s names make %s", file, target)
 				}

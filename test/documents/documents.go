@@ -1,0 +1,133 @@
+// Package documents reads the commands of README.md and docs/*.md, for the tests that run them.
+package documents
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Who runs a block, as the words after its fence say.
+const (
+	// Console is the first word of a block whose commands are run: lines that begin with "$ ", each followed by the output
+	// that is expected of it.
+	Console = "console"
+	// EndToEnd is the second word of one that needs a real cluster.
+	EndToEnd = "e2e"
+)
+
+// Block is a fenced part of a document.
+type Block struct {
+	// File is relative to the repository.
+	File string
+	// Heading is the text of the nearest heading above.
+	Heading string
+	// Line is that of the opening fence.
+	Line int
+	// Info is what follows the opening fence, word by word.
+	Info []string
+	Text string
+}
+
+// Command is one command of a console block and what follows it there.
+type Command struct {
+	Line string
+	// Refused says that the document expects the command to fail.
+	Refused bool
+	// want is the output that the document shows; empty if it shows none. "..." stands for anything.
+	want string
+}
+
+// Read returns the blocks of all documents of a repository, in order.
+func Read(root string) ([]Block, error) {
+	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for documents: %w", err)
+	}
+	var out []Block
+	for _, file := range append(files, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading a document: %w", err)
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return nil, fmt.Errorf("naming a document: %w", err)
+		}
+		blocks, err := parse(name, string(text))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, blocks...)
+	}
+	return out, nil
+}
+
+func parse(file, text string) ([]Block, error) {
+	var out []Block
+	heading, number := "", 0
+	var open *Block
+	for line := range strings.Lines(text) {
+		number++
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			open = &Block{File: file, Heading: heading, Line: number, Info: strings.Fields(info)}
+		case fence:
+			out = append(out, *open)
+			open = nil
+		case open != nil:
+			open.Text += line
+		case strings.HasPrefix(line, "#"):
+			heading = strings.TrimSpace(strings.TrimLeft(line, "#"))
+		}
+	}
+	if open != nil {
+		return nil, fmt.Errorf("%s: the block that opens here is never closed", open)
+	}
+	return out, nil
+}
+
+// String says where the block is.
+func (b Block) String() string { return fmt.Sprintf("%s:%d", b.File, b.Line) }
+
+// Is says whether the words after the fence are these.
+func (b Block) Is(info ...string) bool { return slices.Equal(b.Info, info) }
+
+// Commands returns the commands of a console block.
+func (b Block) Commands() ([]Command, error) {
+	var out []Command
+	for line := range strings.Lines(b.Text) {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			command, refused := strings.CutSuffix(strings.TrimSpace(command), "# refused")
+			out = append(out, Command{Line: strings.TrimSpace(command), Refused: refused})
+		} else if len(out) == 0 {
+			return nil, fmt.Errorf("%s: begins with output, not with a command", b)
+		} else {
+			out[len(out)-1].want += line
+		}
+	}
+	return out, nil
+}
+
+// Check returns an error unless the command did what the document says: out is what it printed to both outputs, and err
+// how it ended.
+func (c Command) Check(out string, err error) error {
+	if (err != nil) != c.Refused {
+		return fmt.Errorf("%s: error %v, and the document says refused: %t; it printed: %s", c.Line, err, c.Refused, out)
+	}
+	if c.want == "" {
+		return nil
+	}
+	want := strings.ReplaceAll(regexp.QuoteMeta(oneLine(c.want)), `\.\.\.`, ".*")
+	if !regexp.MustCompile("^" + want + "$").MatchString(oneLine(out)) {
+		return fmt.Errorf("%s: printed %q, and the document says %q", c.Line, out, c.want)
+	}
+	return nil
+}
+
+// oneLine is a text in which all blanks are alike.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,55 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/test/documents"
+)
+
+// unread are the documents' blocks that no spec has run yet, by file and heading, in order.
+var unread = map[string][]documents.Block{}
+
+func readDocuments() {
+	GinkgoHelper()
+	blocks, err := documents.Read(root)
+	Expect(err).NotTo(HaveOccurred())
+	for _, b := range blocks {
+		if b.Is(documents.Console, documents.EndToEnd) {
+			place := b.File + "#" + b.Heading
+			unread[place] = append(unread[place], b)
+		}
+	}
+}
+
+// follow does what the next block below a heading says.
+func follow(ctx context.Context, place string) {
+	GinkgoHelper()
+	Expect(unread[place]).NotTo(BeEmpty(), "%s has no further block", place)
+	b := unread[place][0]
+	unread[place] = unread[place][1:]
+	commands, err := b.Commands()
+	Expect(err).NotTo(HaveOccurred())
+	var exports string
+	for _, c := range commands {
+		By(c.Line)
+		Expect(c.Check(f.Shell(ctx, exports+c.Line))).To(Succeed(), "%s", b)
+		// Each command has a shell of its own; what one exports is for those that follow.
+		if strings.HasPrefix(c.Line, "export ") {
+			exports += c.Line + "\n"
+		}
+	}
+}
+
+// expectAllFollowed fails where the end-to-end tests forgot a block.
+func expectAllFollowed() {
+	GinkgoHelper()
+	for place, blocks := range unread {
+		Expect(blocks).To(BeEmpty(), "%s: the document says that the end-to-end tests run it", place)
+	}
+}

@@ -1,0 +1,100 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// berth is the annotation that the suite's policy writes.
+const berth = "example.com/berth"
+
+// newPolicy returns a policy that gives these resources a berth, in these namespaces, and denies who is refused.
+func newPolicy(where string, namespaces ...string) *placementv1.PlacementPolicy {
+	p := framework.NewPolicy("berths", rego(where), "", "configmaps", namespaces...)
+	p.Spec.Match.ResourceRules = []placementv1.ResourceRule{
+		{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "pods"}},
+		{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+	}
+	return p
+}
+
+func rego(where string) string {
+	return `package e2e
+
+annotations["` + berth + `"] := "` + where + `"
+
+errors contains "no berth for the unseaworthy" if input.metadata.labels.unseaworthy
+`
+}
+
+// newDeployment returns a Deployment of pods that do nothing until they are told to end.
+func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: pauseImage}}},
+			},
+		},
+	}
+}
+
+// pods returns a namespace's pods but for those that are being deleted.
+func pods(ctx context.Context, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := f.Client.List(ctx, list, append(options, client.InNamespace(namespace))...); err != nil {
+		return nil, err
+	}
+	var out []corev1.Pod
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// operators returns the operator's pods.
+func operators(ctx context.Context) ([]corev1.Pod, error) {
+	return pods(ctx, framework.OperatorNamespace, client.MatchingLabels{"control-plane": "controller-manager"})
+}
+
+// BeReady matches a pod that is Ready.
+func BeReady() types.GomegaMatcher {
+	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+}
+
+// BePlaced matches an object that has this berth.
+func BePlaced(where string) types.GomegaMatcher {
+	return WithTransform(func(o any) map[string]string {
+		switch o := o.(type) {
+		case corev1.Pod:
+			return o.Annotations
+		case client.Object:
+			return o.GetAnnotations()
+		}
+		return nil
+	}, HaveKeyWithValue(berth, where))
+}
+
+// expectReady waits until both replicas of the operator are Ready, and nothing of an earlier version is left.
+func expectReady(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(operators).WithContext(ctx).Should(And(HaveLen(2), HaveEach(BeReady())))
+}

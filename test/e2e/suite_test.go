@@ -1,0 +1,159 @@
+//go:build e2e
+
+// Package e2e_test runs Berth as its users do: installed from its own manifests on a real cluster, whose nodes run pods.
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/e2e/cluster"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+const (
+	// nodes are two: a drain of one leaves another.
+	nodes = 2
+
+	// image is the operator's, by the name that the documents use.
+	image = "registry.example.com/berth:v0.1.0"
+	// pauseImage is what workloads run.
+	pauseImage = "registry.example.com/pause:v1"
+
+	timeout  = 2 * time.Minute
+	interval = 200 * time.Millisecond
+)
+
+var (
+	root    string
+	sandbox cluster.Sandbox
+	kube    *cluster.Cluster
+	f       *framework.Framework
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if root, err = controlplane.RepositoryRoot(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+	os.Exit(cluster.Isolate(prepare, func(s cluster.Sandbox) int {
+		sandbox = s
+		return m.Run()
+	}))
+}
+
+func TestEndToEnd(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "End to end")
+}
+
+// prepare builds what needs the machine's network, since modules may have to be downloaded: images, and the tools that
+// the documents' commands use.
+func prepare(ctx context.Context, s cluster.Sandbox) error {
+	for _, line := range []string{
+		"make image IMG=" + image + " PLATFORMS=linux/" + runtime.GOARCH + " IMAGE_DIR=" + filepath.Join(s.Dir, "berth"),
+		buildImage(s, "pause", root, "./test/e2e/pause", pauseImage, "v1", "2026-01-01T00:00:00Z"),
+		"go tool -modfile=go.tools.mod kustomize version",
+		"go tool -modfile=go.tools.mod helm version",
+	} {
+		if err := sh(ctx, line); err != nil {
+			return err
+		}
+	}
+	tools := filepath.Join(s.Dir, "tools")
+	if err := os.Mkdir(tools, 0o755); err != nil {
+		return fmt.Errorf("making a directory for tools: %w", err)
+	}
+	helm := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile='%s/go.tools.mod' helm \"$@\"\n", root)
+	if err := os.WriteFile(filepath.Join(tools, "helm"), []byte(helm), 0o755); err != nil {
+		return fmt.Errorf("writing helm: %w", err)
+	}
+	return nil
+}
+
+// buildImage is a command line that writes an image's archive into the sandbox.
+func buildImage(s cluster.Sandbox, name, source, program, image, version, date string) string {
+	return fmt.Sprintf("go -C hack/image run . -source %s -package %s -out %s -archive %s.tar -name %s -version %s -date %s -platforms linux/%s",
+		source, program, filepath.Join(s.Dir, name), name, image, version, date, runtime.GOARCH)
+}
+
+func archive(name string) string { return filepath.Join(sandbox.Dir, name, name+".tar") }
+
+// sh runs a command line outside of the sandbox, in the repository.
+func sh(ctx context.Context, line string) error {
+	started := time.Now()
+	cmd := exec.CommandContext(ctx, "bash", "-c", line)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", line, err, out)
+	}
+	fmt.Printf("%s (%s)\n", line, time.Since(started).Round(100*time.Millisecond))
+	return nil
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	SetDefaultEventuallyTimeout(timeout)
+	SetDefaultEventuallyPollingInterval(interval)
+	SetDefaultConsistentlyPollingInterval(interval)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	Expect(os.Setenv("PATH", filepath.Join(sandbox.Dir, "tools")+string(os.PathListSeparator)+os.Getenv("PATH"))).To(Succeed())
+
+	readDocuments()
+
+	// What make writes for the documents' commands is this run's own.
+	for _, dir := range []string{"dist", ".dev"} {
+		Expect(sandbox.Hide(filepath.Join(root, dir))).To(Succeed())
+	}
+	var err error
+	started := time.Now()
+	kube, err = cluster.Start(ctx, sandbox, cluster.Options{Nodes: nodes, PauseImage: pauseImage, Images: []string{archive("pause")}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(kube.Stop()).To(Succeed()) })
+	report("the cluster is up after %s", time.Since(started).Round(100*time.Millisecond))
+	Expect(kube.LoadImage(ctx, archive("berth"))).To(Succeed())
+	f = framework.Attach(kube.Config(), kube.Kubeconfig(), kube.KubectlPath())
+})
+
+// What helps to see why a spec failed, while the cluster is still there.
+var _ = ReportAfterEach(func(ctx SpecContext, r SpecReport) {
+	if !r.Failed() || f == nil {
+		return
+	}
+	for _, line := range []string{
+		"kubectl get nodes,pods --all-namespaces --output=wide",
+		"kubectl get placementpolicies.placement.berth.dev,scopedquotas.placement.berth.dev --all-namespaces --output=yaml",
+		"kubectl get events --all-namespaces --sort-by=.lastTimestamp | tail -n 60",
+		"kubectl logs --namespace berth-system --selector control-plane=controller-manager --prefix --tail=60",
+	} {
+		out, err := f.Shell(ctx, line)
+		GinkgoWriter.Printf("$ %s (%v)\n%s\n", line, err, out)
+	}
+	GinkgoWriter.Println(kube.Tails())
+	if err := kube.KeepLogs(); err != nil {
+		GinkgoWriter.Println(err)
+	}
+})
+
+// must runs a command line as an administrator would in the repository, and expects it to succeed.
+func must(ctx context.Context, line string) string {
+	GinkgoHelper()
+	By(strings.TrimSpace(line))
+	out, err := f.Shell(ctx, line)
+	Expect(err).NotTo(HaveOccurred(), "%s: %s", line, out)
+	return out
+}
