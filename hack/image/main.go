@@ -33,8 +33,8 @@ const nonroot = "65532:65532"
 // options are the command's flags.
 type options struct {
 	source, pkg, out, archive, name, version, commit string
-	platforms                          []string
-	date                               time.Time
+	platforms                                        []string
+	date                                             time.Time
 }
 
 func main() {

@@ -216,7 +216,7 @@ func (c *ControlPlane) serveNodes(server *envtest.APIServer, address string) err
 	if err != nil {
 		return fmt.Errorf("reading the address of the API server: %w", err)
 	}
-	server.SecureServing.ListenAddr = envtest.ListenAddr{Address: host, Port: port}
+	server.ListenAddr = envtest.ListenAddr{Address: host, Port: port}
 	server.Configure().Set("advertise-address", host).Set("kubelet-preferred-address-types", "InternalIP").
 		Set("authorization-mode", "Node,RBAC").Set("enable-admission-plugins", "NodeRestriction")
 	// envtest's certificate lacks the address by which pods know the API server. Where it finds one it makes none, nor
@@ -233,7 +233,7 @@ func (c *ControlPlane) serveNodes(server *envtest.APIServer, address string) err
 		}
 		if file == "apiserver" {
 			// The last one of the bundle is the authority's; that the others are trusted too does no harm.
-			server.SecureServing.CA = bundle
+			server.CA = bundle
 		}
 	}
 	return nil

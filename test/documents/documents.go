@@ -116,8 +116,11 @@ func (b Block) Commands() ([]Command, error) {
 // Check returns an error unless the command did what the document says: out is what it printed to both outputs, and err
 // how it ended.
 func (c Command) Check(out string, err error) error {
-	if (err != nil) != c.Refused {
-		return fmt.Errorf("%s: error %v, and the document says refused: %t; it printed: %s", c.Line, err, c.Refused, out)
+	switch {
+	case err != nil && !c.Refused:
+		return fmt.Errorf("%s: %w; it printed: %s", c.Line, err, out)
+	case err == nil && c.Refused:
+		return fmt.Errorf("%s: the document says that it is refused, and it printed: %s", c.Line, out)
 	}
 	if c.want == "" {
 		return nil

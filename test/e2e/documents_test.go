@@ -27,21 +27,21 @@ func readDocuments() {
 	}
 }
 
-// follow does what the next block below a heading says.
-func follow(ctx context.Context, place string) {
+// follow does what the next block below a heading says, each command after these preparations.
+func follow(ctx context.Context, place string, prepare ...string) {
 	GinkgoHelper()
 	Expect(unread[place]).NotTo(BeEmpty(), "%s has no further block", place)
 	b := unread[place][0]
 	unread[place] = unread[place][1:]
 	commands, err := b.Commands()
 	Expect(err).NotTo(HaveOccurred())
-	var exports string
+	before := strings.Join(append(prepare, ""), "\n")
 	for _, c := range commands {
 		By(c.Line)
-		Expect(c.Check(f.Shell(ctx, exports+c.Line))).To(Succeed(), "%s", b)
+		Expect(c.Check(f.Shell(ctx, before+c.Line))).To(Succeed(), "%s", b)
 		// Each command has a shell of its own; what one exports is for those that follow.
 		if strings.HasPrefix(c.Line, "export ") {
-			exports += c.Line + "\n"
+			before += c.Line + "\n"
 		}
 	}
 }

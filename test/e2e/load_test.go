@@ -83,13 +83,13 @@ func (l *load) create(ctx context.Context, annotation string) {
 	l.attempts = append(l.attempts, a)
 }
 
-// since returns what has ended since then, in order.
-func (l *load) since(then time.Time) outcome {
+// begun returns what has ended and was begun after a moment, in order.
+func (l *load) begun(after time.Time) outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out outcome
 	for _, a := range l.attempts {
-		if a.ended.After(then) {
+		if a.begun.After(after) {
 			out = append(out, a)
 		}
 	}
@@ -101,7 +101,37 @@ func (l *load) since(then time.Time) outcome {
 func (l *load) stop() outcome {
 	l.cancel()
 	l.workers.Wait()
-	return l.since(time.Time{})
+	return l.begun(time.Time{})
+}
+
+// await waits for the outcome of so many more creates.
+func (l *load) await(ctx context.Context, count int) {
+	GinkgoHelper()
+	now := time.Now()
+	Eventually(func() int { return len(l.begun(now)) }).WithContext(ctx).Should(BeNumerically(">=", count))
+}
+
+// expectAllAdmitted ends the load, of which nothing may have been refused.
+func (l *load) expectAllAdmitted() {
+	GinkgoHelper()
+	all := l.stop()
+	report("%s", all)
+	Expect(all.undecided()).To(BeEmpty())
+	Expect(all.refused()).To(BeEmpty(), "%s", all)
+}
+
+// expectMoment ends the load, of which some may have been refused for a moment after a replica was killed.
+func (l *load) expectMoment(killed time.Time) {
+	GinkgoHelper()
+	all := l.stop()
+	report("%s", all)
+	Expect(all.undecided()).To(BeEmpty())
+	refused := all.refused()
+	if len(refused) == 0 {
+		return
+	}
+	Expect(refused[0].ended).To(BeTemporally(">=", killed), "%s", all)
+	Expect(refused[len(refused)-1].ended.Sub(killed)).To(BeNumerically("<", readinessGap), "%s", all)
 }
 
 // outcome is what became of attempts, in the order of their ends.
@@ -164,5 +194,4 @@ func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 // report prints a figure that a reader of a passed run wants to see, too.
 func report(format string, args ...any) {
 	AddReportEntry(fmt.Sprintf(format, args...))
-	GinkgoWriter.Printf("  "+format+"\n", args...)
 }

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,8 +18,8 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-// berth is the annotation that the suite's policy writes.
-const berth = "example.com/berth"
+// berthAnnotation is what the suite's policy writes.
+const berthAnnotation = "example.com/berth"
 
 // newPolicy returns a policy that gives these resources a berth, in these namespaces, and denies who is refused.
 func newPolicy(where string, namespaces ...string) *placementv1.PlacementPolicy {
@@ -33,7 +34,7 @@ func newPolicy(where string, namespaces ...string) *placementv1.PlacementPolicy 
 func rego(where string) string {
 	return `package e2e
 
-annotations["` + berth + `"] := "` + where + `"
+annotations["` + berthAnnotation + `"] := "` + where + `"
 
 errors contains "no berth for the unseaworthy" if input.metadata.labels.unseaworthy
 `
@@ -55,24 +56,39 @@ func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// pods returns a namespace's pods but for those that are being deleted.
-func pods(ctx context.Context, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
-	list := &corev1.PodList{}
-	if err := f.Client.List(ctx, list, append(options, client.InNamespace(namespace))...); err != nil {
-		return nil, err
-	}
-	var out []corev1.Pod
-	for _, p := range list.Items {
-		if p.DeletionTimestamp == nil {
-			out = append(out, p)
-		}
-	}
-	return out, nil
+// newPod returns a pod of the harbour.
+func newPod(name string) *corev1.Pod {
+	return framework.NewPod(harbour, name, func(p *corev1.Pod) { p.Spec.Containers[0].Image = pauseImage })
 }
 
-// operators returns the operator's pods.
+// create creates a pod in the harbour.
+func create(ctx context.Context, name string) error { return f.Client.Create(ctx, newPod(name)) }
+
+// pod returns a pod of the harbour.
+func pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	p := &corev1.Pod{}
+	return p, f.Client.Get(ctx, client.ObjectKey{Namespace: harbour, Name: name}, p)
+}
+
+// allPods returns a namespace's pods, those that are about to end among them.
+func allPods(ctx context.Context, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := f.Client.List(ctx, list, append(options, client.InNamespace(namespace))...)
+	return list.Items, err
+}
+
+// pods returns a namespace's pods but for those that are about to end.
+func pods(ctx context.Context, namespace string, options ...client.ListOption) ([]corev1.Pod, error) {
+	all, err := allPods(ctx, namespace, options...)
+	return slices.DeleteFunc(all, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
+}
+
+// ofOperator selects the operator's pods.
+var ofOperator = client.MatchingLabels{"control-plane": "controller-manager"}
+
+// operators returns the operator's pods but for those that are about to end.
 func operators(ctx context.Context) ([]corev1.Pod, error) {
-	return pods(ctx, framework.OperatorNamespace, client.MatchingLabels{"control-plane": "controller-manager"})
+	return pods(ctx, framework.OperatorNamespace, ofOperator)
 }
 
 // BeReady matches a pod that is Ready.
@@ -88,13 +104,15 @@ func BePlaced(where string) types.GomegaMatcher {
 			return o.Annotations
 		case client.Object:
 			return o.GetAnnotations()
+		default:
+			return nil
 		}
-		return nil
-	}, HaveKeyWithValue(berth, where))
+	}, HaveKeyWithValue(berthAnnotation, where))
 }
 
-// expectReady waits until both replicas of the operator are Ready, and nothing of an earlier version is left.
+// expectReady waits until both replicas of the operator are Ready, and those that they replace are gone.
 func expectReady(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(operators).WithContext(ctx).Should(And(HaveLen(2), HaveEach(BeReady())))
+	Eventually(allPods).WithContext(ctx).WithArguments(framework.OperatorNamespace, ofOperator).
+		Should(And(HaveLen(2), HaveEach(And(BeReady(), HaveField("DeletionTimestamp", BeNil())))))
 }

@@ -4,6 +4,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +32,10 @@ const (
 
 	// image is the operator's, by the name that the documents use.
 	image = "registry.example.com/berth:v0.1.0"
+	// releaseImage is the same, by the name that the chart has.
+	releaseImage = "ghcr.io/berth-dev/berth:v0.1.0"
+	// previousImage is that of the commit before.
+	previousImage = "registry.example.com/berth:previous"
 	// pauseImage is what workloads run.
 	pauseImage = "registry.example.com/pause:v1"
 
@@ -74,6 +80,9 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 			return err
 		}
 	}
+	if err := buildPrevious(ctx, s); err != nil {
+		return err
+	}
 	tools := filepath.Join(s.Dir, "tools")
 	if err := os.Mkdir(tools, 0o755); err != nil {
 		return fmt.Errorf("making a directory for tools: %w", err)
@@ -83,6 +92,41 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 		return fmt.Errorf("writing helm: %w", err)
 	}
 	return nil
+}
+
+// buildPrevious builds the image and the manifests of the commit before. Where that can't be had, as in a clone without
+// history, they are this commit's, and the output says so.
+func buildPrevious(ctx context.Context, s cluster.Sandbox) error {
+	commit, err := output(ctx, "git rev-parse --verify --quiet HEAD^")
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "NOTE: the commit before is not in this clone, so the upgrade is one to the same commit under another name."+
+			" For a real one: git fetch --deepen=1")
+		if commit, err = output(ctx, "git rev-parse --verify HEAD"); err != nil {
+			return err
+		}
+	}
+	date, err := output(ctx, "git log -1 --format=%cI "+commit)
+	if err != nil {
+		return err
+	}
+	source := previousSource(s)
+	for _, line := range []string{
+		"mkdir " + source + " && git archive " + commit + " | tar --extract --directory=" + source,
+		buildImage(s, "previous", source, "./cmd/manager", previousImage, "previous", date),
+		"make --directory=" + source + " build-installer IMG=" + previousImage,
+	} {
+		if err := sh(ctx, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func previousSource(s cluster.Sandbox) string { return filepath.Join(s.Dir, "previous-source") }
+
+// previousManifests is the path of the installation of the commit before.
+func previousManifests() string {
+	return filepath.Join(previousSource(sandbox), "dist", "install.yaml")
 }
 
 // buildImage is a command line that writes an image's archive into the sandbox.
@@ -96,13 +140,26 @@ func archive(name string) string { return filepath.Join(sandbox.Dir, name, name+
 // sh runs a command line outside of the sandbox, in the repository.
 func sh(ctx context.Context, line string) error {
 	started := time.Now()
-	cmd := exec.CommandContext(ctx, "bash", "-c", line)
+	_, err := output(ctx, line)
+	fmt.Fprintf(os.Stdout, "%s (%s)\n", line, time.Since(started).Round(100*time.Millisecond))
+	return err
+}
+
+// output is sh, and returns what the command line prints.
+func output(ctx context.Context, line string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", line)
 	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", line, err, out)
+	// Its children have to end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s%s", line, err, out, stderr.String())
 	}
-	fmt.Printf("%s (%s)\n", line, time.Since(started).Round(100*time.Millisecond))
-	return nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -136,11 +193,14 @@ var _ = ReportAfterEach(func(ctx SpecContext, r SpecReport) {
 	}
 	for _, line := range []string{
 		"kubectl get nodes,pods --all-namespaces --output=wide",
-		"kubectl get placementpolicies.placement.berth.dev,scopedquotas.placement.berth.dev --all-namespaces --output=yaml",
+		"kubectl get placementpolicies.placement.berth.dev --output=yaml",
 		"kubectl get events --all-namespaces --sort-by=.lastTimestamp | tail -n 60",
 		"kubectl logs --namespace berth-system --selector control-plane=controller-manager --prefix --tail=60",
 	} {
 		out, err := f.Shell(ctx, line)
+		if len(out) > 16<<10 {
+			out = "..." + out[len(out)-16<<10:]
+		}
 		GinkgoWriter.Printf("$ %s (%v)\n%s\n", line, err, out)
 	}
 	GinkgoWriter.Println(kube.Tails())

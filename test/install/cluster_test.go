@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,8 +20,22 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 )
+
+// emergencyExit returns the command that the documents give.
+func emergencyExit() string {
+	GinkgoHelper()
+	blocks, err := documents.Read(root)
+	Expect(err).NotTo(HaveOccurred())
+	i := slices.IndexFunc(blocks, func(b documents.Block) bool { return b.File == "docs/install.md" && b.Heading == "The emergency exit" })
+	Expect(i).NotTo(Equal(-1))
+	commands, err := blocks[i].Commands()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(commands).To(HaveLen(1))
+	return commands[0].Line
+}
 
 func TestOnACluster(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -157,11 +171,7 @@ var _ = Describe("Berth", Ordered, func() {
 		// It opens also while the operator runs.
 		run(ctx, deployment(ctx))
 		Eventually(create).WithContext(ctx).Should(Succeed())
-		text, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
-		Expect(err).NotTo(HaveOccurred())
-		exit := regexp.MustCompile(`(?m)^kubectl delete .*clusterrolebinding/berth-manager-rolebinding .*$`).FindString(string(text))
-		Expect(exit).NotTo(BeEmpty())
-		shell(ctx, exit)
+		shell(ctx, emergencyExit())
 		Expect(hooks(ctx)).To(BeEmpty())
 		Consistently(hooks).WithContext(ctx).Should(BeEmpty())
 		Eventually(create).WithContext(ctx).Should(Succeed())

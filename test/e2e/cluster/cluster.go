@@ -97,14 +97,14 @@ func Start(ctx context.Context, s Sandbox, o Options) (_ *Cluster, err error) {
 }
 
 func startNetwork() error {
-	for _, args := range []string{
+	for _, line := range []string{
 		"link add " + bridge + " type bridge",
 		"addr add " + gateway + "/16 dev " + bridge,
 		"link set " + bridge + " up",
 		// A connection to a Service gets its source address before kube-proxy gives it a destination.
 		"route add default dev " + bridge,
 	} {
-		if err := run("ip", strings.Fields(args)...); err != nil {
+		if err := ip(line); err != nil {
 			return fmt.Errorf("making the network: %w", err)
 		}
 	}

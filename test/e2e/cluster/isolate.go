@@ -104,8 +104,7 @@ func isolate(prepare func(context.Context, Sandbox) error) (code int, err error)
 		}
 	case got := <-signals:
 		cancel()
-		<-prepared
-		return 1, fmt.Errorf("stopped by signal: %s", got)
+		return 1, errors.Join(fmt.Errorf("stopped by signal: %s", got), <-prepared)
 	}
 	return s.runSuite(signals)
 }
@@ -236,7 +235,7 @@ func (s Sandbox) enter() error {
 	if err := mountTmpfs(s.state()); err != nil {
 		return err
 	}
-	return run("ip", "link", "set", "lo", "up")
+	return ip("link set lo up")
 }
 
 // Hide puts an empty directory over dir, for this run alone; it makes dir if it is absent.
@@ -283,14 +282,14 @@ func mountTmpfs(dir string) error {
 	return nil
 }
 
-// run runs a program and quotes what it says if it fails.
-func run(name string, args ...string) error {
-	path, err := program(name)
+// ip runs the program of that name, with arguments in one line, and quotes what it says if it fails.
+func ip(line string) error {
+	path, err := program("ip")
 	if err != nil {
 		return err
 	}
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	if out, err := exec.Command(path, strings.Fields(line)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", line, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (c *Cluster) startNode(i int, pauseImage string) (*node, error) {
 	if err := n.start(file, "node"+strconv.Itoa(i)); err != nil {
 		return nil, err
 	}
-	if err := run("ip", "route", "add", pods, "via", address); err != nil {
+	if err := ip("route add " + pods + " via " + address); err != nil {
 		return nil, errors.Join(err, n.kill())
 	}
 	return n, nil
@@ -114,11 +114,11 @@ func (n *node) start(spec, wire string) error {
 		defer close(n.done)
 		_ = n.cmd.Wait()
 	}()
-	for _, args := range []string{
+	for _, line := range []string{
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", wire, n.cmd.Process.Pid),
 		fmt.Sprintf("link set %s master %s up", wire, bridge),
 	} {
-		if err := run("ip", strings.Fields(args)...); err != nil {
+		if err := ip(line); err != nil {
 			return errors.Join(err, n.kill())
 		}
 	}
@@ -294,13 +294,13 @@ func (s *nodeSpec) prepare() error {
 	if err := syscall.Sethostname([]byte(s.Name)); err != nil {
 		return fmt.Errorf("naming the node: %w", err)
 	}
-	for _, args := range []string{
+	for _, line := range []string{
 		"link set lo up",
 		"addr add " + s.Address + " dev eth0",
 		"link set eth0 up",
 		"route add default via " + gateway,
 	} {
-		if err := run("ip", strings.Fields(args)...); err != nil {
+		if err := ip(line); err != nil {
 			return fmt.Errorf("joining the network: %w", err)
 		}
 	}

@@ -1,0 +1,61 @@
+package documents
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const page = "# Title\n\n```console\n$ one\nout ...\n  put\n$ two # refused\n```\n\n## Section\n\n```console e2e\n$ three # a remark\n```\n"
+
+func TestParse(t *testing.T) {
+	blocks, err := parse("docs/page.md", page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Block{
+		{File: "docs/page.md", Heading: "Title", Line: 3, Info: []string{"console"}, Text: "$ one\nout ...\n  put\n$ two # refused\n"},
+		{File: "docs/page.md", Heading: "Section", Line: 12, Info: []string{"console", "e2e"}, Text: "$ three # a remark\n"},
+	}
+	if diff := cmp.Diff(want, blocks); diff != "" {
+		t.Error(diff)
+	}
+	commands, err := blocks[0].Commands()
+	if diff := cmp.Diff([]Command{{Line: "one", want: "out ...\n  put\n"}, {Line: "two", Refused: true}}, commands, cmp.AllowUnexported(Command{}), cmpopts.EquateEmpty()); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := parse("docs/page.md", "```\nnever closed\n"); err == nil {
+		t.Error("a block that is never closed is no error")
+	}
+	if _, err := (Block{Text: "out\n$ one\n"}).Commands(); err == nil {
+		t.Error("output before any command is no error")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	failed := errors.New("exit status 1")
+	for name, c := range map[string]struct {
+		command Command
+		out     string
+		err     error
+		ok      bool
+	}{
+		"says nothing of output":    {Command{}, "anything", nil, true},
+		"fails":                     {Command{}, "", failed, false},
+		"is refused":                {Command{Refused: true}, "", failed, true},
+		"is not refused":            {Command{Refused: true}, "", nil, false},
+		"output, spaced otherwise":  {Command{want: "a  b\nc"}, "a b c\n", nil, true},
+		"other output":              {Command{want: "a"}, "b", nil, false},
+		"more output":               {Command{want: "a"}, "a b", nil, false},
+		"anything in between":       {Command{want: "a ... c"}, "a b b c", nil, true},
+		"no pattern but three dots": {Command{want: "a.c"}, "abc", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.command.Check(c.out, c.err); (err == nil) != c.ok {
+				t.Errorf("got %v, want it to be as documented: %t", err, c.ok)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+)
+
+// everything returns the version of each object of the cluster, by its resource, namespace and name, but for those that
+// come and go without anybody's doing.
+func everything(ctx context.Context) (map[string]string, error) {
+	asks, err := discovery.NewDiscoveryClientForConfig(f.Config)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := metadata.NewForConfig(f.Config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := asks.ServerPreferredResources()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "get"}}, lists) {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if slices.Contains([]string{"events", "leases", "componentstatuses", "nodes", "csinodes", "endpoints", "endpointslices"}, r.Name) {
+				continue
+			}
+			found, err := reads.Resource(version.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", r.Name, err)
+			}
+			for _, o := range found.Items {
+				out[fmt.Sprintf("%s.%s %s/%s", r.Name, version.Group, o.Namespace, o.Name)] = o.ResourceVersion
+			}
+		}
+	}
+	return out, nil
+}
+
+// existing returns what is there.
+func existing(ctx context.Context) map[string]bool {
+	GinkgoHelper()
+	all, err := everything(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	out := map[string]bool{}
+	for name := range all {
+		out[name] = true
+	}
+	return out
+}
+
+// versions returns the versions of what is Berth's and of what its policy is about.
+func versions(ctx context.Context) (map[string]string, error) {
+	all, err := everything(ctx)
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return !strings.Contains(name, "berth") && !strings.Contains(name, " "+harbour+"/")
+	})
+	return all, err
+}
+
+// changes lists what differs.
+func changes(before, after map[string]string) []string {
+	var out []string
+	for name, version := range after {
+		if before[name] != version {
+			out = append(out, fmt.Sprintf("%s: %s, was %q", name, version, before[name]))
+		}
+	}
+	for name := range before {
+		if after[name] == "" {
+			out = append(out, name+": gone")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+var errNotOpen = errors.New("the door is not open yet")
+
+// expectNothingLeft waits until the cluster has what it had before Berth was installed, and nobody is asked any more.
+// What users made in the harbour is theirs; it is removed.
+func expectNothingLeft(ctx context.Context, before map[string]bool) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) ([]string, error) {
+		now, err := everything(ctx)
+		maps.DeleteFunc(now, func(name, _ string) bool { return before[name] || strings.Contains(name, " "+harbour+"/") })
+		return slices.Sorted(maps.Keys(now)), err
+	}).WithContext(ctx).Should(BeEmpty())
+	Eventually(create).WithContext(ctx).WithArguments("free").Should(Succeed())
+	p, err := pod(ctx, "free")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(p.Annotations).NotTo(HaveKey(berthAnnotation))
+	must(ctx, "kubectl --namespace "+harbour+" delete deployment,pod,configmap --all --wait=false")
+	Eventually(pods).WithContext(ctx).WithArguments(harbour).Should(BeEmpty())
+}
