@@ -82,6 +82,8 @@ var _ = Describe("Berth", Ordered, func() {
 		})
 		It("is installed anew, and uninstalled in one step", func(ctx SpecContext) {
 			follow(ctx, "docs/install.md#With kubectl")
+			// It is there already; what the quick start says is the same again.
+			follow(ctx, "docs/quickstart.md#Install", "cd dist")
 			expectReady(ctx)
 			governHarbour(ctx)
 			Expect(create(ctx, "anew")).To(Succeed())
@@ -118,7 +120,7 @@ var _ = Describe("Berth", Ordered, func() {
 	})
 
 	It("runs from a clone, as the documents say", func(ctx SpecContext) {
-		for _, place := range []string{"README.md#Develop", "docs/getting-started.md#Getting started", "docs/getting-started.md#Leave"} {
+		for _, place := range []string{"README.md#Develop", "docs/getting-started.md#Getting started", "docs/getting-started.md#Leave", "docs/migration.md#The plugin"} {
 			// With a KUBECONFIG they would use this cluster.
 			follow(ctx, place, "unset KUBECONFIG")
 		}
@@ -188,8 +190,13 @@ func atWork() {
 		Expect(scrape(ctx, address, "")).NotTo(ContainSubstring("berth_policies"))
 	})
 
-	It("is where the documents say that its network's policy has to look", func(ctx SpecContext) {
+	It("is found where the documents look", func(ctx SpecContext) {
 		follow(ctx, "docs/install.md#Networks")
+		follow(ctx, "docs/runbook.md#See how it stands")
+		// Argo CD itself is of no matter for its settings.
+		must(ctx, "kubectl create namespace argocd && kubectl --namespace argocd create configmap argocd-cm")
+		follow(ctx, "docs/gitops.md#Health")
+		must(ctx, "kubectl delete namespace argocd")
 	})
 }
 
