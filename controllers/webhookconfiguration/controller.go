@@ -263,11 +263,7 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	}
 	next := map[string]status.HookState{}
 	for _, p := range policies {
-		if reason, no := rejected[p.Name]; no {
-			next[p.Name] = status.HookState{Rejected: reason}
-		} else {
-			next[p.Name] = status.HookState{Generation: p.Generation}
-		}
+		next[p.Name] = status.HookState{Generation: p.Generation, Rejected: rejected[p.Name]}
 	}
 	c.states.set(next)
 	return nil

@@ -65,7 +65,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 		return c.writeQuotas(ctx, owners, accepted, bundle)
 	}, func(w quota.Webhook, reason string) {
 		for _, key := range w.For {
-			next[key] = status.HookState{Rejected: reason}
+			next[key] = status.HookState{Generation: next[key].Generation, Rejected: reason}
 		}
 	})
 	if err != nil {

@@ -4,8 +4,8 @@ package status
 
 // HookState says how a policy's part in the webhook configuration fares.
 type HookState struct {
-	// Generation is the policy's generation whose rules the configuration has; 0 if it has none.
+	// Generation is the policy's generation whose rules were written; 0 if none were.
 	Generation int64
-	// Rejected is why the API server refused the policy's rules; empty if it did not.
+	// Rejected is why the API server refused the rules of that generation; empty if it did not.
 	Rejected string
 }

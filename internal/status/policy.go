@@ -55,10 +55,12 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
 	s := &setter{out: &out, generation: f.Generation}
 	if f.Standing == nil {
+		out.ObservedGeneration = old.ObservedGeneration
 		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
 		return out
 	}
-	out.ObservedGeneration = f.Standing.Generation
+	// A newer generation may be stored already: of that one nothing is known yet.
+	out.ObservedGeneration, s.generation = f.Standing.Generation, f.Standing.Generation
 	if !f.Standing.Broken {
 		out.GenerationInForce = f.Standing.Policy.Generation
 	}
@@ -115,7 +117,7 @@ func (s *setter) stalled(f Facts) {
 	switch {
 	case f.Standing.Err != nil:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
-	case f.Hook.Rejected != "":
+	case meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
 	default:
 		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
@@ -230,10 +232,10 @@ func summarize(dependencies []placementv1.Dependency) string {
 func (s *setter) enforced(f Facts) {
 	mode := f.Standing.Policy.Mode
 	switch {
-	case f.Hook.Rejected != "":
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Hook.Rejected)
 	case f.Hook.Generation != f.Standing.Policy.Generation:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
+	case f.Hook.Rejected != "":
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Hook.Rejected)
 	case mode == placementv1.ModeWarn:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:

@@ -152,9 +152,13 @@ func TestCompute(t *testing.T) {
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
 		"WebhookRejected": {
-			change:  func(f *status.Facts) { f.Hook = status.HookState{Rejected: "webhooks[0]: no"} },
+			change:  func(f *status.Facts) { f.Hook.Rejected = "webhooks[0]: no" },
 			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected", "Stalled": "True WebhookRejected"},
 			message: map[string]string{"Enforced": "webhooks[0]: no"},
+		},
+		"WebhookRejectedBefore": {
+			change: func(f *status.Facts) { f.Hook = status.HookState{Generation: 3, Rejected: "webhooks[0]: no"} },
+			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
 		"Warn":   {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
 		"DryRun": {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
@@ -244,6 +248,28 @@ func TestCompute(t *testing.T) {
 				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Whoever waits for a generation must not be told of the one before in its name.
+func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
+	unseen := placementv1.PlacementPolicyStatus{ObservedGeneration: -1}
+	facts := sound()
+	facts.Standing = nil
+	loading := status.Compute(unseen, facts)
+	if loading.ObservedGeneration != -1 {
+		t.Errorf("a policy that is being loaded is observed in generation %d", loading.ObservedGeneration)
+	}
+	facts = sound()
+	facts.Generation = 5
+	changed := status.Compute(loading, facts)
+	if changed.ObservedGeneration != 4 {
+		t.Errorf("observed generation %d", changed.ObservedGeneration)
+	}
+	for _, c := range changed.Conditions {
+		if c.ObservedGeneration != 4 {
+			t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+		}
 	}
 }
 

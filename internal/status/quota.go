@@ -145,10 +145,10 @@ func (c *conditions) quotaReady(f QuotaFacts) {
 			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", few(f.Untracked)))
 	case usage.Status != metav1.ConditionTrue:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, usage.Reason, usage.Message)
-	case f.Hook.Rejected != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Hook.Rejected)
 	case f.Hook.Generation != f.Quota.GetGeneration():
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
+	case f.Hook.Rejected != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Hook.Rejected)
 	case mode == placementv1.ModeWarn:
 		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
 	case mode == placementv1.ModeDryRun:
@@ -187,10 +187,10 @@ func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookS
 	case !t.Served:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotServed,
 			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
-	case hook.Rejected != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
 	case hook.Generation != l.Generation:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
+	case hook.Rejected != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the rule: "+hook.Rejected)
 	default:
 		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, "what the rule matches is denied where no quota covers it")
 	}

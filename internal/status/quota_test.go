@@ -98,6 +98,9 @@ func TestComputeQuota(t *testing.T) {
 			change: func(f *status.QuotaFacts) { f.Hook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
 			message: map[string]string{ready: "no such thing"},
 		},
+		"the API server refused the rules of before": {
+			change: func(f *status.QuotaFacts) { f.Hook = status.HookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
+		},
 		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Hook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
 		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
 		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10") }},
@@ -212,6 +215,7 @@ func TestComputeLimit(t *testing.T) {
 		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
 		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", message: "widgets.example.com"},
 		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
+		"refused before":   {hook: status.HookState{Generation: 1, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"not there yet":    {hook: status.HookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", stalled: true, message: "locked out"},
