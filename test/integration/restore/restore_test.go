@@ -26,6 +26,8 @@ const (
 	clustersKey = "example.com/clusters"
 	asked       = `["eu-1","us-1"]`
 	narrowed    = `["eu-1"]`
+	// granted is the ClusterRole that an administrator added.
+	granted = "berth-reads-volumes"
 
 	// What the examples of docs/gitops.md have as inventory is part of the policy here.
 	wide   = `{"spec": {"data": {"allowed": ["eu-1", "us-1"]}}}`
@@ -90,17 +92,20 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 		f.AwaitReadyQuota(ctx, limit)
 		Eventually(used).WithContext(ctx).WithArguments(f, "deployments").Should(HaveKeyWithValue("count/deployments.apps", "1"))
 
+		f.MustKubectl(ctx, "", "create", "clusterrole", granted, "--verb=get,list,watch", "--resource=persistentvolumes")
+		f.MustKubectl(ctx, "", "label", "clusterrole", granted, "placement.berth.dev/aggregate-to-manager=true")
+
 		for _, block := range commands("Save") {
 			run(ctx, f, block)
 		}
 		run(ctx, f, "kubectl get namespace gitops -o yaml > namespaces.yaml; kubectl get deployments --all-namespaces -o yaml > workloads.yaml")
 		saved, err := filepath.Glob(filepath.Join(dir, "backup", "*"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(saved).To(HaveLen(3))
+		Expect(saved).To(HaveLen(4))
 	})
 
 	// restore starts a fresh control plane and restores it as the runbook says, but for the key if that is lost.
-	restore := func(ctx context.Context, withKey bool) *framework.Framework {
+	restore := func(ctx context.Context, withKey bool) (*framework.Framework, *framework.Manager) {
 		GinkgoHelper()
 		steps := commands("Restore")
 		Expect(steps).To(HaveLen(2), "the key, and then policies and quotas")
@@ -115,11 +120,12 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 		run(ctx, f, "kubectl create -f namespaces.yaml -f workloads.yaml")
 		run(ctx, f, steps[1])
 		Expect(clusters(ctx, f)).To(Equal(narrowed))
-		return f
+		f.MustKubectl(ctx, "", "get", "clusterrole", granted)
+		return f, m
 	}
 
 	It("is back: policies are Ready, quotas count, and what was narrowed is widened again", func(ctx SpecContext) {
-		f := restore(ctx, true)
+		f, _ := restore(ctx, true)
 		Eventually(used).WithContext(ctx).WithArguments(f, "deployments").Should(HaveKeyWithValue("count/deployments.apps", "1"))
 		_, err := f.Kubectl(ctx, "", "create", "deployment", "other", "--image=nginx", "--namespace=gitops")
 		Expect(err).To(HaveOccurred())
@@ -130,9 +136,17 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 	})
 
 	It("has forgotten what developers asked for where the key is lost", func(ctx SpecContext) {
-		f := restore(ctx, false)
+		f, m := restore(ctx, false)
 		f.MustKubectl(ctx, "", "patch", "plpol", "narrow", "--type=merge", "--patch="+wide)
 		f.AwaitReady(ctx, "narrow")
 		Consistently(clusters).WithContext(ctx).WithArguments(f).Should(Equal(narrowed))
+
+		By("restoring the key late, and the workloads after that")
+		run(ctx, f, commands("Restore")[0])
+		m.Stop()
+		m = f.StartReadyManager(ctx)
+		DeferCleanup(m.Stop)
+		run(ctx, f, "kubectl delete deployment shop --namespace gitops; kubectl create -f workloads.yaml")
+		Eventually(clusters).WithContext(ctx).WithArguments(f).Should(Equal(asked))
 	})
 })
