@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -48,10 +47,7 @@ func (f *Framework) NewCommands(ctx context.Context) *Commands {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(group.Close)
 	c := &Commands{f: f, group: group, binary: filepath.Join(group.Dir(), "manager")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", c.binary, "./cmd/manager")
-	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+	f.build(ctx, c.binary, "./cmd/manager")
 	kubeconfig, err := f.Plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(os.WriteFile(c.kubeconfig(), kubeconfig, 0o600)).To(gomega.Succeed())
@@ -66,6 +62,7 @@ func (c *Commands) StartReady(ctx context.Context, url string, flags ...string) 
 	ginkgo.GinkgoHelper()
 	var out *Command
 	start := func() {
+		url := url
 		c.started++
 		name := fmt.Sprintf("manager-%d", c.started)
 		webhooks, probes, metrics := FreePort(), FreePort(), FreePort()

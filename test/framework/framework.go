@@ -145,8 +145,14 @@ func moduleRoot() string {
 func (f *Framework) InstallPlugin(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	f.plugins = ginkgo.GinkgoT().TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(f.plugins, "kubectl-berth"), "./cmd/kubectl-berth")
-	build.Dir = f.root
+	f.build(ctx, filepath.Join(f.plugins, "kubectl-berth"), "./cmd/kubectl-berth")
+}
+
+// build builds a command of this module, as make build does.
+func (f *Framework) build(ctx context.Context, binary, command string) {
+	ginkgo.GinkgoHelper()
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, command)
+	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
 }

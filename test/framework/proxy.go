@@ -144,25 +144,28 @@ func (p *Proxy) drop(b *Backend, l *link) {
 // Direct ends all connections and has new ones go to one replica alone; nil for all again.
 func (p *Proxy) Direct(to *Backend) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.only = to
-	p.mu.Unlock()
 	for _, b := range p.backends {
-		p.cut(b)
+		b.cut()
 	}
 }
 
 // Kill ends all connections with a replica and makes no more.
 func (p *Proxy) Kill(b *Backend) {
 	p.mu.Lock()
-	b.dead = true
-	p.mu.Unlock()
-	p.cut(b)
+	defer p.mu.Unlock()
+	b.kill()
 }
 
-// cut ends all connections with a replica.
-func (p *Proxy) cut(b *Backend) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// kill is Kill. The proxy is locked.
+func (b *Backend) kill() {
+	b.dead = true
+	b.cut()
+}
+
+// cut ends all connections with a replica. The proxy is locked.
+func (b *Backend) cut() {
 	for l := range b.links {
 		l.client.Close()
 		l.server.Close()
@@ -182,7 +185,9 @@ func (p *Proxy) Mute(b *Backend) int {
 
 func (p *Proxy) stop() {
 	p.listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, b := range p.backends {
-		p.Kill(b)
+		b.kill()
 	}
 }
