@@ -3,7 +3,6 @@ package migration
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +24,12 @@ func (c *converter) hints(d *draft) []string {
 		out = append(out, "it reads data.kubernetes.clusters, which needs a served type of that name; the clusters of every inventory are at data.clusters[name]")
 	}
 	for _, path := range missing {
-		out = append(out, fmt.Sprintf("it reads data.%s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
+		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
+	}
+	for _, name := range denials {
+		if d.pkg.rules[name] != nil && !c.world.named(d, name) {
+			out = append(out, fmt.Sprintf("it defines %s, which decides nothing here: Berth looks for errors in place of it, a set of messages", name))
+		}
 	}
 	for _, m := range d.modules {
 		if m.pkg == d.pkg || !m.pkg.definesAny(policy.ContractRules) || len(c.options.Packages) > 0 {
@@ -55,7 +59,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 			case !slices.ContainsFunc(c.documents, func(doc *document) bool { return agree(path, doc.path()) }) &&
 				slices.ContainsFunc(c.documents, func(doc *document) bool { return doc.path()[0] == path[0] }):
 				// A first part that no document has is found by the compiler itself.
-				missing = append(missing, strings.Join(path, "."))
+				missing = append(missing, referenceTo(path))
 			}
 		}
 	}

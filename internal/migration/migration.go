@@ -410,7 +410,7 @@ func (c *converter) settle() {
 	}
 	for _, d := range c.documents {
 		if !d.used {
-			c.find(d.source, Unneeded, "no policy that was made reads data.%s", strings.Join(d.path(), "."))
+			c.find(d.source, Unneeded, "no policy that was made reads %s", referenceTo(d.path()))
 		}
 	}
 }

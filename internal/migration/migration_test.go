@@ -194,7 +194,7 @@ func TestConvert(t *testing.T) {
 			data:     map[string]string{"placement": `{"opa":{"customers":{"customers.json":` + strings.ReplaceAll(customers, " ", "") + `}}}`},
 			reads:    map[string][]string{"placement": {"data.kubernetes.clusters"}},
 			findings: []string{
-				"opa/colours/colours.json: not needed: no policy that was made reads data.opa.colours.colours.json",
+				`opa/colours/colours.json: not needed: no policy that was made reads data.opa.colours["colours.json"]`,
 				`opa/customers/customers.json: converted into PlacementPolicy "placement": as its data`,
 				"opa/customers/unread.json: not needed",
 				`opa/lib/regions.rego: converted into PlacementPolicy "placement": the package kubernetes.placement reads its package lib.regions`,
@@ -361,7 +361,18 @@ func TestConvert(t *testing.T) {
 			findings: []string{
 				`n/d/d.json: converted into PlacementPolicy "p": as its data`, "n/p/p.rego: converted",
 				"n/p/p.rego: warning: the policy reads data.acme, which spec.data does not have",
-				"n/p/p.rego: warning: it reads data.n.d.other.json.x, which no ConfigMap has",
+				`n/p/p.rego: warning: it reads data.n.d["other.json"].x, which no ConfigMap has`,
+			},
+		},
+		"Denials": {
+			configMaps: []corev1.ConfigMap{
+				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\ndeny contains \"no\" if input.spec\n"),
+				policies("n", "q", "q.rego", "package q\n\nerrors := deny\n\ndeny contains \"no\" if input.spec\n"),
+			},
+			policies: []string{"p v1 n/p/p.rego", "q v1 n/q/q.rego"},
+			findings: []string{
+				"n/p/p.rego: converted", "n/p/p.rego: warning: it defines deny, which decides nothing here: Berth looks for errors in place of it",
+				"n/q/q.rego: converted",
 			},
 		},
 		"Kind": {

@@ -82,12 +82,15 @@ type pkg struct {
 }
 
 // String is the path as a module writes it.
-func (p *pkg) String() string {
+func (p *pkg) String() string { return strings.TrimPrefix(referenceTo(p.path), "data.") }
+
+// referenceTo is a path below data as a module writes it.
+func referenceTo(path []string) string {
 	ref := ast.Ref{ast.DefaultRootDocument}
-	for _, part := range p.path {
+	for _, part := range path {
 		ref = append(ref, ast.StringTerm(part))
 	}
-	return strings.TrimPrefix(ref.String(), "data.")
+	return ref.String()
 }
 
 func (p *pkg) definesAny(rules []string) bool {
@@ -213,6 +216,18 @@ func (w *world) targets(path []string) (rule *target, whole []*pkg) {
 	return nil, whole
 }
 
+// named says whether a rule of the draft's package is named by one of its modules.
+func (w *world) named(d *draft, name string) bool {
+	found := false
+	for _, m := range d.modules {
+		m.references(func(_ ast.Ref, path []string) {
+			rule, _ := w.targets(path)
+			found = found || rule != nil && rule.pkg == d.pkg && rule.name == name
+		})
+	}
+	return found
+}
+
 // reads returns the paths below data at which the module reads documents. Each ends where only evaluation knows more.
 func (w *world) reads(m *module) [][]string {
 	var out [][]string
@@ -249,6 +264,9 @@ func admission(modules []*module) (*module, ast.Ref) {
 	return nil, nil
 }
 
+// denials are what other tools ask for where Berth asks for errors.
+var denials = []string{"deny", "violation"}
+
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not to be had, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
@@ -261,7 +279,7 @@ func (w *world) whyNot(m *module, wanted []string) string {
 		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", m.pkg, ref, admissionAdvice)
 	}
 	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", m.pkg, strings.Join(policy.ContractRules, ", "))
-	for _, name := range []string{"deny", "violation"} {
+	for _, name := range denials {
 		if m.pkg.rules[name] != nil {
 			return fmt.Sprintf("%s: Berth looks for errors in place of %s, a set of messages", missing, name)
 		}
