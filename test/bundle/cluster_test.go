@@ -182,7 +182,8 @@ type replica struct {
 	stop func()
 }
 
-// start starts a replica and waits until it is Ready. Whoever starts it stops it, after the spec or after all. OLM v0 tells it the version that it is of; OLM v1 tells none.
+// start starts a replica and waits until it is Ready. Whoever starts it stops it, after the spec or after all. OLM v0
+// tells it the version that it is of; OLM v1 tells none.
 func start(ctx context.Context, version string) *replica {
 	GinkgoHelper()
 	out := &replica{}

@@ -9,12 +9,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	lua "github.com/yuin/gopher-lua"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -196,16 +197,18 @@ var _ = Describe("The health of Berth's objects", func() {
 		q := quotaOf(placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", "0")})
 		create(ctx, o)
 		create(ctx, q)
-		m := f.StartReadyManager(ctx, func(*setup.Options) {})
+		m := f.StartReadyManager(ctx)
 		DeferCleanup(m.Stop)
 		Eventually(func(ctx context.Context) (string, error) {
 			c, err := f.Condition(ctx, o.Name, placementv1.ConditionCompliant)
 			return c.Reason, err
 		}).WithContext(ctx).Should(Equal(placementv1.ReasonViolations))
 		Expect(health(ctx, o)).To(Equal(healthy))
+		Eventually(func(ctx context.Context) (*metav1.Condition, error) {
+			err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
+			return meta.FindStatusCondition(q.Status.Conditions, placementv1.ConditionExceeded), err
+		}).WithContext(ctx).Should(And(Not(BeNil()), framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAboveHard)))
 		Eventually(health).WithContext(ctx).WithArguments(q).Should(Equal(healthy))
-		Expect(q.Status.Conditions).To(BeEmpty())
-		Eventually(f.Used).WithContext(ctx).WithArguments(q).Should(HaveKeyWithValue("count/configmaps", "1"))
 	})
 })
 

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -264,7 +265,8 @@ var _ = Describe("What the runbook says of", func() {
 		})
 	})
 
-	for reason, s := range staged {
+	for _, reason := range slices.Sorted(maps.Keys(staged)) {
+		s := staged[reason]
 		It(reason, func(ctx SpecContext) {
 			start := func() {
 				m := f.StartReadyManager(ctx)
