@@ -141,10 +141,18 @@ func (a *Adopter) Start(ctx context.Context) error {
 		return nil
 	}
 	log := ctrllog.FromContext(ctx).WithName("webhookconfiguration-owner")
+	tries := 0
 	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		if err := a.adopt(ctx); err != nil {
+		tries++
+		found, err := a.adopt(ctx)
+		switch {
+		case err != nil:
 			log.Error(err, "Making the ClusterRoles of this version owners of the webhook configurations; trying again")
 			return false, nil
+		case !found && tries < ownerTries:
+			return false, nil
+		case !found:
+			log.Info("No ClusterRole has the labels of the ClusterServiceVersion that is said to have installed Berth", "labels", a.owners.Labels)
 		}
 		return true, nil
 	})
@@ -153,10 +161,15 @@ func (a *Adopter) Start(ctx context.Context) error {
 	return nil
 }
 
-func (a *Adopter) adopt(ctx context.Context) error {
-	owners, err := a.owners.read(ctx, a.live)
-	if err != nil {
-		return err
+// ownerTries is how often, a second apart, roles are looked for that this replica may not see yet: the API server may
+// be behind with what OLM granted. A replica that somebody told a wrong name is Ready in the end.
+const ownerTries = 20
+
+// adopt says whether there are roles with the labels.
+func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
+	owners, err := Owners{Labels: a.owners.Labels}.read(ctx, a.live)
+	if err != nil || len(owners) == 0 {
+		return false, err
 	}
 	var errs []error
 	for _, configuration := range []client.Object{
@@ -166,7 +179,7 @@ func (a *Adopter) adopt(ctx context.Context) error {
 	} {
 		errs = append(errs, a.adoptOne(ctx, owners, configuration))
 	}
-	return errors.Join(errs...)
+	return true, errors.Join(errs...)
 }
 
 func (a *Adopter) adoptOne(ctx context.Context, owners []metav1.OwnerReference, configuration client.Object) error {

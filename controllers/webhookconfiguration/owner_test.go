@@ -1,11 +1,18 @@
 package webhookconfiguration
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestOwned(t *testing.T) {
@@ -40,6 +47,68 @@ func TestOwned(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Owners{Name: "berth"}.owned(tc.have, tc.owners)); diff != "" {
 				t.Errorf("owned() (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+func TestAdopterWaitsForItsRoles(t *testing.T) {
+	labels := OLMLabels("operators", "berth.v2")
+	tests := map[string]struct {
+		// granted is when the role appears; 0 for never.
+		granted time.Duration
+		want    []string
+		// early is when it must not be done yet, done when it must be.
+		early, done time.Duration
+	}{
+		"RolesComeLate":  {granted: 3500 * time.Millisecond, want: []string{"berth.v1-x", "berth.v2-x"}, early: 3 * time.Second, done: 5 * time.Second},
+		"RolesNeverCome": {want: []string{"berth.v1-x"}, early: 15 * time.Second, done: ownerTries * time.Second},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+					Name:            WorkloadsName,
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "berth.v1-x", UID: "1"}},
+				}}
+				c := fake.NewClientBuilder().WithObjects(hook).Build()
+				a := NewAdopter(c, c, Owners{Name: "berth-manager-role", Labels: labels})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				start := time.Now()
+				go func() {
+					if err := a.Start(ctx); err != nil {
+						t.Error(err)
+					}
+				}()
+				if tc.granted > 0 {
+					time.AfterFunc(tc.granted, func() {
+						role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth.v2-x", UID: "2", Labels: labels}}
+						if err := c.Create(ctx, role); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				time.Sleep(tc.early)
+				synctest.Wait()
+				if a.Done() {
+					t.Errorf("done after %s", time.Since(start))
+				}
+				time.Sleep(tc.done - tc.early)
+				synctest.Wait()
+				if !a.Done() {
+					t.Errorf("not done after %s", time.Since(start))
+				}
+				if err := c.Get(ctx, client.ObjectKeyFromObject(hook), hook); err != nil {
+					t.Fatal(err)
+				}
+				var owners []string
+				for _, r := range hook.OwnerReferences {
+					owners = append(owners, r.Name)
+				}
+				if diff := cmp.Diff(tc.want, owners); diff != "" {
+					t.Errorf("owners (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
 }
