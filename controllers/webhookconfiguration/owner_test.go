@@ -88,12 +88,12 @@ func TestAdopterWaitsForItsRoles(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(tc.early)
+				<-time.After(tc.early)
 				synctest.Wait()
 				if a.Done() {
 					t.Errorf("done after %s", time.Since(start))
 				}
-				time.Sleep(tc.done - tc.early)
+				<-time.After(tc.done - tc.early)
 				synctest.Wait()
 				if !a.Done() {
 					t.Errorf("not done after %s", time.Since(start))
