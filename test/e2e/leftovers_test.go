@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,8 +19,8 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// everything returns the version of each object of the cluster, by its resource, namespace and name, but for those that
-// come and go without anybody's doing.
+// everything returns the version of each object of the cluster and who wrote it when, by its resource, namespace and
+// name, but for those that come and go without anybody's doing.
 func everything(ctx context.Context) (map[string]string, error) {
 	asks, err := discovery.NewDiscoveryClientForConfig(f.Config)
 	if err != nil {
@@ -48,11 +49,28 @@ func everything(ctx context.Context) (map[string]string, error) {
 				return nil, fmt.Errorf("listing %s: %w", r.Name, err)
 			}
 			for _, o := range found.Items {
-				out[fmt.Sprintf("%s.%s %s/%s", r.Name, version.Group, o.Namespace, o.Name)] = o.ResourceVersion
+				value := o.ResourceVersion + writers(o.ManagedFields)
+				if r.Name == "pods" {
+					// A kubelet that is late says once more how its pods are.
+					value = writers(slices.DeleteFunc(o.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "kubelet" }))
+				}
+				out[fmt.Sprintf("%s.%s %s/%s", r.Name, version.Group, o.Namespace, o.Name)] = value
 			}
 		}
 	}
 	return out, nil
+}
+
+// writers names the managers of fields and when each wrote last.
+func writers(entries []metav1.ManagedFieldsEntry) string {
+	var out strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&out, " %s/%s", e.Manager, e.Subresource)
+		if e.Time != nil {
+			fmt.Fprintf(&out, "@%s", e.Time.UTC().Format(time.TimeOnly))
+		}
+	}
+	return out.String()
 }
 
 // existing returns what is there.
@@ -81,7 +99,7 @@ func changes(before, after map[string]string) []string {
 	var out []string
 	for name, version := range after {
 		if before[name] != version {
-			out = append(out, fmt.Sprintf("%s: %s, was %q", name, version, before[name]))
+			out = append(out, fmt.Sprintf("%s: %s, was %s", name, version, before[name]))
 		}
 	}
 	for name := range before {
