@@ -144,7 +144,7 @@ bench: $(assets) ## Run the benchmarks, in the form that benchstat reads; they w
 .PHONY: build
 build: ## Build the manager and the kubectl plugin into bin/.
 	go build -ldflags "$(LDFLAGS)" -o bin/manager ./cmd/manager
-	go build -o bin/kubectl-berth ./cmd/kubectl-berth
+	go build -ldflags "-X main.release=$(VERSION)" -o bin/kubectl-berth ./cmd/kubectl-berth
 
 # What the image holds is of the commit: its date is the commit's. PLATFORMS as in linux/amd64,linux/arm64.
 PLATFORMS ?= linux/amd64,linux/arm64

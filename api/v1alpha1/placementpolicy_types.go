@@ -244,7 +244,7 @@ type PlacementPolicyStatus struct {
 	// violationSample names some of the objects in violation, ordered by resource, namespace and name.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:MaxItems=10
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
 	// data sums up dependencies: the resource types that the policy reads, for people.

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"runtime/debug"
 
@@ -37,10 +38,13 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// version is the one that Go has noted in the binary: a tag, or the commit's.
+// release is set by the linker where make builds.
+var release string
+
+// version is what make says, or what Go has noted in the binary: a tag, or the commit's.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
+		return cmp.Or(release, info.Main.Version)
 	}
-	return "unknown"
+	return cmp.Or(release, "unknown")
 }

@@ -77,6 +77,7 @@ func newMigrateConfigMaps(flags *genericclioptions.ConfigFlags, streams generici
 	f.StringSliceVar(&o.resources, "resource", []string{defaultResource}, "Types that the policies match, as <plural>.<group>/<version>, or <plural>/<version> of the core group.")
 	f.StringVar(&o.mode, "mode", string(placementv1.ModeDryRun), "What decisions do: DryRun, Warn or Enforce.")
 	f.StringVar(&o.remediation, "remediation", string(placementv1.RemediationManual), "What becomes of existing objects: Manual, Automatic or Off.")
+	cmd.MarkFlagsMutuallyExclusive("filename", "all-namespaces")
 	f.StringVar(&o.regoVersion, "rego-version", "auto", "Version of Rego that the modules are written in: v0, v1, or auto to find out from each text.")
 	f.BoolVar(&o.allowPartial, "allow-partial", false, "Print what could be converted although something was left out.")
 	return cmd
@@ -92,6 +93,9 @@ func (o *migrateOptions) run() error {
 		return err
 	}
 	if len(configMaps) == 0 {
+		if len(o.files.Filenames) > 0 {
+			return errors.New("no ConfigMap found in the files of -f")
+		}
 		return errors.New("no ConfigMap found: name the namespace by -n or -A, and the labels by --selector")
 	}
 	result := migration.Convert(configMaps, options)

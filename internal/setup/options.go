@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 )
@@ -110,6 +111,21 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
+}
+
+// checkElection refuses durations by which leaders would lose the lease that they hold, by the flags' names.
+func (o *Options) checkElection() error {
+	if o.LeaseDuration == 0 && o.RenewDeadline == 0 && o.RetryPeriod == 0 {
+		return nil
+	}
+	if o.LeaseDuration <= o.RenewDeadline {
+		return fmt.Errorf("--leader-elect-lease-duration %s: must be longer than --leader-elect-renew-deadline, which is %s", o.LeaseDuration, o.RenewDeadline)
+	}
+	if shortest := time.Duration(leaderelection.JitterFactor * float64(o.RetryPeriod)); o.RetryPeriod <= 0 || o.RenewDeadline <= shortest {
+		return fmt.Errorf("--leader-elect-renew-deadline %s: must be longer than %.1f times --leader-elect-retry-period, which is %s",
+			o.RenewDeadline, leaderelection.JitterFactor, o.RetryPeriod)
+	}
+	return nil
 }
 
 // owners are what the webhook configurations go with.

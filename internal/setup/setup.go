@@ -157,6 +157,9 @@ func (p *parts) addClients(ctx context.Context, cfg *rest.Config) error {
 
 func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 	o := p.options
+	if err := o.checkElection(); err != nil {
+		return err
+	}
 	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure}
 	if o.MetricsSecure {
 		serving.FilterProvider = p.authenticateScrapers

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -84,12 +85,20 @@ func value(l *lua.LState, v any) lua.LValue {
 }
 
 // health is how both tools see an object, as in "Current Healthy".
-func health(ctx context.Context, o client.Object) string {
-	GinkgoHelper()
-	u := live(ctx, o)
+func health(ctx context.Context, o client.Object) (string, error) {
+	gvk, err := apiutil.GVKForObject(o, f.Client.Scheme())
+	if err != nil {
+		return "", err
+	}
+	u, err := f.Get(ctx, gvk, o.GetNamespace(), o.GetName())
+	if err != nil {
+		return "", err
+	}
 	flux, err := status.Compute(u)
-	Expect(err).NotTo(HaveOccurred())
-	return flux.Status.String() + " " + argo(u)
+	if err != nil {
+		return "", err
+	}
+	return flux.Status.String() + " " + argo(u), nil
 }
 
 var _ = Describe("The health of Berth's objects", func() {
@@ -225,11 +234,11 @@ var _ = Describe("The health scripts for Argo CD", func() {
 	})
 
 	It("are patched into Argo CD's ConfigMap by the document's command", func(ctx SpecContext) {
-		command := regexp.MustCompile(`(?m)^kubectl --namespace argocd patch configmap .*$`).FindString(read("docs/gitops.md"))
+		command := regexp.MustCompile(`(?m)^\$ (kubectl --namespace argocd patch configmap .*)$`).FindStringSubmatch(read("docs/gitops.md"))
 		Expect(command).NotTo(BeEmpty())
 		f.MustKubectl(ctx, "", "create", "namespace", "argocd")
 		f.MustKubectl(ctx, "", "create", "configmap", "argocd-cm", "--namespace=argocd", "--from-literal=url=https://argocd.example.com")
-		out, err := f.Shell(ctx, command)
+		out, err := f.Shell(ctx, command[1])
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(f.MustKubectl(ctx, "", "get", "configmap", "argocd-cm", "--namespace=argocd", "-o", "yaml")).
 			To(And(ContainSubstring("url: https://argocd.example.com"), ContainSubstring(healthKey+"ScopedQuota: |")))

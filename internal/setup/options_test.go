@@ -1,0 +1,36 @@
+package setup
+
+import (
+	"flag"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestElectionIsChecked(t *testing.T) {
+	tests := map[string]struct{ args, want string }{
+		"Defaults":            {},
+		"Shorter":             {args: "--leader-elect-lease-duration=6s --leader-elect-renew-deadline=4s --leader-elect-retry-period=1s"},
+		"LeaseTooShort":       {args: "--leader-elect-lease-duration=10s", want: "--leader-elect-lease-duration 10s: must be longer than --leader-elect-renew-deadline, which is 10s"},
+		"DeadlineTooShort":    {args: "--leader-elect-renew-deadline=2100ms", want: "--leader-elect-renew-deadline 2.1s: must be longer than 1.2 times --leader-elect-retry-period, which is 2s"},
+		"NoRetry":             {args: "--leader-elect-retry-period=0", want: "--leader-elect-retry-period, which is 0s"},
+		"NoLeaseInParticular": {args: "--leader-elect-lease-duration=0", want: "--leader-elect-lease-duration 0s"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var o Options
+			flags := flag.NewFlagSet("", flag.ContinueOnError)
+			flags.SetOutput(io.Discard)
+			o.Bind(flags)
+			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
+				t.Fatal(err)
+			}
+			switch err := o.checkElection(); {
+			case err == nil && tc.want != "":
+				t.Errorf("no error, want %q", tc.want)
+			case err != nil && (tc.want == "" || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("error %q, want %q", err, tc.want)
+			}
+		})
+	}
+}
