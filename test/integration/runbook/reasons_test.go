@@ -85,7 +85,7 @@ var _ = Describe("The runbook's commands", func() {
 	line := func(start string) string {
 		GinkgoHelper()
 		for l := range strings.Lines(read("docs/runbook.md")) {
-			if strings.HasPrefix(l, start) {
+			if l = strings.TrimPrefix(l, "$ "); strings.HasPrefix(l, start) {
 				return strings.TrimSpace(l)
 			}
 		}
