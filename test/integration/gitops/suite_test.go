@@ -3,16 +3,12 @@
 package gitops_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/berth-dev/berth/test/framework"
 )
@@ -40,14 +36,4 @@ func read(path string) string {
 	text, err := os.ReadFile(filepath.Join(root, path))
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
-}
-
-// live returns the object as the API server has it, and as both tools handle it.
-func live(ctx context.Context, o client.Object) *unstructured.Unstructured {
-	GinkgoHelper()
-	gvk, err := apiutil.GVKForObject(o, f.Client.Scheme())
-	Expect(err).NotTo(HaveOccurred())
-	out, err := f.Get(ctx, gvk, o.GetNamespace(), o.GetName())
-	Expect(err).NotTo(HaveOccurred())
-	return out
 }
