@@ -1,0 +1,193 @@
+package projection
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Value returns the document, of JSON values of Go, cut down to the set. What is nothing of JSON is taken as its JSON;
+// the error says that it has none.
+func (f *Fields) Value(document any) (ast.Value, error) {
+	if f.all {
+		return ast.InterfaceToValue(document)
+	}
+	switch d := document.(type) {
+	case map[string]any:
+		return f.object(d)
+	case []any:
+		if f.each == nil {
+			return ast.NewArray(), nil
+		}
+		members := make([]*ast.Term, len(d))
+		for i, member := range d {
+			value, err := f.each.Value(member)
+			if err != nil {
+				return nil, err
+			}
+			members[i] = ast.NewTerm(value)
+		}
+		return ast.NewArray(members...), nil
+	default:
+		return ast.InterfaceToValue(document)
+	}
+}
+
+func (f *Fields) object(document map[string]any) (ast.Value, error) {
+	var members [][2]*ast.Term
+	add := func(key *ast.Term, fields *Fields, member any) error {
+		value, err := fields.Value(member)
+		members = append(members, [2]*ast.Term{key, ast.NewTerm(value)})
+		return err
+	}
+	if f.each == nil {
+		for _, n := range f.names {
+			if member, ok := document[n.text]; ok {
+				if err := add(n.term, n.fields, member); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return ast.NewObject(members...), nil
+	}
+	for key, member := range document {
+		fields, ok := f.named[key]
+		if !ok {
+			fields = f.each
+		}
+		if err := add(ast.StringTerm(key), fields, member); err != nil {
+			return nil, err
+		}
+	}
+	return ast.NewObject(members...), nil
+}
+
+// What a key is made of. Each part begins with its kind, and what has no fixed length gives its length before it: two
+// documents have the same key only if their cuts are the same. A key alone does not say of which set it is.
+const (
+	keyUndefined = iota
+	keyNull
+	keyFalse
+	keyTrue
+	keyInt
+	keyFloat
+	keyNumber
+	keyString
+	keyArray
+	keyObject
+	keyOther
+)
+
+// sorter lends space for the names of objects while they are sorted.
+var sorter = sync.Pool{New: func() any { return new([]string) }}
+
+// AppendKey appends a key of the document, as cut down to the set, and returns the extended buffer: equal keys mean
+// equal Values. It allocates nothing if the buffer is large enough. ok is false for a document without a Value; what is
+// appended then is of no use.
+//
+// The same number has several keys if it comes in several types of Go.
+func (f *Fields) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
+	space := sorter.Get().(*[]string)
+	defer sorter.Put(space)
+	return f.appendKey(buffer, document, space)
+}
+
+func (f *Fields) appendKey(out []byte, document any, space *[]string) ([]byte, bool) {
+	switch d := document.(type) {
+	case nil:
+		return append(out, keyNull), true
+	case bool:
+		if d {
+			return append(out, keyTrue), true
+		}
+		return append(out, keyFalse), true
+	case int64:
+		return binary.BigEndian.AppendUint64(append(out, keyInt), uint64(d)), true
+	case float64:
+		return binary.BigEndian.AppendUint64(append(out, keyFloat), math.Float64bits(d)), true
+	case json.Number:
+		return appendText(append(out, keyNumber), string(d)), true
+	case string:
+		return appendText(append(out, keyString), d), true
+	case []any:
+		return f.appendArray(out, d, space)
+	case map[string]any:
+		return f.appendObject(out, d, space)
+	default:
+		value, err := ast.InterfaceToValue(document)
+		if err != nil {
+			return out, false
+		}
+		return appendText(append(out, keyOther), value.String()), true
+	}
+}
+
+func appendText(out []byte, text string) []byte {
+	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
+}
+
+// whole is what is read below a field that is read whole.
+var whole = &Fields{all: true}
+
+func (f *Fields) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
+	out = append(out, keyArray)
+	fields := f.each
+	if f.all {
+		fields = whole
+	}
+	if fields == nil {
+		return out, true
+	}
+	out = binary.AppendUvarint(out, uint64(len(array)))
+	for _, member := range array {
+		var ok bool
+		if out, ok = fields.appendKey(out, member, space); !ok {
+			return out, false
+		}
+	}
+	return out, true
+}
+
+func (f *Fields) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
+	out = append(out, keyObject)
+	ok := true
+	if !f.all && f.each == nil {
+		for _, n := range f.names {
+			member, present := object[n.text]
+			if !present {
+				out = append(out, keyUndefined)
+				continue
+			}
+			if out, ok = n.fields.appendKey(out, member, space); !ok {
+				return out, false
+			}
+		}
+		return out, true
+	}
+	out = binary.AppendUvarint(out, uint64(len(object)))
+	// The names lie on a stack that the objects below use as well.
+	from := len(*space)
+	for key := range object {
+		*space = append(*space, key)
+	}
+	to := len(*space)
+	slices.Sort((*space)[from:to])
+	for i := from; i < to && ok; i++ {
+		key := (*space)[i]
+		fields := whole
+		if !f.all {
+			if fields = f.named[key]; fields == nil {
+				fields = f.each
+			}
+		}
+		out, ok = fields.appendKey(appendText(out, key), object[key], space)
+	}
+	// So that the pool keeps no document's names alive.
+	clear((*space)[from:to])
+	*space = (*space)[:from]
+	return out, ok
+}
