@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // ContractRules are the rules of a policy's own package that Berth evaluates.
@@ -53,6 +54,9 @@ type Module struct {
 	Rules []string
 	// Reads are the resource types that the text reads, sorted.
 	Reads []Read
+	// Input and Data are the fields of `input` and `data` that the contract's rules read: what differs nowhere there
+	// makes no difference to the decision.
+	Input, Data *projection.Fields
 	// Static are the policy's own documents; nil if it has none.
 	Static ast.Object
 	// Warnings say what is probably not meant.
@@ -128,6 +132,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if err := m.analyse(file, compiler.Modules[file], len(spec.Replicate) > 0); err != nil {
 		return nil, err
 	}
+	m.Input, m.Data = analyseFields(m, compiler.Modules[file])
 	return m, nil
 }
 

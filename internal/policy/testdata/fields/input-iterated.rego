@@ -1,0 +1,4 @@
+# All names of the input are read.
+package p
+
+errors contains k if input[k].a
