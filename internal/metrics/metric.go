@@ -53,7 +53,7 @@ type Metric struct {
 // All returns Berth's metrics by name. What is returned is not to be changed.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, admissionDuration, policies, replicatedObjects, violations, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, admissionDuration, policies, replicatedObjects, violations, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 }
@@ -120,6 +120,16 @@ var (
 		Name: "berth_decision_errors_total", Type: Counter, Reporter: EachReplica,
 		Help:   "Evaluations of a policy that failed, by source.",
 		Labels: []Label{ofPolicy, ofSource},
+	}
+	decisionMemo = Metric{
+		Name: "berth_decision_memo_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Decisions that were asked for where decisions are remembered, by whether this one was.",
+		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
+	}
+	decisionMemoMismatch = Metric{
+		Name: "berth_decision_memo_mismatch_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Policies whose decisions are no longer remembered, since a check found one that was wrong.",
+		Labels: []Label{ofPolicy},
 	}
 	admissionDuration = Metric{
 		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,

@@ -66,6 +66,7 @@ type Metrics struct {
 	violations   *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
+	memo         *memoMetrics
 }
 
 // New returns the metrics, registered with r.
@@ -73,9 +74,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(), objects: replicatedObjects.gauge(),
-		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(),
+		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.mismatches}
 	for _, c := range append(own, m.quotas.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -152,6 +153,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.errors.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)
+		m.memo.mismatches.DeletePartialMatch(labels)
 	})
 }
 

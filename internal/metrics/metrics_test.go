@@ -45,6 +45,7 @@ func TestMetrics(t *testing.T) {
 		m.Decision(policy, metrics.SourceRemediation, metrics.OutcomeChanged, time.Millisecond)
 		m.Violations(policy, 3)
 		m.Remediation(policy, metrics.RemediationPatched)
+		m.MemoMismatch(policy)
 	}
 	m.AddPolicy("p")
 	m.AddPolicy("p.q")
@@ -56,6 +57,7 @@ func TestMetrics(t *testing.T) {
 	m.Replicated(schema.GroupResource{Group: "apps", Resource: "deployments"}, 5)
 	ofPolicy := func(name string) []string {
 		return []string{
+			"berth_decision_memo_mismatch_total{policy=" + name + "}",
 			"berth_decision_errors_total{policy=" + name + ",source=admission}",
 			"berth_decisions_total{outcome=changed,policy=" + name + ",source=remediation}",
 			"berth_decisions_total{outcome=error,policy=" + name + ",source=admission}",
@@ -65,6 +67,7 @@ func TestMetrics(t *testing.T) {
 	}
 	common := []string{
 		"berth_admission_duration_seconds{answer=denied}",
+		"berth_decision_memo_total{result=hit}", "berth_decision_memo_total{result=miss}",
 		"berth_decision_duration_seconds{source=admission}", "berth_decision_duration_seconds{source=remediation}",
 		"berth_policies{state=broken}", "berth_policies{state=in_force}", "berth_policies{state=last_good}",
 		"berth_quota_charge_conflicts_total{}",

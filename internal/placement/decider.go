@@ -20,7 +20,8 @@ var namespaces = corev1.Resource("namespaces")
 // Evaluator evaluates one policy. Implementations are safe for concurrent use, honour the context's deadline and do
 // not keep or change the input.
 type Evaluator interface {
-	// Evaluate returns the policy's decision on the input, an object as JSON values of Go.
+	// Evaluate returns the policy's decision on the input, an object as JSON values of Go. Others may have got the same
+	// decision: it is not to be changed.
 	Evaluate(ctx context.Context, input map[string]any) (Decision, error)
 	// Revision identifies the state of the data that the policy reads: equal revisions and equal inputs have equal
 	// decisions. 0 means that data is missing, so that nothing may be concluded from it.

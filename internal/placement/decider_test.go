@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,6 +94,48 @@ func TestConflicts(t *testing.T) {
 				slices.Reverse(tc.policies)
 			}
 		})
+	}
+}
+
+// shared always returns the same decision.
+type shared struct{ placement.Decision }
+
+func (s shared) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return s.Decision, nil
+}
+func (shared) Revision() uint64 { return 1 }
+
+// An engine hands the same decision to many, at the same time: nobody changes it. The race detector sees who tries.
+func TestDecisionsAreShared(t *testing.T) {
+	decision := func() placement.Decision {
+		return placement.Decision{
+			Annotations: map[string]string{"k": "1", "l": "2"}, Labels: map[string]string{"m": "3"},
+			Errors: append(make([]string, 0, 8), "a", "b"), Warnings: append(make([]string, 0, 8), "c"),
+		}
+	}
+	evaluator := shared{decision()}
+	var all []*placement.Policy
+	for i, mode := range []placementv1.Mode{placementv1.ModeEnforce, placementv1.ModeEnforce, placementv1.ModeWarn, placementv1.ModeDryRun} {
+		all = append(all, &placement.Policy{
+			Name: fmt.Sprintf("p%d", i), Matcher: allDeployments(t), Mode: mode, FailurePolicy: placementv1.FailurePolicyFail,
+			Remediation: placementv1.RemediationAutomatic, Evaluator: evaluator,
+		})
+	}
+	all = append(all, sets(t, "other", 1, "k", "4"))
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for range 20 {
+				object := newObject("web", newMetadata())
+				object.SetAnnotations(map[string]string{"k": "developer"})
+				first := decide(t, object, nil, all...)
+				decide(t, first.Object, object, all...)
+			}
+		})
+	}
+	callers.Wait()
+	if diff := cmp.Diff(decision(), evaluator.Decision); diff != "" {
+		t.Errorf("the decision was changed:\n%s", diff)
 	}
 }
 

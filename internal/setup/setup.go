@@ -254,7 +254,10 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	}
 	p.events = events.New(p.mgr.GetEventRecorder("berth"))
 	p.data = embedded.NewData()
-	p.engine = embedded.New(p.data, embedded.Options{Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency})
+	p.engine = embedded.New(p.data, embedded.Options{
+		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
+		Observer: memoObserver{p.metrics},
+	})
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
@@ -274,6 +277,18 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		OwnNamespace: p.options.exempt(),
 	}
 	return nil
+}
+
+// memoObserver counts what becomes of remembered decisions, and logs what must not happen.
+type memoObserver struct {
+	*metrics.Metrics
+}
+
+// MemoMismatch implements embedded.Observer.
+func (o memoObserver) MemoMismatch(policy string) {
+	o.Metrics.MemoMismatch(policy)
+	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
+		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
 }
 
 func (p *parts) registerer() prometheus.Registerer {

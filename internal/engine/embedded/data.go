@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ type Data struct {
 // snapshot is the world at one moment. It is immutable but for what it computes lazily.
 type snapshot struct {
 	tables map[schema.GroupVersionResource]*table
+	// inventories changes, as a table's revision does, whenever an inventory of clusters comes, goes or changes.
+	inventories uint64
 	// clusters is data.clusters, computed when first read.
 	clusters func() ast.Value
 }
@@ -59,12 +62,12 @@ func usage(o object) ast.Value { return o.quota }
 // NewData returns a store without any resource type.
 func NewData() *Data {
 	d := &Data{}
-	d.current.Store(newSnapshot(nil))
+	d.current.Store(newSnapshot(nil, noData))
 	return d
 }
 
-func newSnapshot(tables map[schema.GroupVersionResource]*table) *snapshot {
-	s := &snapshot{tables: tables}
+func newSnapshot(tables map[schema.GroupVersionResource]*table, inventories uint64) *snapshot {
+	s := &snapshot{tables: tables, inventories: inventories}
 	s.clusters = sync.OnceValue(s.mergeClusters)
 	return s
 }
@@ -141,7 +144,8 @@ func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 func (d *Data) update(resource schema.GroupVersionResource, change func(*table) *table) bool {
 	d.write.Lock()
 	defer d.write.Unlock()
-	old := d.current.Load().tables
+	current := d.current.Load()
+	old, inventories := current.tables, current.inventories
 	next := change(old[resource])
 	if next == old[resource] {
 		return false
@@ -155,7 +159,10 @@ func (d *Data) update(resource schema.GroupVersionResource, change func(*table) 
 	} else {
 		tables[resource] = next
 	}
-	d.current.Store(newSnapshot(tables))
+	if slices.Contains(replication.Inventories, resource) {
+		inventories = noData + revisions.Add(1)
+	}
+	d.current.Store(newSnapshot(tables, inventories))
 	return true
 }
 

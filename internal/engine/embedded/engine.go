@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 var (
@@ -30,18 +32,25 @@ type Options struct {
 	// Concurrency bounds how many evaluations run at once, those included that were given up at their deadline and
 	// have not noticed yet.
 	Concurrency int
+	// Observer is told what becomes of remembered decisions; nil for nobody.
+	Observer Observer
 }
 
 // Engine evaluates policies over its Data.
 type Engine struct {
-	data    *Data
-	timeout time.Duration
-	slots   chan struct{}
+	data     *Data
+	timeout  time.Duration
+	slots    chan struct{}
+	observer Observer
 }
 
 // New returns an engine that reads data.
 func New(data *Data, o Options) *Engine {
-	return &Engine{data: data, timeout: o.Timeout, slots: make(chan struct{}, o.Concurrency)}
+	e := &Engine{data: data, timeout: o.Timeout, slots: make(chan struct{}, o.Concurrency), observer: o.Observer}
+	if e.observer == nil {
+		e.observer = nobody{}
+	}
+	return e
 }
 
 // Name implements engine.Engine.
@@ -52,7 +61,11 @@ const result = "result"
 
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	out := &evaluator{engine: e, name: name, revised: b.Resources}
+	out := &evaluator{engine: e, name: name, revised: b.Resources, clusters: b.Clusters, fields: m.Input}
+	if !m.Input.Whole() {
+		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
+		out.memo = &memo{}
+	}
 	for _, missing := range b.Missing {
 		out.missing = append(out.missing, missing.String())
 	}
@@ -93,7 +106,11 @@ type generated struct {
 
 // Evaluate implements policy.Rules.
 func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[string]any, error) {
-	return ask(ctx, g.query, input)
+	value, err := allFields.Value(input)
+	if err != nil {
+		return nil, fmt.Errorf("converting input: %w", err)
+	}
+	return ask(ctx, g.query, rego.EvalParsedInput(value))
 }
 
 // queryText asks for the contract's rules that exist, and for nothing else of the package. Each is wrapped in a
@@ -113,31 +130,108 @@ type evaluator struct {
 	query   *rego.PreparedEvalQuery
 	revised []policy.Resource
 	missing []string
+	// clusters says that the policy reads data.clusters.
+	clusters bool
+	// fields are those of the input that the policy reads.
+	fields *projection.Fields
+	// memo is nil if the policy reads all of the input.
+	memo *memo
 }
+
+// allFields are all fields of an input.
+var allFields = func() *projection.Fields {
+	f := &projection.Fields{}
+	f.All()
+	return f.Seal()
+}()
 
 // Revision implements placement.Evaluator: the newest revision among the tables that the policy reads. It is 0, which
 // no table has, while one of them is missing.
 func (p *evaluator) Revision() uint64 {
-	if len(p.missing) > 0 {
+	snap := p.engine.data.current.Load()
+	if p.replicated(snap) != nil {
 		return 0
 	}
-	snap := p.engine.data.current.Load()
+	return p.revision(snap)
+}
+
+// revision is that of a snapshot which has all of the data. It grows with every change.
+func (p *evaluator) revision(snap *snapshot) uint64 {
 	newest := noData
 	for _, r := range p.revised {
-		t, ok := snap.tables[r.GroupVersionResource]
-		if !ok {
-			return 0
-		}
-		newest = max(newest, t.revision)
+		newest = max(newest, snap.tables[r.GroupVersionResource].revision)
+	}
+	if p.clusters {
+		newest = max(newest, snap.inventories)
 	}
 	return newest
 }
 
+// keys lends buffers for the keys of inputs.
+var keys = sync.Pool{New: func() any { return new([]byte) }}
+
 // Evaluate implements placement.Evaluator. Data that is not complete is an *engine.NotReplicatedError, the deadline
-// is engine.ErrDeadline.
+// is engine.ErrDeadline. The decision may be one that others have got as well, and is not to be changed.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	if err := p.replicated(); err != nil || p.query == nil {
+	snap := p.engine.data.current.Load()
+	if err := p.replicated(snap); err != nil || p.query == nil {
 		return placement.Decision{}, err
+	}
+	if p.memo == nil || p.memo.off.Load() {
+		return p.evaluate(ctx, snap, allFields, input)
+	}
+	buffer := keys.Get().(*[]byte)
+	defer keys.Put(buffer)
+	key, ok := p.fields.AppendKey((*buffer)[:0], input)
+	*buffer = key
+	if !ok {
+		return p.evaluate(ctx, snap, allFields, input)
+	}
+	revision := p.revision(snap)
+	if decision, check, ok := p.memo.get(revision, key); ok {
+		p.engine.observer.MemoHit()
+		if check {
+			return p.check(ctx, snap, input, decision)
+		}
+		return decision, nil
+	}
+	p.engine.observer.MemoMiss()
+	decision, err := p.evaluate(ctx, snap, p.fields, input)
+	if err == nil {
+		p.memo.put(revision, key, decision)
+	}
+	return decision, err
+}
+
+// check compares a remembered decision with that on the whole input. What is under way elsewhere comes first: without
+// a free slot, or in time, there is no check.
+func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]any, remembered placement.Decision) (placement.Decision, error) {
+	value, err := allFields.Value(input)
+	if err != nil {
+		return remembered, nil
+	}
+	select {
+	case p.engine.slots <- struct{}{}:
+	default:
+		return remembered, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	defer cancel()
+	decision, err := p.run(ctx, snap, value)
+	if errors.Is(err, engine.ErrDeadline) || err == nil && equalDecisions(decision, remembered) {
+		return remembered, nil
+	}
+	if !p.memo.off.Swap(true) {
+		p.engine.observer.MemoMismatch(p.name)
+	}
+	return decision, err
+}
+
+// evaluate waits for a slot and evaluates the policy on some fields of the input.
+func (p *evaluator) evaluate(ctx context.Context, snap *snapshot, fields *projection.Fields, input map[string]any) (placement.Decision, error) {
+	value, err := fields.Value(input)
+	if err != nil {
+		return placement.Decision{}, fmt.Errorf("converting input: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
@@ -146,6 +240,11 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	case <-ctx.Done():
 		return placement.Decision{}, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
 	}
+	return p.run(ctx, snap, value)
+}
+
+// run evaluates the policy in the slot that the caller has taken.
+func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
 	type answer struct {
 		decision placement.Decision
 		err      error
@@ -160,7 +259,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 				answers <- answer{err: fmt.Errorf("evaluation panicked: %v\n%s", r, debug.Stack())}
 			}
 		}()
-		decision, err := p.evaluate(ctx, input)
+		decision, err := p.decide(ctx, snap, input)
 		answers <- answer{decision, err}
 	}()
 	select {
@@ -171,11 +270,11 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	}
 }
 
-func (p *evaluator) replicated() error {
+// replicated is nil if the snapshot has all of the data that the policy reads.
+func (p *evaluator) replicated(snap *snapshot) error {
 	if len(p.missing) > 0 {
 		return &engine.NotReplicatedError{Data: strings.Join(p.missing, ", ")}
 	}
-	snap := p.engine.data.current.Load()
 	for _, r := range p.revised {
 		if _, ok := snap.tables[r.GroupVersionResource]; !ok {
 			return &engine.NotReplicatedError{Data: resourceText(r.GroupVersionResource)}
@@ -184,8 +283,8 @@ func (p *evaluator) replicated() error {
 	return nil
 }
 
-func (p *evaluator) evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	rules, err := ask(ctx, p.query, input)
+func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
+	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(newTransaction(snap)))
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
 			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
@@ -196,12 +295,8 @@ func (p *evaluator) evaluate(ctx context.Context, input map[string]any) (placeme
 }
 
 // ask evaluates a query of queryText's form and returns the values of the rules that are defined.
-func ask(ctx context.Context, query *rego.PreparedEvalQuery, input map[string]any) (map[string]any, error) {
-	value, err := ast.InterfaceToValue(input)
-	if err != nil {
-		return nil, fmt.Errorf("converting input: %w", err)
-	}
-	results, err := query.Eval(ctx, rego.EvalParsedInput(value))
+func ask(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
+	results, err := query.Eval(ctx, options...)
 	if err != nil {
 		return nil, err
 	}

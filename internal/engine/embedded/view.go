@@ -74,9 +74,13 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
+func newTransaction(snap *snapshot) *transaction {
+	return &transaction{transactions.Add(1), snap}
+}
+
 // NewTransaction implements storage.Store.
 func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return &transaction{transactions.Add(1), v.data.current.Load()}, nil
+	return newTransaction(v.data.current.Load()), nil
 }
 
 // Commit implements storage.Store; there is nothing to commit.

@@ -1,0 +1,339 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// counts is an Observer that counts.
+type counts struct {
+	hits, misses atomic.Int64
+	mu           sync.Mutex
+	mismatches   []string
+}
+
+func (c *counts) MemoHit()  { c.hits.Add(1) }
+func (c *counts) MemoMiss() { c.misses.Add(1) }
+func (c *counts) MemoMismatch(policy string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mismatches = append(c.mismatches, policy)
+}
+
+func (c *counts) want(t *testing.T, hits, misses int64, mismatches ...string) {
+	t.Helper()
+	if c.hits.Load() != hits || c.misses.Load() != misses || !slices.Equal(c.mismatches, mismatches) {
+		t.Errorf("%d hits, %d misses, mismatches %v; want %d, %d and %v", c.hits.Load(), c.misses.Load(), c.mismatches, hits, misses, mismatches)
+	}
+}
+
+const zonePolicy = "package p\nlabels := {\"zone\": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}\nerrors contains input.spec.error"
+
+func onNode(name, uid string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": name}}
+}
+
+func decide(t testing.TB, ev placement.Evaluator, input map[string]any) placement.Decision {
+	t.Helper()
+	d, err := ev.Evaluate(t.Context(), input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestMemo(t *testing.T) {
+	seen := &counts{}
+	data := newWorld()
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	ev, _ := prepare(t, e, v1(zonePolicy))
+	zone := func(input map[string]any, want string) {
+		t.Helper()
+		if got := decide(t, ev, input).Labels["zone"]; got != want {
+			t.Errorf("zone %q, want %q", got, want)
+		}
+	}
+	zone(onNode("n1", "a"), "eu-1")
+	seen.want(t, 0, 1)
+	zone(onNode("n1", "b"), "eu-1")
+	seen.want(t, 1, 1)
+	zone(onNode("n2", "a"), "us-1")
+	zone(onNode("n3", "a"), "")
+	seen.want(t, 1, 3)
+	// What the policy does not read of the cluster changes nothing.
+	data.Put(pods.GroupVersionResource, document("a", "b"))
+	zone(onNode("n1", "c"), "eu-1")
+	seen.want(t, 2, 3)
+	moved := document("", "n1")
+	moved.SetLabels(map[string]string{"zone": "eu-2"})
+	data.Put(nodes.GroupVersionResource, moved)
+	zone(onNode("n1", "a"), "eu-2")
+	zone(onNode("n1", "a"), "eu-2")
+	seen.want(t, 3, 4)
+	data.Drop(nodes.GroupVersionResource)
+	if _, err := ev.Evaluate(t.Context(), onNode("n1", "a")); err == nil {
+		t.Error("a decision was remembered beyond its data")
+	}
+	data.Replace(nodes.GroupVersionResource, nil)
+	zone(onNode("n1", "a"), "")
+	seen.want(t, 3, 5)
+}
+
+func TestErrorsAreNotRemembered(t *testing.T) {
+	seen := &counts{}
+	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	ev, _ := prepare(t, e, v1(zonePolicy))
+	wrong := map[string]any{"spec": map[string]any{"error": int64(1)}}
+	for range 2 {
+		if _, err := ev.Evaluate(t.Context(), wrong); err == nil {
+			t.Fatal("the contract is broken, and nobody says so")
+		}
+	}
+	seen.want(t, 0, 2)
+}
+
+func TestNoMemoForAllOfTheInput(t *testing.T) {
+	seen := &counts{}
+	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	ev, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"} if input != {}"))
+	for range 2 {
+		decide(t, ev, onNode("n1", "a"))
+	}
+	seen.want(t, 0, 0)
+}
+
+// blinded returns an evaluator that believes that its policy reads nothing of the input.
+func blinded(t *testing.T, e *Engine, text string) *evaluator {
+	t.Helper()
+	ev, _ := prepare(t, e, v1(text))
+	out := ev.(*evaluator)
+	out.fields = (&projection.Fields{}).Seal()
+	return out
+}
+
+// A mistake of the analysis is found by the checks, is not repeated, and is told once.
+func TestMismatch(t *testing.T) {
+	seen := &counts{}
+	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	ev := blinded(t, e, zonePolicy)
+	if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
+		t.Fatalf("the policy is not blind: %v", got)
+	}
+	for range 3 {
+		if got := decide(t, ev, onNode("n1", "a")); got.Labels["zone"] != "eu-1" {
+			t.Errorf("decision %v", got)
+		}
+	}
+	seen.want(t, 1, 1, "p")
+}
+
+// A decision that was remembered turns out to be an error.
+func TestMismatchByError(t *testing.T) {
+	seen := &counts{}
+	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	ev := blinded(t, e, zonePolicy)
+	decide(t, ev, onNode("n1", "a"))
+	if _, err := ev.Evaluate(t.Context(), map[string]any{"spec": map[string]any{"error": int64(1)}}); err == nil {
+		t.Error("no error")
+	}
+	seen.want(t, 1, 1, "p")
+}
+
+// A check that gets no slot, or no time, makes nobody wait and says nothing.
+func TestChecksStandBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &counts{}
+		e := New(newWorld(), Options{Timeout: time.Second, Concurrency: 1, Observer: seen})
+		ev := blinded(t, e, zonePolicy)
+		decide(t, ev, onNode("n1", "a"))
+		e.slots <- struct{}{}
+		if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
+			t.Errorf("a check was made: %v", got)
+		}
+		<-e.slots
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := ev.Evaluate(ctx, onNode("n1", "a")); err != nil {
+			t.Errorf("a check that has no time fails: %v", err)
+		}
+		synctest.Wait()
+		seen.want(t, 2, 1)
+	})
+}
+
+func TestChecksAreRareAndFirstOften(t *testing.T) {
+	m := &memo{}
+	m.put(noData, []byte("a"), placement.Decision{})
+	var at []int
+	for n := 1; n <= 3*checkEvery; n++ {
+		_, check, ok := m.get(noData, []byte("a"))
+		if !ok {
+			t.Fatal("not known")
+		}
+		if check {
+			at = append(at, n)
+		}
+	}
+	want := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3072}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Errorf("checks (-want +got):\n%s", diff)
+	}
+}
+
+func TestMemoIsBounded(t *testing.T) {
+	m := &memo{}
+	d := placement.Decision{Annotations: map[string]string{"a": string(make([]byte, 1000))}}
+	key := func(i int) []byte { return fmt.Appendf(nil, "key %d", i) }
+	const n = 10_000
+	for i := range n {
+		m.put(noData, key(i), d)
+		if _, _, ok := m.get(noData, key(0)); !ok {
+			t.Fatalf("what is asked for all the time is forgotten after %d others", i)
+		}
+	}
+	if held := (len(m.young) + len(m.old)) * 1000; held > 2*memoBytes || held < memoBytes/2 {
+		t.Errorf("holds %d bytes", held)
+	}
+	if _, _, ok := m.get(noData, key(1)); ok {
+		t.Error("nothing is forgotten")
+	}
+	m.put(noData, []byte("big"), placement.Decision{Errors: []string{string(make([]byte, memoBytes))}})
+	if _, _, ok := m.get(noData, []byte("big")); ok {
+		t.Error("a decision is larger than the memo")
+	}
+	m.put(noData+2, key(1), d)
+	m.put(noData+1, key(2), d)
+	if len(m.young) != 1 || len(m.old) != 0 {
+		t.Errorf("decisions of older data are kept: %d and %d", len(m.young), len(m.old))
+	}
+}
+
+// A hit takes no slot, starts nothing and allocates nothing.
+func TestHitsAreFree(t *testing.T) {
+	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1})
+	ev, _ := prepare(t, e, v1(zonePolicy))
+	input := onNode("n1", "a")
+	// Beyond the first checks.
+	for range checkEvery + 1 {
+		decide(t, ev, input)
+	}
+	e.slots <- struct{}{}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(500, func() {
+		if _, err := ev.Evaluate(ctx, input); err != nil {
+			t.Error(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Decisions are of one state of the data, remembered or not, while the data changes: a label is never older than the
+// revision that was seen before it was asked for, and equal revisions have equal decisions. Those who get a decision
+// share it, and the race detector sees who writes to it.
+func TestMemoAndChanges(t *testing.T) {
+	data := NewData()
+	node := func(n int) []*unstructured.Unstructured {
+		o := document("", "n1")
+		o.SetLabels(map[string]string{"zone": fmt.Sprintf("z%d", n)})
+		return []*unstructured.Unstructured{o}
+	}
+	data.Replace(nodes.GroupVersionResource, node(0))
+	seen := &counts{}
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 2, Observer: seen})
+	ev, _ := prepare(t, e, v1(zonePolicy))
+	var written atomic.Int64
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				least := written.Load()
+				before := ev.Revision()
+				d, err := ev.Evaluate(t.Context(), onNode("n1", "a"))
+				after := ev.Revision()
+				again, errAgain := ev.Evaluate(t.Context(), onNode("n1", "b"))
+				if err != nil || errAgain != nil {
+					t.Errorf("%v, %v", err, errAgain)
+					return
+				}
+				var n int64
+				if _, err := fmt.Sscanf(d.Labels["zone"], "z%d", &n); err != nil || n < least {
+					t.Errorf("zone %q, though z%d was written before (%v)", d.Labels["zone"], least, err)
+					return
+				}
+				if before == after && ev.Revision() == before && !maps.Equal(d.Labels, again.Labels) {
+					t.Errorf("%v and %v at one revision", d, again)
+					return
+				}
+			}
+		})
+	}
+	for n := 1; n <= 200; n++ {
+		data.Replace(nodes.GroupVersionResource, node(n))
+		written.Store(int64(n))
+	}
+	close(done)
+	readers.Wait()
+	if len(seen.mismatches) > 0 {
+		t.Error("mismatches")
+	}
+}
+
+// Inventories that another policy brings in are part of data.clusters for all, and so of its revision.
+func TestRevisionOfClusters(t *testing.T) {
+	data := newWorld()
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})
+	ev, _ := prepare(t, e, v1("package p\nlabels := {\"n\": sprintf(\"%d\", [count(data.clusters)])}"))
+	fleet := schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}
+	revisions := []uint64{ev.Revision()}
+	expect := func(n string) {
+		t.Helper()
+		if got := decide(t, ev, map[string]any{}).Labels["n"]; got != n {
+			t.Errorf("%s clusters, want %s", got, n)
+		}
+	}
+	expect("2")
+	data.Replace(fleet, []*unstructured.Unstructured{document("", "fleet")})
+	revisions = append(revisions, ev.Revision())
+	expect("3")
+	data.Drop(fleet)
+	revisions = append(revisions, ev.Revision())
+	expect("2")
+	if len(slices.Compact(slices.Clone(revisions))) != 3 || !slices.IsSorted(revisions) {
+		t.Errorf("revisions %v", revisions)
+	}
+}
+
+func TestDeadlinesAreNotRemembered(t *testing.T) {
+	seen := &counts{}
+	e := New(NewData(), Options{Timeout: 20 * time.Millisecond, Concurrency: 1, Observer: seen})
+	ev, _ := prepare(t, e, v1(endless))
+	for range 2 {
+		if _, err := ev.Evaluate(t.Context(), map[string]any{}); !errors.Is(err, engine.ErrDeadline) {
+			t.Errorf("error %v", err)
+		}
+	}
+	seen.want(t, 0, 2)
+}
