@@ -313,6 +313,31 @@ func TestReadersAndWriters(t *testing.T) {
 	d.Replace(nodes.GroupVersionResource, pair(0))
 	d.Replace(profiles.GroupVersionResource, []*unstructured.Unstructured{document("x", "eu")})
 	v := viewOf(d, nil)
+	stop := keepReading(func() bool {
+		whole, _ := read(t, v, "kubernetes", "nodes")
+		a, _ := whole.Find(ast.Ref{ast.StringTerm("a"), ast.StringTerm("n")})
+		b, _ := whole.Find(ast.Ref{ast.StringTerm("b"), ast.StringTerm("n")})
+		if a == nil || b == nil || a.Compare(b) != 0 {
+			t.Errorf("torn: %v", whole)
+			return false
+		}
+		if _, ok := read(t, v, "clusters", "eu"); !ok {
+			t.Error("cluster is gone")
+			return false
+		}
+		return true
+	})
+	for n := range int64(500) {
+		d.Replace(nodes.GroupVersionResource, pair(n))
+		d.Put(profiles.GroupVersionResource, document("x", fmt.Sprintf("c%d", n)))
+		d.Delete(profiles.GroupVersionResource, "x", fmt.Sprintf("c%d", n))
+	}
+	stop()
+}
+
+// keepReading has several readers read side by side, each until a read is not as it should be, or until the returned
+// function is called, which waits for them.
+func keepReading(read func() (ok bool)) (stop func()) {
 	done := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {
@@ -323,25 +348,14 @@ func TestReadersAndWriters(t *testing.T) {
 					return
 				default:
 				}
-				whole, _ := read(t, v, "kubernetes", "nodes")
-				a, _ := whole.Find(ast.Ref{ast.StringTerm("a"), ast.StringTerm("n")})
-				b, _ := whole.Find(ast.Ref{ast.StringTerm("b"), ast.StringTerm("n")})
-				if a == nil || b == nil || a.Compare(b) != 0 {
-					t.Errorf("torn: %v", whole)
-					return
-				}
-				if _, ok := read(t, v, "clusters", "eu"); !ok {
-					t.Error("cluster is gone")
+				if !read() {
 					return
 				}
 			}
 		})
 	}
-	for n := range int64(500) {
-		d.Replace(nodes.GroupVersionResource, pair(n))
-		d.Put(profiles.GroupVersionResource, document("x", fmt.Sprintf("c%d", n)))
-		d.Delete(profiles.GroupVersionResource, "x", fmt.Sprintf("c%d", n))
+	return func() {
+		close(done)
+		readers.Wait()
 	}
-	close(done)
-	readers.Wait()
 }

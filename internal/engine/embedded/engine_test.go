@@ -438,27 +438,16 @@ func TestEvaluationsAndChanges(t *testing.T) {
 	d.Replace(nodes.GroupVersionResource, pair(0))
 	e := New(d, Options{Timeout: time.Minute, Concurrency: 4})
 	ev, _ := prepare(t, e, v1("package p\nerrors contains \"torn\" if data.kubernetes.nodes[\"a\"].n != data.kubernetes.nodes[\"b\"].n\nlabels := {\"n\": sprintf(\"%d\", [count(data.kubernetes.nodes)])}"))
-	done := make(chan struct{})
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				got, err := ev.Evaluate(t.Context(), map[string]any{"a": "b"})
-				if err != nil || len(got.Errors) > 0 || got.Labels["n"] != "2" {
-					t.Errorf("decision %v, %v", got, err)
-					return
-				}
-			}
-		})
-	}
+	stop := keepReading(func() bool {
+		got, err := ev.Evaluate(t.Context(), map[string]any{"a": "b"})
+		if err != nil || len(got.Errors) > 0 || got.Labels["n"] != "2" {
+			t.Errorf("decision %v, %v", got, err)
+			return false
+		}
+		return true
+	})
 	for n := range int64(300) {
 		d.Replace(nodes.GroupVersionResource, pair(n))
 	}
-	close(done)
-	readers.Wait()
+	stop()
 }

@@ -259,43 +259,32 @@ func TestMemoAndChanges(t *testing.T) {
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 2, Observer: seen})
 	ev, _ := prepare(t, e, v1(zonePolicy))
 	var written atomic.Int64
-	done := make(chan struct{})
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				least := written.Load()
-				before := ev.Revision()
-				d, err := ev.Evaluate(t.Context(), onNode("n1", "a"))
-				after := ev.Revision()
-				again, errAgain := ev.Evaluate(t.Context(), onNode("n1", "b"))
-				if err != nil || errAgain != nil {
-					t.Errorf("%v, %v", err, errAgain)
-					return
-				}
-				var n int64
-				if _, err := fmt.Sscanf(d.Labels["zone"], "z%d", &n); err != nil || n < least {
-					t.Errorf("zone %q, though z%d was written before (%v)", d.Labels["zone"], least, err)
-					return
-				}
-				if before == after && ev.Revision() == before && !maps.Equal(d.Labels, again.Labels) {
-					t.Errorf("%v and %v at one revision", d, again)
-					return
-				}
-			}
-		})
-	}
+	stop := keepReading(func() bool {
+		least := written.Load()
+		before := ev.Revision()
+		d, err := ev.Evaluate(t.Context(), onNode("n1", "a"))
+		after := ev.Revision()
+		again, errAgain := ev.Evaluate(t.Context(), onNode("n1", "b"))
+		if err != nil || errAgain != nil {
+			t.Errorf("%v, %v", err, errAgain)
+			return false
+		}
+		var n int64
+		if _, err := fmt.Sscanf(d.Labels["zone"], "z%d", &n); err != nil || n < least {
+			t.Errorf("zone %q, though z%d was written before (%v)", d.Labels["zone"], least, err)
+			return false
+		}
+		if before == after && ev.Revision() == before && !maps.Equal(d.Labels, again.Labels) {
+			t.Errorf("%v and %v at one revision", d, again)
+			return false
+		}
+		return true
+	})
 	for n := 1; n <= 200; n++ {
 		data.Replace(nodes.GroupVersionResource, node(n))
 		written.Store(int64(n))
 	}
-	close(done)
-	readers.Wait()
+	stop()
 	if len(seen.mismatches) > 0 {
 		t.Error("mismatches")
 	}
