@@ -1,0 +1,177 @@
+package projection_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// randomFields are a sealed set over the names of random documents.
+func randomFields(r *rand.Rand, depth int) *projection.Fields {
+	f := &projection.Fields{}
+	collect(r, f, depth)
+	return f.Seal()
+}
+
+func collect(r *rand.Rand, f *projection.Fields, depth int) {
+	if depth == 0 {
+		return
+	}
+	if r.IntN(8) == 0 {
+		f.All()
+	}
+	if r.IntN(3) == 0 {
+		collect(r, f.Each(), depth-1)
+	}
+	for _, name := range []string{"metadata", "spec", "labels", "level", "other"} {
+		if r.IntN(3) == 0 {
+			collect(r, f.Name(name), depth-1)
+		}
+	}
+}
+
+func randomObject(r *rand.Rand) map[string]any {
+	for {
+		if d, ok := randomDocument(r, 3).(map[string]any); ok {
+			return d
+		}
+	}
+}
+
+// A cut has the value and the key of the document, whatever the fields, and is what it is cut to again.
+func TestCut(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	shorter := 0
+	for range 20_000 {
+		f, d := randomFields(r, 3), randomObject(r)
+		before, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := f.Cut(d)
+		want, err := f.Value(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Value(cut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKey, _ := f.AppendKey(nil, d)
+		gotKey, _ := f.AppendKey(nil, cut)
+		if want.Compare(got) != 0 || !bytes.Equal(wantKey, gotKey) {
+			t.Fatalf("%v of %s cuts it to %v: value %s, want %s", f.Paths(), before, cut, got, want)
+		}
+		if diff := cmp.Diff(cut, f.Cut(cut)); diff != "" {
+			t.Fatalf("cut again (-once +twice):\n%s", diff)
+		}
+		after, err := json.Marshal(d)
+		if err != nil || !bytes.Equal(before, after) {
+			t.Fatalf("the document became %s, was %s (%v)", after, before, err)
+		}
+		text, err := json.Marshal(cut)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) < len(before) {
+			shorter++
+		}
+	}
+	if shorter < 10_000 {
+		t.Errorf("only %d cuts left anything out", shorter)
+	}
+}
+
+// What is not in the set is not in the cut, and what is partly in the set shares nothing that could be written to.
+func TestCutLeavesOut(t *testing.T) {
+	d := document(t, `{"metadata": {"labels": {"level": "1", "team": "a"}, "uid": "x"}, "spec": {"containers": [{"name": "a", "env": [1]}, 2], "hints": {"a": 1}}, "status": {"b": 1}}`)
+	cut := fields().Cut(d)
+	want := document(t, `{"metadata": {"labels": {"level": "1"}}, "spec": {"containers": [{"name": "a"}, 2], "hints": {"a": 1}}}`)
+	if diff := cmp.Diff(want, cut); diff != "" {
+		t.Errorf("cut (-want +got):\n%s", diff)
+	}
+	cut["metadata"].(map[string]any)["labels"].(map[string]any)["level"] = "2"
+	cut["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["name"] = "b"
+	if got := d["metadata"].(map[string]any)["labels"].(map[string]any)["level"]; got != "1" {
+		t.Errorf("level %v", got)
+	}
+	if got := d["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["name"]; got != "a" {
+		t.Errorf("name %v", got)
+	}
+}
+
+// One set covers another exactly if what is cut to it can still be cut to the other, of every document; of sets that
+// don't cover each other some document tells. A union covers its parts and no more than they need.
+func TestCovers(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	covered := 0
+	for range 5_000 {
+		a, b := randomFields(r, 3), randomFields(r, 3)
+		union := projection.Union(a, b)
+		if !union.Covers(a) || !union.Covers(b) || !a.Covers(a) {
+			t.Fatalf("%v does not cover %v and %v", union.Paths(), a.Paths(), b.Paths())
+		}
+		if a.Covers(b) != a.Covers(union) {
+			t.Fatalf("%v covers %v: %t, and their union: %t", a.Paths(), b.Paths(), a.Covers(b), a.Covers(union))
+		}
+		if !a.Covers(b) {
+			continue
+		}
+		covered++
+		for range 20 {
+			d := randomObject(r)
+			want, _ := b.AppendKey(nil, d)
+			got, _ := b.AppendKey(nil, a.Cut(d))
+			if !bytes.Equal(want, got) {
+				t.Fatalf("%v covers %v, but not of %v", a.Paths(), b.Paths(), d)
+			}
+		}
+	}
+	if covered < 200 {
+		t.Errorf("only %d sets covered another", covered)
+	}
+}
+
+func TestCoversTable(t *testing.T) {
+	named := func(path ...string) *projection.Fields {
+		f := &projection.Fields{}
+		at := f
+		for _, name := range path {
+			if name == "*" {
+				at = at.Each()
+			} else if name == "**" {
+				at.All()
+			} else {
+				at = at.Name(name)
+			}
+		}
+		return f.Seal()
+	}
+	tests := []struct {
+		a, b []string
+		want bool
+	}{
+		{nil, nil, true}, {nil, []string{"a"}, false}, {[]string{"a"}, nil, true},
+		{[]string{"**"}, []string{"a", "*", "b"}, true}, {[]string{"a", "*", "b"}, []string{"**"}, false},
+		{[]string{"*"}, []string{"a"}, true}, {[]string{"a"}, []string{"*"}, false},
+		{[]string{"*", "b"}, []string{"a", "b"}, true}, {[]string{"*"}, []string{"a", "b"}, false},
+		{[]string{"a", "b"}, []string{"a"}, true}, {[]string{"a"}, []string{"a", "b"}, false},
+		{[]string{"a", "**"}, []string{"a", "b", "c"}, true}, {[]string{"a", "**"}, []string{"b"}, false},
+	}
+	for _, tc := range tests {
+		if got := named(tc.a...).Covers(named(tc.b...)); got != tc.want {
+			t.Errorf("%v covers %v: %t", tc.a, tc.b, got)
+		}
+	}
+	if union := projection.Union(named("a", "*", "x"), named("a", "b", "y")); !cmp.Equal(union.Paths(), []string{".a.*.x", ".a.b.x", ".a.b.y"}) {
+		t.Errorf("union %v", union.Paths())
+	}
+	if projection.Union().Whole() || len(projection.Union().Paths()) > 0 {
+		t.Error("the union of nothing has something")
+	}
+}
