@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
@@ -151,18 +152,18 @@ func (c *Controller) Rewatch() {
 	}
 }
 
-// wanted are the types that quotas count and the API server serves.
-func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]bool, error) {
+// wanted are the types that quotas count and the API server serves, whole.
+func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]*projection.Fields, error) {
 	quotas, err := c.all(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
-	out := map[schema.GroupVersionResource]bool{}
+	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, q := range quotas {
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {
 			if served, ok := c.served(t); ok {
-				out[served] = true
+				out[served] = nil
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -91,7 +92,7 @@ type sink struct {
 var _ watches.Sink = (*sink)(nil)
 
 // Replace implements watches.Sink.
-func (s *sink) Replace(r schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+func (s *sink) Replace(r schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
 	s.report(s.meter.Replace(r.GroupResource(), objects))
 	s.changed(r.GroupResource(), "")
 }

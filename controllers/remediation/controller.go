@@ -33,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
@@ -134,12 +135,12 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// wanted are the types that policies with remediation match.
-func (c *Controller) wanted() map[schema.GroupVersionResource]bool {
-	out := map[schema.GroupVersionResource]bool{}
+// wanted are the types that policies with remediation match, whole.
+func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
+	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, p := range c.Registry.InForce() {
 		for _, r := range c.matched(p) {
-			out[r] = true
+			out[r] = nil
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -31,7 +32,7 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 }
 
 // Replace implements watches.Sink.
-func (t *targets) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+func (t *targets) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
 	next := make(map[remediation.Key]*unstructured.Unstructured, len(objects))
 	for _, o := range objects {
 		next[keyOf(resource, o)] = strip(o)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -75,14 +76,14 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // wanted is what the policies in force read.
-func (c *Controller) wanted() map[schema.GroupVersionResource]bool {
-	out := map[schema.GroupVersionResource]bool{}
+func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
+	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, standing := range c.registry.All() {
 		if standing.Binding == nil {
 			continue
 		}
 		for _, r := range standing.Binding.Resources {
-			out[r.GroupVersionResource] = true
+			out[r.GroupVersionResource] = nil
 		}
 	}
 	return out
@@ -115,7 +116,7 @@ type sink struct {
 var _ watches.Sink = (*sink)(nil)
 
 // Replace implements watches.Sink.
-func (s *sink) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+func (s *sink) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		replication.Strip(resource.GroupResource(), o)
 	}

@@ -20,13 +20,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order
 // of the changes. The sink owns the objects that it is given.
 type Sink interface {
-	// Replace gives the complete content of a type: at first, and whenever a watch had to start anew.
-	Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured)
+	// Replace gives the complete content of a type: at first, and whenever a watch had to start anew. The objects, and
+	// those of each Put until the next Replace, have at least the given fields; nil stands for all.
+	Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured)
 	// Put gives one object that was added or changed.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
 	// Delete says that one object is gone.
@@ -58,6 +61,9 @@ type Manager struct {
 	// Consistent has every complete content be as new as the moment when it was asked for; without it, it may be as old
 	// as the API server's cache was then. Set it before the first Set.
 	Consistent bool
+	// Prepare, if it is not nil, is called with each object as the API server sent it, before it is cut to the wanted
+	// fields: it may take from the object, and add to it. Set it before the first Set.
+	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
 
 	client  dynamic.Interface
 	sink    Sink
@@ -71,10 +77,30 @@ type Manager struct {
 type running struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	// fields are what its objects are cut to; nil for whole objects.
+	fields *projection.Fields
 
 	mu    sync.Mutex
 	state State
+	// confirmed is when the API server last told anything of the content.
+	confirmed time.Time
 }
+
+// covers says whether objects have the wanted fields if they have the given ones; nil stands for all.
+func covers(have, wanted *projection.Fields) bool {
+	return have == nil || wanted != nil && have.Covers(wanted)
+}
+
+// identity is what every cut leaves of an object.
+var identity = func() *projection.Fields {
+	f := &projection.Fields{}
+	f.Name("apiVersion")
+	f.Name("kind")
+	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
+		f.Name("metadata").Name(name)
+	}
+	return f.Seal()
+}()
 
 // NewManager returns a manager that feeds sink and calls changed whenever a type's State does. Neither may call back
 // into the manager.
@@ -82,13 +108,19 @@ func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVe
 	return &Manager{client: client, sink: sink, changed: changed, running: map[schema.GroupVersionResource]*running{}}
 }
 
-// Set makes wanted the set of watched types: it starts and stops list-watches until that is so. The watches end with
-// ctx, which must be the same in every call.
-func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]bool) {
+// Set makes wanted the set of watched types: it starts and stops list-watches until that is so. Objects are cut to the
+// wanted fields, sealed, before they are kept anywhere; nil stands for the whole object, and of what identifies an
+// object nothing is cut.
+//
+// Where more fields are wanted than before, the type is read anew. What the sink has stands until it is replaced.
+// Where fewer are wanted, nothing happens until then.
+//
+// The watches end with ctx, which must be the same in every call.
+func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.Fields) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for resource, r := range m.running {
-		if wanted[resource] {
+		if _, ok := wanted[resource]; ok {
 			continue
 		}
 		r.cancel()
@@ -96,12 +128,21 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 		delete(m.running, resource)
 		m.sink.Drop(resource)
 	}
-	for resource := range wanted {
-		if _, ok := m.running[resource]; ok || ctx.Err() != nil {
+	for resource, fields := range wanted {
+		if ctx.Err() != nil {
+			return
+		}
+		standing, ok := m.running[resource]
+		if ok && covers(standing.fields, fields) {
 			continue
 		}
 		watchCtx, cancel := context.WithCancel(ctx)
-		r := &running{cancel: cancel, done: make(chan struct{})}
+		r := &running{cancel: cancel, done: make(chan struct{}), fields: fields}
+		if ok {
+			standing.cancel()
+			<-standing.done
+			r.state, r.confirmed = standing.state, standing.confirmed
+		}
 		m.running[resource] = r
 		go func() {
 			defer close(r.done)
@@ -121,6 +162,20 @@ func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok b
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state, true
+}
+
+// Confirmed returns when the API server last told anything of a type's content, be it that nothing changed; zero if it
+// never did.
+func (m *Manager) Confirmed(resource schema.GroupVersionResource) time.Time {
+	m.mu.Lock()
+	r, ok := m.running[resource]
+	m.mu.Unlock()
+	if !ok {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.confirmed
 }
 
 // States returns how every watched type fares.
@@ -164,6 +219,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			m.sink.Drop(resource)
 		}
 	}
+	cut := m.cutter(resource, r.fields)
 	// unwatchable says that the last try to watch was refused. A list alone would be true for a moment only, so its
 	// result is withheld until a watch succeeds.
 	var unwatchable atomic.Bool
@@ -174,7 +230,13 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			}
 			list, err := client.List(ctx, o)
 			failed(err)
-			return list, err
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				cut(&list.Items[i])
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, o)
@@ -190,9 +252,12 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			return w, nil
 		},
 	}
-	store := &store{resource: resource, sink: m.sink, withheld: unwatchable.Load, synced: func() {
-		m.setState(resource, r, func(s *State) { *s = State{Synced: true} })
-	}}
+	store := &store{
+		resource: resource, fields: r.fields, sink: m.sink, cut: cut, withheld: unwatchable.Load, confirmed: r.confirm,
+		synced: func() {
+			m.setState(resource, r, func(s *State) { *s = State{Synced: true} })
+		},
+	}
 	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
 		Name:            "berth",
 		TypeDescription: resource.String(),
@@ -200,6 +265,28 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	})
 	reflector.RunWithContext(ctx)
 	log.V(2).Info("Stopped watch")
+}
+
+// cutter returns what cuts an object of a type to the fields, in place.
+func (m *Manager) cutter(resource schema.GroupVersionResource, fields *projection.Fields) func(*unstructured.Unstructured) {
+	if fields != nil {
+		fields = projection.Union(fields, identity)
+	}
+	return func(o *unstructured.Unstructured) {
+		if m.Prepare != nil {
+			m.Prepare(resource, o)
+		}
+		if fields != nil {
+			o.Object = fields.Cut(o.Object)
+		}
+	}
+}
+
+// confirm notes that the API server told something of the content.
+func (r *running) confirm() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confirmed = time.Now()
 }
 
 // setState changes a type's state and tells, if that made a difference.
@@ -231,15 +318,34 @@ func gone(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// store hands what a reflector reads to the sink.
+// store hands what a reflector reads to the sink. Nothing keeps an object before it is cut: not a list, whose pages are
+// cut as they come, and not the store in which a reflector gathers a list that is streamed.
 type store struct {
-	resource schema.GroupVersionResource
-	sink     Sink
-	withheld func() bool
-	synced   func()
+	resource  schema.GroupVersionResource
+	fields    *projection.Fields
+	sink      Sink
+	cut       func(*unstructured.Unstructured)
+	withheld  func() bool
+	synced    func()
+	confirmed func()
 }
 
-var _ cache.ReflectorStore = (*store)(nil)
+var (
+	_ cache.TransformingStore      = (*store)(nil)
+	_ cache.ReflectorBookmarkStore = (*store)(nil)
+)
+
+// Transformer implements cache.TransformingStore: it is for the objects of a streamed list.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		o, err := asObject(obj)
+		if err != nil {
+			return nil, err
+		}
+		s.cut(o)
+		return o, nil
+	}
+}
 
 // Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error { return s.put(obj) }
@@ -248,41 +354,59 @@ func (s *store) Add(obj any) error { return s.put(obj) }
 func (s *store) Update(obj any) error { return s.put(obj) }
 
 func (s *store) put(obj any) error {
-	o, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return fmt.Errorf("object of type %T", obj)
+	o, err := asObject(obj)
+	if err != nil {
+		return err
 	}
+	s.cut(o)
 	s.sink.Put(s.resource, o)
+	s.confirmed()
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
 func (s *store) Delete(obj any) error {
-	o, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return fmt.Errorf("object of type %T", obj)
+	o, err := asObject(obj)
+	if err != nil {
+		return err
 	}
 	s.sink.Delete(s.resource, o.GetNamespace(), o.GetName())
+	s.confirmed()
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
+// Bookmark implements cache.ReflectorBookmarkStore: nothing has changed, says the API server.
+func (s *store) Bookmark(string) error {
+	s.confirmed()
+	return nil
+}
+
+// Replace implements cache.ReflectorStore. The objects were cut as they came.
 func (s *store) Replace(list []any, _ string) error {
 	objects := make([]*unstructured.Unstructured, 0, len(list))
 	for _, obj := range list {
-		o, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return fmt.Errorf("object of type %T", obj)
+		o, err := asObject(obj)
+		if err != nil {
+			return err
 		}
 		objects = append(objects, o)
 	}
 	if s.withheld() {
 		return nil
 	}
-	s.sink.Replace(s.resource, objects)
+	s.sink.Replace(s.resource, s.fields, objects)
+	s.confirmed()
 	s.synced()
 	return nil
 }
 
 // Resync implements cache.ReflectorStore; sinks keep what they are given.
 func (*store) Resync() error { return nil }
+
+func asObject(obj any) (*unstructured.Unstructured, error) {
+	o, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("object of type %T", obj)
+	}
+	return o, nil
+}

@@ -21,6 +21,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // The library's handlers of errors wait by the time of the last error, which in these tests may lie ahead.
@@ -34,12 +36,13 @@ var (
 	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
-// faulty is an API server whose faults the tests choose. It knows lists and watches, and no streamed lists, which
-// clients then do without.
+// faulty is an API server whose faults the tests choose. It knows lists and watches, and streamed lists only if it is
+// told to: otherwise clients do without.
 type faulty struct {
 	dynamic.Interface
 
 	mu       sync.Mutex
+	streams  bool
 	listErr  map[schema.GroupVersionResource]error
 	watchErr map[schema.GroupVersionResource]error
 	objects  map[schema.GroupVersionResource][]string
@@ -99,6 +102,16 @@ func object(name string) *unstructured.Unstructured {
 	o.SetName(name)
 	o.SetNamespace("default")
 	o.SetResourceVersion("2")
+	o.SetLabels(map[string]string{"read": "yes", "unread": "no"})
+	o.Object["spec"] = map[string]any{"secret": "s"}
+	return o
+}
+
+// bookmark is an event that tells of no object.
+func bookmark(annotations map[string]string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	o.SetResourceVersion("3")
+	o.SetAnnotations(annotations)
 	return o
 }
 
@@ -125,10 +138,17 @@ func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.I
 	if err := f.server.watchErr[f.resource]; err != nil && (!streamed || !apierrors.IsResourceExpired(err)) {
 		return nil, err
 	}
-	if streamed {
+	if streamed && !f.server.streams {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	w := watch.NewFakeWithChanSize(10, false)
+	if streamed {
+		f.server.lists[f.resource]++
+		for _, name := range f.server.objects[f.resource] {
+			w.Add(object(name))
+		}
+		w.Action(watch.Bookmark, bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
+	}
 	f.server.open[f.resource] = append(f.server.open[f.resource], w)
 	return w, nil
 }
@@ -138,6 +158,9 @@ type recording struct {
 	mu      sync.Mutex
 	content map[schema.GroupVersionResource][]string
 	calls   []string
+	// fields are those of the last complete content; last is the last object that was given.
+	fields *projection.Fields
+	last   map[string]any
 }
 
 func (r *recording) call(resource schema.GroupVersionResource, text string, change func([]string) []string) {
@@ -147,10 +170,12 @@ func (r *recording) call(resource schema.GroupVersionResource, text string, chan
 	r.content[resource] = change(r.content[resource])
 }
 
-func (r *recording) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
+func (r *recording) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
 	r.call(resource, "replace", func([]string) []string {
+		r.fields = fields
 		out := []string{}
 		for _, o := range objects {
+			r.last = o.Object
 			out = append(out, o.GetName())
 		}
 		return out
@@ -159,6 +184,7 @@ func (r *recording) Replace(resource schema.GroupVersionResource, objects []*uns
 
 func (r *recording) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	r.call(resource, "put", func(all []string) []string {
+		r.last = o.Object
 		if slices.Contains(all, o.GetName()) {
 			return all
 		}
@@ -212,10 +238,11 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 	})
 }
 
-func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]bool {
-	out := map[schema.GroupVersionResource]bool{}
+// only are types of which whole objects are wanted.
+func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.Fields {
+	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, r := range resources {
-		out[r] = true
+		out[r] = nil
 	}
 	return out
 }

@@ -1,0 +1,182 @@
+package watches
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// labels are sets of the labels of these names.
+func labels(names ...string) *projection.Fields {
+	f := &projection.Fields{}
+	for _, name := range names {
+		f.Name("metadata").Name("labels").Name(name)
+	}
+	return f.Seal()
+}
+
+func podsWith(fields *projection.Fields) map[schema.GroupVersionResource]*projection.Fields {
+	return map[schema.GroupVersionResource]*projection.Fields{pods: fields}
+}
+
+// Objects are cut on every way by which they come: in a list, in a list that is streamed, and in a watch. What
+// identifies them stays.
+func TestManagerCuts(t *testing.T) {
+	for name, streams := range map[string]bool{"Listed": false, "Streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+				server.set(func() { server.streams, server.objects[pods] = streams, []string{"a"} })
+				prepared := 0
+				m.Prepare = func(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
+					prepared++
+					if _, whole := o.Object["spec"]; !whole {
+						t.Error("prepared after it was cut")
+					}
+					o.SetLabels(map[string]string{"read": o.GetLabels()["read"] + "!"})
+				}
+				want := func(name string) map[string]any {
+					return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
+						"name": name, "namespace": "default", "resourceVersion": "2", "labels": map[string]any{"read": "yes!"},
+					}}
+				}
+				m.Set(ctx, podsWith(labels("read")))
+				later()
+				check(t, m, sink, State{Synced: true}, []string{"a"})
+				if diff := cmp.Diff(want("a"), sink.last); diff != "" {
+					t.Errorf("object (-want +got):\n%s", diff)
+				}
+				if !sink.fields.Covers(labels("read")) || sink.fields.Covers(labels("unread")) {
+					t.Errorf("fields %v", sink.fields.Paths())
+				}
+				server.watches(pods)[0].Add(object("b"))
+				later()
+				check(t, m, sink, State{Synced: true}, []string{"a", "b"})
+				if diff := cmp.Diff(want("b"), sink.last); diff != "" {
+					t.Errorf("object (-want +got):\n%s", diff)
+				}
+				if prepared != 2 {
+					t.Errorf("prepared %d objects, want 2", prepared)
+				}
+			})
+		})
+	}
+}
+
+// More fields are read anew, without a moment in which the type is missing; fewer fields are no reason to read.
+func TestManagerGrows(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		server.set(func() { server.objects[pods] = []string{"a"} })
+		steps := []struct {
+			wanted *projection.Fields
+			lists  int
+			have   *projection.Fields
+		}{
+			{labels("read"), 1, labels("read")},
+			{labels("read"), 1, labels("read")},
+			{labels("read", "unread"), 2, labels("read", "unread")},
+			{labels("unread"), 2, labels("read", "unread")},
+			{labels("read"), 2, labels("read", "unread")},
+			{labels("other"), 3, labels("other")},
+			{nil, 4, nil},
+			{nil, 4, nil},
+			{labels("read"), 4, nil},
+		}
+		for i, step := range steps {
+			m.Set(ctx, podsWith(step.wanted))
+			if state, _ := m.State(pods); i > 0 && !state.Synced {
+				t.Errorf("step %d: not synced while it is read anew", i)
+			}
+			later()
+			check(t, m, sink, State{Synced: true}, []string{"a"})
+			if n := server.listed(pods); n != step.lists {
+				t.Errorf("step %d: listed %d times, want %d", i, n, step.lists)
+			}
+			if !covers(sink.fields, step.have) || !covers(step.have, sink.fields) {
+				t.Errorf("step %d: fields %v", i, sink.fields)
+			}
+			if n := len(server.watches(pods)); n != 1 {
+				t.Errorf("step %d: %d watches", i, n)
+			}
+		}
+		if slices.Contains(sink.calls, "drop pods") {
+			t.Errorf("calls %v", sink.calls)
+		}
+		if _, whole := sink.last["spec"]; !whole {
+			t.Errorf("not the whole object: %v", sink.last)
+		}
+	})
+}
+
+// While more can't be read for a while, what was read before stands; if it is gone for good, nothing does.
+func TestManagerGrowsInTrouble(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		server.set(func() { server.objects[pods] = []string{"a"} })
+		m.Set(ctx, podsWith(labels("read")))
+		later()
+		down := apierrors.NewServiceUnavailable("down")
+		server.set(func() { server.listErr[pods] = down })
+		m.Set(ctx, podsWith(labels("read", "unread")))
+		later()
+		check(t, m, sink, State{Synced: true, Err: down}, []string{"a"})
+		if sink.fields.Covers(labels("unread")) {
+			t.Error("fields that were never read")
+		}
+		forbidden := apierrors.NewForbidden(pods.GroupResource(), "", nil)
+		server.set(func() { server.listErr[pods] = forbidden })
+		later()
+		check(t, m, sink, State{Err: forbidden}, nil)
+		server.set(func() { delete(server.listErr, pods) })
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a"})
+		if !sink.fields.Covers(labels("read", "unread")) {
+			t.Errorf("fields %v", sink.fields.Paths())
+		}
+	})
+}
+
+// Everything that the API server says confirms the content: lists, events and bookmarks.
+func TestManagerConfirmed(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Manager) {
+		if !m.Confirmed(pods).IsZero() {
+			t.Error("a type that is not watched was confirmed")
+		}
+		m.Set(ctx, podsWith(labels("read")))
+		later()
+		last := m.Confirmed(pods)
+		if last.IsZero() {
+			t.Error("a list confirms nothing")
+		}
+		w := server.watches(pods)[0]
+		for name, tell := range map[string]func(){
+			"Add": func() { w.Add(object("a")) }, "Modify": func() { w.Modify(object("a")) },
+			"Delete": func() { w.Delete(object("a")) }, "Bookmark": func() { w.Action("BOOKMARK", bookmark(nil)) },
+		} {
+			tell()
+			later()
+			if now := m.Confirmed(pods); !now.After(last) {
+				t.Errorf("%s confirms nothing", name)
+			} else {
+				last = now
+			}
+			later()
+		}
+		if age := time.Since(last); age < 30*time.Second {
+			t.Errorf("confirmed %s ago though nothing came", age)
+		}
+		// What is read anew is as old as it was until it comes.
+		server.set(func() { server.listErr[pods] = apierrors.NewServiceUnavailable("down") })
+		m.Set(ctx, podsWith(labels("unread")))
+		later()
+		if now := m.Confirmed(pods); !now.Equal(last) {
+			t.Errorf("confirmed at %s, want %s", now, last)
+		}
+	})
+}
