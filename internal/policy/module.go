@@ -46,6 +46,8 @@ var quotaResources = map[string]schema.GroupVersionResource{
 
 // Module is a policy's text, compiled and analysed. It is immutable and safe for concurrent use.
 type Module struct {
+	// Digest is that of the text and all else that Compiler depends on; empty for a text that Berth generated.
+	Digest string
 	// Compiler holds the compiled text and nothing else.
 	Compiler *ast.Compiler
 	// Package is the text's own package, such as data.kubernetes.placement.
@@ -61,6 +63,9 @@ type Module struct {
 	Static ast.Object
 	// Warnings say what is probably not meant.
 	Warnings []string
+
+	// unit is kept for other policies of the same text.
+	unit *unit
 }
 
 // Diagnostic is one mistake in a policy's text.
@@ -104,36 +109,20 @@ const (
 
 // Compile parses, compiles and analyses a policy's text and data. name stands for the file in messages. The error is
 // a *CompileError.
+//
+// Policies of equal text share what is made of it, for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
-	file := name + ".rego"
-	version, capabilities := language(spec.RegoVersion)
-	parsed, err := ast.ParseModuleWithOpts(file, spec.Rego, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	u, err := unitOf(spec)
 	if err != nil {
-		return nil, compileError(file, err)
+		return nil, inFile(name, err)
 	}
-	if parsed == nil {
-		return nil, oneError(file, nil, ast.ParseErr, "the text has no package")
-	}
-	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
-	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
-		return nil, compileError(file, compiler.Errors)
-	}
-	if root, _ := part(parsed.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(parsed.Package.Path) == 2) {
-		return nil, oneError(file, parsed.Package.Location, codeContract,
-			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, rootKubernetes))
-	}
-	m := &Module{Compiler: compiler, Package: parsed.Package.Path}
-	if err := m.findRules(file, compiler.Modules[file]); err != nil {
+	m := u.module
+	m.unit, m.Warnings = u, slices.Clone(m.Warnings)
+	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
-	if m.Static, err = staticData(file, spec, m.Package); err != nil {
-		return nil, err
-	}
-	if err := m.analyse(file, compiler.Modules[file], len(spec.Replicate) > 0); err != nil {
-		return nil, err
-	}
-	m.Input, m.Data = analyseFields(m, compiler.Modules[file])
-	return m, nil
+	m.warnOfMissingData(u.static)
+	return &m, nil
 }
 
 // findRules finds the contract's rules among the module's.

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +55,8 @@ type analyser struct {
 	errs    []Diagnostic
 }
 
-func (m *Module) analyse(file string, module *ast.Module, listed bool) error {
+// analyse finds what the module reads, and returns the names of the documents among it that Berth does not keep.
+func (m *Module) analyse(file string, module *ast.Module, listed bool) (static []string, err error) {
 	a := &analyser{
 		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
 		reads: map[Read]Read{}, static: map[string]bool{},
@@ -66,26 +68,24 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) error {
 		})
 	}
 	if len(a.errs) > 0 {
-		return &CompileError{Diagnostics: a.errs}
+		return nil, &CompileError{Diagnostics: a.errs}
 	}
 	for _, read := range a.reads {
 		m.Reads = append(m.Reads, read)
 	}
 	slices.SortFunc(m.Reads, func(x, y Read) int { return cmp.Compare(x.String(), y.String()) })
-	m.warnOfMissingData(a.static)
-	return nil
+	return slices.Sorted(maps.Keys(a.static)), nil
 }
 
 // warnOfMissingData names top-level documents that the text reads and that spec.data does not have.
-func (m *Module) warnOfMissingData(read map[string]bool) {
+func (m *Module) warnOfMissingData(read []string) {
 	var missing []string
-	for name := range read {
+	for _, name := range read {
 		if m.Static == nil || m.Static.Get(ast.StringTerm(name)) == nil {
 			missing = append(missing, "data."+name)
 		}
 	}
 	if len(missing) > 0 {
-		slices.Sort(missing)
 		m.Warnings = append(m.Warnings, fmt.Sprintf("the policy reads %s, which spec.data does not have", strings.Join(missing, ", ")))
 	}
 }

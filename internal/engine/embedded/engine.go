@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/weakcache"
 )
 
 var (
@@ -42,6 +43,8 @@ type Engine struct {
 	timeout  time.Duration
 	slots    chan struct{}
 	observer Observer
+	// queries are those of the texts of which some policy is prepared.
+	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
 // New returns an engine that reads data.
@@ -72,12 +75,23 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	if len(m.Rules) == 0 {
 		return out, nil
 	}
-	prepared, err := prepareQuery(ctx, m, rego.Store(newView(e.data, m, b)))
-	if err != nil {
+	var err error
+	if out.query, err = e.sharedQuery(ctx, m); err != nil {
 		return nil, fmt.Errorf("preparing policy %s: %w", name, err)
 	}
-	out.query = prepared
+	out.view = newView(e.data, m, b)
 	return out, nil
+}
+
+// sharedQuery returns the query of all policies that have the module's text.
+func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.PreparedEvalQuery, error) {
+	// Others may wait for it, who have contexts of their own.
+	ctx = context.WithoutCancel(ctx)
+	prepare := func() (*rego.PreparedEvalQuery, error) { return prepareQuery(ctx, m, rego.Store(nowhere)) }
+	if m.Digest == "" {
+		return prepare()
+	}
+	return e.queries.Get(m.Digest, prepare)
 }
 
 // PrepareGenerated implements engine.Engine.
@@ -128,6 +142,7 @@ type evaluator struct {
 	engine  *Engine
 	name    string
 	query   *rego.PreparedEvalQuery
+	view    *view
 	revised []policy.Resource
 	missing []string
 	// clusters says that the policy reads data.clusters.
@@ -284,15 +299,25 @@ func (p *evaluator) replicated(snap *snapshot) error {
 }
 
 func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
-	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(newTransaction(snap)))
+	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)))
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
 			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 		}
-		return placement.Decision{}, err
+		return placement.Decision{}, &evaluationError{policy: p.name, err: err}
 	}
 	return placement.ParseDecision(rules)
 }
+
+// evaluationError is an error of a text that policies share, and names the policy's own file.
+type evaluationError struct {
+	policy string
+	err    error
+}
+
+func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.err.Error()) }
+
+func (e *evaluationError) Unwrap() error { return e.err }
 
 // ask evaluates a query of queryText's form and returns the values of the rules that are defined.
 func ask(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {

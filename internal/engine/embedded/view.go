@@ -15,7 +15,8 @@ import (
 var _ storage.Store = (*view)(nil)
 
 // view is `data` as one policy sees it: its own documents and the resource types that it reads. It is read-only; a
-// transaction is a snapshot, so that one evaluation sees one state of the world.
+// transaction is a snapshot and the view of it, so that one evaluation sees one state of the world, and that queries
+// can be shared by policies with different views.
 type view struct {
 	storage.PolicyNotSupported
 	storage.WritesNotSupported
@@ -63,10 +64,11 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	return &view{data: data, root: root}
 }
 
-// transaction is one evaluation's snapshot.
+// transaction is what one evaluation sees.
 type transaction struct {
 	id       uint64
 	snapshot *snapshot
+	view     *view
 }
 
 // ID implements storage.Transaction.
@@ -74,13 +76,17 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-func newTransaction(snap *snapshot) *transaction {
-	return &transaction{transactions.Add(1), snap}
+// at is the view of a snapshot.
+func (v *view) at(snap *snapshot) *transaction {
+	return &transaction{transactions.Add(1), snap, v}
 }
+
+// nowhere is the store of queries that are prepared for several policies: they look at what the transaction sees.
+var nowhere = newView(NewData(), &policy.Module{}, &policy.Binding{})
 
 // NewTransaction implements storage.Store.
 func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return newTransaction(v.data.current.Load()), nil
+	return v.at(v.data.current.Load()), nil
 }
 
 // Commit implements storage.Store; there is nothing to commit.
@@ -94,11 +100,12 @@ func (*view) Truncate(context.Context, storage.Transaction, storage.TransactionP
 	return &storage.Error{Code: storage.WritesNotSupportedErr}
 }
 
-// Read implements storage.Store. It returns values of the policy language, which the evaluation takes as they are.
-func (v *view) Read(_ context.Context, txn storage.Transaction, path storage.Path) (any, error) {
-	// The evaluation got its transaction from NewTransaction.
-	snap := txn.(*transaction).snapshot
-	at := v.root
+// Read implements storage.Store: what counts is the transaction's view. It returns values of the policy language, which
+// the evaluation takes as they are.
+func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path) (any, error) {
+	// There are no other transactions.
+	seen := txn.(*transaction)
+	snap, at := seen.snapshot, seen.view.root
 	for i, name := range path {
 		if len(at.children) == 0 {
 			return found(path, snap.lookup(at, path[i:]))

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/weakcache"
+)
+
+// textFile stands for the file of every policy's text while it is compiled; it is no policy's own.
+const textFile = "<policy>.rego"
+
+// unit is a text, compiled and analysed, for all policies that have it.
+type unit struct {
+	// module is what depends on nothing but the text.
+	module Module
+	// static are the names of the top-level documents that the text reads and that Berth does not keep.
+	static []string
+}
+
+// units are the texts that some policy has, or that is being compiled.
+var units weakcache.Cache[unit]
+
+// unitOf returns the unit of a policy's text. The error, a *CompileError, is about textFile.
+func unitOf(spec placementv1.PlacementPolicySpec) (*unit, error) {
+	// All that makes a difference to the unit.
+	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
+	sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", v0, listed, spec.Rego))
+	digest := hex.EncodeToString(sum[:])
+	return units.Get(digest, func() (*unit, error) {
+		u, err := compileUnit(spec.RegoVersion, spec.Rego, listed)
+		if err != nil {
+			return nil, err
+		}
+		u.module.Digest = digest
+		return u, nil
+	})
+}
+
+// compileUnit compiles and analyses a text; listed says that the policy lists what it reads.
+func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) (*unit, error) {
+	version, capabilities := language(regoVersion)
+	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	if err != nil {
+		return nil, compileError(textFile, err)
+	}
+	if parsed == nil {
+		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
+	}
+	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
+	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
+		return nil, compileError(textFile, compiler.Errors)
+	}
+	if root, _ := part(parsed.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(parsed.Package.Path) == 2) {
+		return nil, oneError(textFile, parsed.Package.Location, codeContract,
+			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, rootKubernetes))
+	}
+	u := &unit{module: Module{Compiler: compiler, Package: parsed.Package.Path}}
+	m, module := &u.module, compiler.Modules[textFile]
+	if err := m.findRules(textFile, module); err != nil {
+		return nil, err
+	}
+	if u.static, err = m.analyse(textFile, module, listed); err != nil {
+		return nil, err
+	}
+	m.Input, m.Data = analyseFields(m, module)
+	return u, nil
+}
+
+// InFile has a message about a policy's text name the policy's own file.
+func InFile(name, message string) string {
+	return strings.ReplaceAll(message, textFile, name+".rego")
+}
+
+// inFile has an error of a text name the policy's own file. Others may have got the same error.
+func inFile(name string, err error) error {
+	list, ok := errors.AsType[*CompileError](err)
+	if !ok {
+		return err
+	}
+	out := &CompileError{Diagnostics: slices.Clone(list.Diagnostics)}
+	for i := range out.Diagnostics {
+		d := &out.Diagnostics[i]
+		d.File, d.Message = InFile(name, d.File), InFile(name, d.Message)
+	}
+	return out
+}
