@@ -50,6 +50,8 @@ type Matcher struct {
 	namespaces labels.Selector
 	objects    labels.Selector
 	conditions plugincel.ConditionEvaluator
+	// required are the labels that namespaces and objects cannot do without.
+	required []required
 }
 
 // conditionCompiler compiles CEL as the API server of the libraries' version does. Building it takes milliseconds.
@@ -77,6 +79,7 @@ func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	}
 	out.namespaces, out.match.NamespaceSelector = selector(out.match.NamespaceSelector, path.Child("namespaceSelector"))
 	out.objects, out.match.ObjectSelector = selector(out.match.ObjectSelector, path.Child("objectSelector"))
+	out.required = requirements(out.namespaces, out.objects)
 
 	if len(m.MatchConditions) > 0 {
 		conditions, conditionErrs := compileConditions(m.MatchConditions, path.Child("matchConditions"))

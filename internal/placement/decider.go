@@ -42,8 +42,8 @@ type Policy struct {
 
 // Policies is the set of policies in force. Implementations are safe for concurrent use.
 type Policies interface {
-	// InForce returns the policies, in any order. The slice is not to be changed.
-	InForce() []*Policy
+	// Index finds those that may be about an object.
+	Index() *match.Index[*Policy]
 }
 
 // Namespaces knows the labels of namespaces.
@@ -134,10 +134,8 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 	if r.Resource.GroupResource() == namespaces {
 		namespace = r.Object.GetName()
 	}
-	candidates := slices.DeleteFunc(slices.Clone(d.Policies.InForce()), func(p *Policy) bool {
-		return !p.Matcher.SelectsResource(r.Resource)
-	})
-	if len(candidates) == 0 || (namespace != "" && namespace == d.OwnNamespace) {
+	candidates := d.Policies.Index().Of(r.Resource)
+	if candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
 		return nil, nil
 	}
 	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: r.Object, Old: r.Old, Request: r.Admission}
@@ -152,9 +150,10 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 		}
 		object.NamespaceLabels = labels
 	}
-	slices.SortFunc(candidates, precedence)
+	policies := candidates.About(object)
+	slices.SortFunc(policies, precedence)
 	var verdicts []*Verdict
-	for _, p := range candidates {
+	for _, p := range slices.Compact(policies) {
 		matches, err := p.Matcher.Matches(ctx, object)
 		if matches {
 			verdicts = append(verdicts, &Verdict{Policy: p, Err: err})

@@ -367,8 +367,15 @@ func TestRegistry(t *testing.T) {
 	if diff := cmp.Diff([]string{"a1", "b2"}, inForce); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
-	if r.Get("b") != standing || r.Get("c") != nil || len(r.All()) != 2 || len(before) != 0 {
-		t.Errorf("registry holds %v", r.All())
+	if r.Get("b") != standing || r.Get("c") != nil || len(before) != 0 {
+		t.Errorf("standings of b and c are %v, %v; before the first, %v were in force", r.Get("b"), r.Get("c"), before)
+	}
+	var all []string
+	for policy, s := range r.All() {
+		all = append(all, policy+" "+name(s.Policy))
+	}
+	if diff := cmp.Diff([]string{"a a1", "b b2"}, all); diff != "" {
+		t.Errorf("standings (-want +got):\n%s", diff)
 	}
 	r.Remove("a")
 	if diff := cmp.Diff([]string{"b - b1", "a - a1", "b b1 b2", "a a1 -"}, told); diff != "" {

@@ -1,12 +1,13 @@
 package placement
 
 import (
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -35,16 +36,35 @@ type Registry struct {
 	subscribers []func(name string, before, after *Policy)
 }
 
-// standings is one state of the registry; it is immutable.
+// standings is one state of the registry; it is immutable. Both lists are sorted by name.
 type standings struct {
-	byName  map[string]*Standing
+	all     []named
 	inForce []*Policy
+	index   *match.Index[*Policy]
+}
+
+type named struct {
+	name     string
+	standing *Standing
+}
+
+func (s *standings) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.all, name, func(n named, name string) int { return strings.Compare(n.name, name) })
+}
+
+// NewIndex returns an index of policies.
+func NewIndex(policies ...*Policy) *match.Index[*Policy] {
+	out := match.NewIndex(func(p *Policy) *match.Matcher { return p.Matcher })
+	for _, p := range policies {
+		out = out.With(p)
+	}
+	return out
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	r := &Registry{}
-	r.current.Store(&standings{})
+	r.current.Store(&standings{index: NewIndex()})
 	return r
 }
 
@@ -62,38 +82,63 @@ func (r *Registry) Set(name string, s *Standing) { r.change(name, s) }
 // Remove forgets a policy.
 func (r *Registry) Remove(name string) { r.change(name, nil) }
 
+// change copies lists of pointers, which is nothing beside what a policy costs to compile, and shares all else.
 func (r *Registry) change(name string, s *Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := maps.Clone(r.current.Load().byName)
-	if next == nil {
-		next = map[string]*Standing{}
-	}
+	next := *r.current.Load()
+	at, known := next.find(name)
+	to := at
 	var before, after *Policy
-	if old := next[name]; old != nil {
-		before = old.Policy
+	if known {
+		before, to = next.all[at].standing.Policy, at+1
 	}
-	if s == nil {
-		delete(next, name)
-	} else {
-		next[name], after = s, s.Policy
+	var standing []named
+	var policy []*Policy
+	if s != nil {
+		after = s.Policy
+		standing, policy = []named{{name, s}}, []*Policy{after}
 	}
-	state := &standings{byName: next}
-	for _, standing := range next {
-		state.inForce = append(state.inForce, standing.Policy)
+	next.all = slices.Concat(next.all[:at], standing, next.all[to:])
+	next.inForce = slices.Concat(next.inForce[:at], policy, next.inForce[to:])
+	if before != after {
+		if before != nil {
+			next.index = next.index.Without(before)
+		}
+		if after != nil {
+			next.index = next.index.With(after)
+		}
 	}
-	slices.SortFunc(state.inForce, func(a, b *Policy) int { return strings.Compare(a.Name, b.Name) })
-	r.current.Store(state)
+	r.current.Store(&next)
 	for _, f := range r.subscribers {
 		f(name, before, after)
 	}
 }
 
-// InForce implements Policies.
+// InForce returns the policies that decide, sorted by name. The slice is not to be changed.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
-// Get returns a policy's standing; nil if it is not known.
-func (r *Registry) Get(name string) *Standing { return r.current.Load().byName[name] }
+// Index implements Policies.
+func (r *Registry) Index() *match.Index[*Policy] { return r.current.Load().index }
 
-// All returns every policy's standing by name. The map is not to be changed.
-func (r *Registry) All() map[string]*Standing { return r.current.Load().byName }
+// Get returns a policy's standing; nil if it is not known.
+func (r *Registry) Get(name string) *Standing {
+	current := r.current.Load()
+	at, known := current.find(name)
+	if !known {
+		return nil
+	}
+	return current.all[at].standing
+}
+
+// All returns every policy's standing by name, sorted, as they are at the time of the call.
+func (r *Registry) All() iter.Seq2[string, *Standing] {
+	all := r.current.Load().all
+	return func(yield func(string, *Standing) bool) {
+		for _, n := range all {
+			if !yield(n.name, n.standing) {
+				return
+			}
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (*fakeEvaluator) Revision() uint64 { return 1 }
 
 type policies []*placement.Policy
 
-func (p policies) InForce() []*placement.Policy { return p }
+func (p policies) Index() *match.Index[*placement.Policy] { return placement.NewIndex(p...) }
 
 type namespaces struct{}
 

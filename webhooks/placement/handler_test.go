@@ -49,7 +49,7 @@ func (answer) Revision() uint64 { return 1 }
 
 type inForce []*placement.Policy
 
-func (p inForce) InForce() []*placement.Policy { return p }
+func (p inForce) Index() *match.Index[*placement.Policy] { return placement.NewIndex(p...) }
 
 type namespaces struct{ err error }
 

@@ -1,0 +1,287 @@
+package match
+
+import (
+	"slices"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+const (
+	// maxTypes bounds under how many resource types an item is found. One that names more is asked about all.
+	maxTypes = 64
+	// maxValues bounds under how many values of a label an item is found.
+	maxValues = 64
+)
+
+// Index finds, among many items that each have a Matcher, those that may be about an object, without asking all: by
+// the resource type, and by one label that the matcher requires of the object or of its namespace. It is immutable,
+// and safe for concurrent use; a changed copy shares what did not change.
+type Index[T comparable] struct {
+	matcher func(T) *Matcher
+	types   *iradix.Tree[*bucket[T]]
+	// rest are items that name too many types.
+	rest []T
+}
+
+// bucket are the items of one resource type. It is immutable.
+type bucket[T comparable] struct {
+	// always are items that require no label by which they could be found.
+	always []T
+	// labelled are the others by requirement and value, and byNamespace those of them whose label is a namespace's:
+	// objects without a namespace are not judged by it.
+	labelled    *iradix.Tree[[]T]
+	byNamespace []T
+}
+
+// required is what a label of an object, or of its namespace, has to be. A list of values means one of them.
+type required struct {
+	ofNamespace bool
+	key         string
+	values      []string
+}
+
+// NewIndex returns an index without items. matcher returns an item's Matcher, always the same; an item without one is
+// about nothing.
+func NewIndex[T comparable](matcher func(T) *Matcher) *Index[T] {
+	return &Index[T]{matcher: matcher, types: iradix.New[*bucket[T]]()}
+}
+
+// With returns the index with an item that it does not have.
+func (x *Index[T]) With(item T) *Index[T] {
+	return x.change(item, func(list []T) []T { return slices.Concat(list, []T{item}) }, func(b bucket[T], m *Matcher) bucket[T] {
+		return b.with(m, item)
+	})
+}
+
+// Without returns the index without an item that it has.
+func (x *Index[T]) Without(item T) *Index[T] {
+	return x.change(item, func(list []T) []T { return without(list, item) }, func(b bucket[T], m *Matcher) bucket[T] {
+		return b.without(m, item)
+	})
+}
+
+// change returns the index after a change of one item, in the rest or in the buckets of its types.
+func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matcher) bucket[T]) *Index[T] {
+	m := x.matcher(item)
+	if m == nil {
+		return x
+	}
+	next := *x
+	types, few := m.types()
+	if !few {
+		next.rest = rest(x.rest)
+		return &next
+	}
+	txn := x.types.Txn()
+	for _, key := range types {
+		b, ok := txn.Get(key)
+		if !ok {
+			b = &bucket[T]{labelled: iradix.New[[]T]()}
+		}
+		changed := in(*b, m)
+		if len(changed.always) == 0 && changed.labelled.Len() == 0 {
+			txn.Delete(key)
+		} else {
+			txn.Insert(key, &changed)
+		}
+	}
+	next.types = txn.Commit()
+	return &next
+}
+
+// types are the keys of the resource types that the matcher's rules name, without duplicates, unless they are too many.
+func (m *Matcher) types() (keys [][]byte, few bool) {
+	n := 0
+	for _, rule := range m.match.ResourceRules {
+		n += len(rule.APIGroups) * len(rule.APIVersions) * len(rule.Resources)
+	}
+	if n > maxTypes {
+		return nil, false
+	}
+	for _, rule := range m.match.ResourceRules {
+		keys = append(keys, ruleTypes(rule)...)
+	}
+	slices.SortFunc(keys, slices.Compare)
+	return slices.CompactFunc(keys, slices.Equal), true
+}
+
+func ruleTypes(rule placementv1.ResourceRule) [][]byte {
+	var keys [][]byte
+	for _, group := range rule.APIGroups {
+		for _, version := range rule.APIVersions {
+			for _, resource := range rule.Resources {
+				keys = append(keys, typeKey(nil, group, version, resource))
+			}
+		}
+	}
+	return keys
+}
+
+// typeKey and labelKey append keys whose parts can't hold the separator.
+func typeKey(to []byte, group, version, resource string) []byte {
+	to = append(append(to, group...), 0)
+	to = append(append(to, version...), 0)
+	return append(to, resource...)
+}
+
+func labelKey(to []byte, ofNamespace bool, key, value string) []byte {
+	kind := byte('o')
+	if ofNamespace {
+		kind = 'n'
+	}
+	to = append(append(append(to, kind), key...), 0)
+	return append(to, value...)
+}
+
+// requirements are the labels that the selectors cannot do without.
+func requirements(namespaces, objects labels.Selector) []required {
+	var out []required
+	add := func(ofNamespace bool, s labels.Selector) {
+		all, _ := s.Requirements()
+		for _, r := range all {
+			switch r.Operator() {
+			case selection.In, selection.Equals, selection.DoubleEquals:
+				if values := r.Values(); len(values) <= maxValues {
+					out = append(out, required{ofNamespace, r.Key(), values.List()})
+				}
+			}
+		}
+	}
+	add(true, namespaces)
+	add(false, objects)
+	return out
+}
+
+// with puts the item below the label that tells it from most of the others so far: what all of them require helps
+// nobody.
+func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
+	best, fewest := -1, 0
+	for i, r := range m.required {
+		others := 0
+		for _, value := range r.values {
+			list, _ := b.labelled.Get(labelKey(nil, r.ofNamespace, r.key, value))
+			others += len(list)
+		}
+		if best < 0 || others < fewest {
+			best, fewest = i, others
+		}
+	}
+	if best < 0 {
+		b.always = slices.Concat(b.always, []T{item})
+		return b
+	}
+	r := m.required[best]
+	txn := b.labelled.Txn()
+	for _, value := range r.values {
+		key := labelKey(nil, r.ofNamespace, r.key, value)
+		list, _ := txn.Get(key)
+		txn.Insert(key, slices.Concat(list, []T{item}))
+	}
+	b.labelled = txn.Commit()
+	if r.ofNamespace {
+		b.byNamespace = slices.Concat(b.byNamespace, []T{item})
+	}
+	return b
+}
+
+func (b bucket[T]) without(m *Matcher, item T) bucket[T] {
+	if len(m.required) == 0 {
+		b.always = without(b.always, item)
+		return b
+	}
+	txn := b.labelled.Txn()
+	for _, r := range m.required {
+		for _, value := range r.values {
+			key := labelKey(nil, r.ofNamespace, r.key, value)
+			list, ok := txn.Get(key)
+			switch next := without(list, item); {
+			case !ok:
+			case len(next) == 0:
+				txn.Delete(key)
+			default:
+				txn.Insert(key, next)
+			}
+		}
+	}
+	b.labelled = txn.Commit()
+	b.byNamespace = without(b.byNamespace, item)
+	return b
+}
+
+// without returns the list without the item; the same list if it is not there.
+func without[T comparable](list []T, item T) []T {
+	i := slices.Index(list, item)
+	if i < 0 {
+		return list
+	}
+	return slices.Concat(list[:i], list[i+1:])
+}
+
+// Candidates are the items whose rules name one resource type.
+type Candidates[T comparable] struct {
+	buckets []*bucket[T]
+	rest    []T
+}
+
+// Of returns the items whose matchers select the resource type: those of which SelectsResource is true.
+func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
+	var out Candidates[T]
+	if Never(resource.GroupResource()) {
+		return out
+	}
+	var space [256]byte
+	for _, group := range [...]string{resource.Group, wildcard} {
+		for _, version := range [...]string{resource.Version, wildcard} {
+			for _, plural := range [...]string{resource.Resource, wildcard} {
+				if b, ok := x.types.Get(typeKey(space[:0], group, version, plural)); ok {
+					out.buckets = append(out.buckets, b)
+				}
+			}
+		}
+	}
+	for _, item := range x.rest {
+		if x.matcher(item).SelectsResource(resource) {
+			out.rest = append(out.rest, item)
+		}
+	}
+	return out
+}
+
+// Empty says that there are none.
+func (c Candidates[T]) Empty() bool { return len(c.buckets) == 0 && len(c.rest) == 0 }
+
+// About returns those that may be about an object of the resource type: all whose Matches is true, in any order. Some
+// may be there more than once.
+func (c Candidates[T]) About(o Object) []T {
+	out := slices.Clone(c.rest)
+	for _, b := range c.buckets {
+		out = append(out, b.always...)
+		if o.Namespace == "" {
+			out = append(out, b.byNamespace...)
+		} else {
+			out = b.appendLabelled(out, true, o.NamespaceLabels)
+		}
+		out = b.appendLabelled(out, false, o.Content.GetLabels())
+		if o.Old != nil {
+			out = b.appendLabelled(out, false, o.Old.GetLabels())
+		}
+	}
+	return out
+}
+
+func (b *bucket[T]) appendLabelled(out []T, ofNamespace bool, labels map[string]string) []T {
+	if b.labelled.Len() == 0 {
+		return out
+	}
+	var space [512]byte
+	for key, value := range labels {
+		items, _ := b.labelled.Get(labelKey(space[:0], ofNamespace, key, value))
+		out = append(out, items...)
+	}
+	return out
+}
