@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync"
 	"time"
 
@@ -67,6 +68,8 @@ type Controller struct {
 	mu       sync.Mutex
 	compiled map[string]compiled
 
+	states *tally
+
 	// pending are the policies that existed at the start and are not loaded yet; nil before they are known.
 	pendingMu sync.Mutex
 	pending   sets.Set[string]
@@ -78,6 +81,7 @@ type compiled struct {
 	uid        types.UID
 	spec       placementv1.PlacementPolicySpec
 	module     *policy.Module
+	matcher    *match.Matcher
 }
 
 // New returns a controller that reads policies from reader and puts them into registry.
@@ -86,7 +90,7 @@ type compiled struct {
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{},
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, states: newTally(m.Policies),
 	}
 	catalog.Subscribe(func() {
 		select {
@@ -106,9 +110,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: 2}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: workers()}).
 		Complete(c)
 }
+
+// workers is how many policies are loaded at once: compilation keeps a processor busy, and one that waits for the API
+// server is not to hold up all others.
+func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // invalidate has the API server asked what it serves when a CustomResourceDefinition changes: a type that a policy
 // reads may have come, gone, or got a namesake in another group.
@@ -159,7 +167,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	c.metrics.AddPolicy(req.Name)
 	if differs(c.registry.Get(req.Name), standing) {
 		c.registry.Set(req.Name, standing)
-		c.count()
+		c.states.set(req.Name, stateOf(standing))
 	}
 	c.loaded(req.Name)
 	if standing.Binding != nil && len(standing.Binding.Missing) > 0 {
@@ -171,15 +179,12 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // load compiles and binds a policy, and falls back to what compiled before. An error means to try again.
 func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
 	last, known := c.lastCompiled(obj)
-	next := compiled{generation: obj.Generation, uid: obj.UID, spec: obj.Spec.WithDefaults()}
+	var next compiled
 	var compileErr error
 	if known && last.generation == obj.Generation {
 		next = last
-	} else if next.module, compileErr = policy.Compile(obj.Name, next.spec); compileErr == nil {
-		_, errs := match.New(next.spec.Match, field.NewPath("spec", "match"))
-		if len(errs) > 0 {
-			compileErr = errs.ToAggregate()
-		}
+	} else {
+		next, compileErr = compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
 	}
 	if compileErr == nil {
 		standing, err := c.putInForce(ctx, obj, next)
@@ -210,6 +215,23 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	return broken(obj, compileErr), nil
 }
 
+// compile compiles one generation of a policy. Where nothing but the match is wrong there is a result besides the error:
+// without what does not compile the policy matches more, and never less.
+func compile(name string, uid types.UID, generation int64, spec placementv1.PlacementPolicySpec) (compiled, error) {
+	out := compiled{generation: generation, uid: uid, spec: spec.WithDefaults()}
+	var err error
+	if out.module, err = policy.Compile(name, out.spec); err != nil {
+		return compiled{}, err
+	}
+	var errs field.ErrorList
+	if out.matcher, errs = match.New(out.spec.Match, matchPath); len(errs) > 0 {
+		return out, errs.ToAggregate()
+	}
+	return out, nil
+}
+
+var matchPath = field.NewPath("spec", "match")
+
 // kept returns the last version that compiled before this replica started, if one is kept and still compiles.
 func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
 	object := &appsv1.ControllerRevision{}
@@ -222,12 +244,9 @@ func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy)
 		// It is another policy's, or not older than what does not compile: of no use.
 		return compiled{}, false, nil
 	}
-	out := compiled{generation: revision.Generation, uid: revision.UID, spec: revision.Spec.WithDefaults()}
-	if out.module, err = policy.Compile(obj.Name, out.spec); err != nil {
-		// A newer Berth may refuse what an older one took.
-		return compiled{}, false, nil
-	}
-	return out, true, nil
+	// A newer Berth may refuse what an older one took.
+	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
+	return out, out.module != nil, nil
 }
 
 // putInForce binds a compiled text and makes it decidable.
@@ -247,7 +266,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		return nil, err
 	}
 	return &placement.Standing{
-		Policy:     inForce(obj.Name, text.generation, text.spec, evaluator),
+		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator),
 		Generation: obj.Generation,
 		Binding:    binding,
 		Warnings:   text.module.Warnings,
@@ -265,9 +284,7 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	return policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
 }
 
-func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, e placement.Evaluator) *placement.Policy {
-	// What does not compile of the match was reported before; without it the policy matches more, and denies it.
-	matcher, _ := match.New(spec.Match, field.NewPath("spec", "match"))
+func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator) *placement.Policy {
 	return &placement.Policy{
 		Name:          name,
 		Generation:    generation,
@@ -283,8 +300,11 @@ func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec
 // broken is the standing of a policy of which no text ever compiled.
 func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
 	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
+	spec := obj.Spec.WithDefaults()
+	// What does not compile of the match was reported before; without it the policy matches more, and denies it.
+	matcher, _ := match.New(spec.Match, matchPath)
 	return &placement.Standing{
-		Policy:     inForce(obj.Name, obj.Generation, obj.Spec.WithDefaults(), failing),
+		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing),
 		Generation: obj.Generation,
 		Err:        err,
 		Broken:     true,
@@ -335,22 +355,47 @@ func (c *Controller) forget(name string) {
 		c.registry.Remove(name)
 	}
 	c.metrics.ForgetPolicy(name)
-	c.count()
+	c.states.set(name, "")
 }
 
-func (c *Controller) count() {
-	byState := map[string]int{}
-	for _, standing := range c.registry.All() {
-		switch {
-		case standing.Broken:
-			byState[metrics.StateBroken]++
-		case standing.Err != nil:
-			byState[metrics.StateLastGood]++
-		default:
-			byState[metrics.StateInForce]++
-		}
+func stateOf(standing *placement.Standing) string {
+	switch {
+	case standing.Broken:
+		return metrics.StateBroken
+	case standing.Err != nil:
+		return metrics.StateLastGood
+	default:
+		return metrics.StateInForce
 	}
-	c.metrics.Policies(byState)
+}
+
+// tally counts policies by state. It is safe for concurrent use.
+type tally struct {
+	publish func(byState map[string]int)
+
+	mu      sync.Mutex
+	states  map[string]string
+	byState map[string]int
+}
+
+func newTally(publish func(byState map[string]int)) *tally {
+	return &tally{publish: publish, states: map[string]string{}, byState: map[string]int{}}
+}
+
+// set notes the state of a policy; "" for one that is gone.
+func (t *tally) set(policy, state string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before, known := t.states[policy]; known {
+		t.byState[before]--
+	}
+	if state == "" {
+		delete(t.states, policy)
+	} else {
+		t.states[policy] = state
+		t.byState[state]++
+	}
+	t.publish(t.byState)
 }
 
 // expectPending notes, once, which policies have to be loaded before this replica may decide.

@@ -2,6 +2,7 @@ package match
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/weakcache"
 )
 
 const wildcard = "*"
@@ -49,10 +51,16 @@ type Matcher struct {
 	match      placementv1.Match
 	namespaces labels.Selector
 	objects    labels.Selector
-	conditions plugincel.ConditionEvaluator
+	conditions *conditions
 	// required are the labels that namespaces and objects cannot do without.
 	required []required
 }
+
+// conditions are match conditions, compiled.
+type conditions struct{ plugincel.ConditionEvaluator }
+
+// compiledConditions are those of the matchers that there are: many policies have the same ones.
+var compiledConditions weakcache.Cache[conditions]
 
 // conditionCompiler compiles CEL as the API server of the libraries' version does. Building it takes milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
@@ -82,7 +90,7 @@ func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	out.required = requirements(out.namespaces, out.objects)
 
 	if len(m.MatchConditions) > 0 {
-		conditions, conditionErrs := compileConditions(m.MatchConditions, path.Child("matchConditions"))
+		conditions, conditionErrs := sharedConditions(m.MatchConditions, path.Child("matchConditions"))
 		errs = append(errs, conditionErrs...)
 		if len(conditionErrs) > 0 {
 			out.match.MatchConditions = nil
@@ -111,11 +119,26 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	return errs
 }
 
-// compileConditions compiles all conditions, or none.
-func compileConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) (plugincel.ConditionEvaluator, field.ErrorList) {
+// sharedConditions compiles all conditions, or none, unless another matcher has the same ones.
+func sharedConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (*conditions, field.ErrorList) {
+	// Names and expressions are strings, which have JSON.
+	key, _ := json.Marshal(list)
+	out, err := compiledConditions.Get(string(key), func() (*conditions, error) {
+		evaluator, errs := compileConditions(list, path)
+		return &conditions{evaluator}, errs.ToAggregate()
+	})
+	if err != nil {
+		// It may be what was found for somebody else, at another path.
+		_, errs := compileConditions(list, path)
+		return nil, errs
+	}
+	return out, nil
+}
+
+func compileConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (plugincel.ConditionEvaluator, field.ErrorList) {
 	var errs field.ErrorList
-	accessors := make([]plugincel.ExpressionAccessor, len(conditions))
-	for i, c := range conditions {
+	accessors := make([]plugincel.ExpressionAccessor, len(list))
+	for i, c := range list {
 		for _, problem := range validation.IsQualifiedName(c.Name) {
 			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, problem))
 		}
