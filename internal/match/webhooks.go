@@ -1,6 +1,7 @@
 package match
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -26,53 +27,138 @@ type Group struct {
 	Policies []string
 }
 
-// groupKey is what policies must have in common to share a webhook. The API server sends an object in a version that
-// one of the webhook's rules names, so policies share only where any such version is one that all of them match: where
-// all rules of both name the same versions. A policy that names several lists of versions shares with its equals alone.
-type groupKey struct {
+// common is what policies must have in common to share a webhook whatever their resource rules are. The API server
+// sends an object in a version that one of the webhook's rules names, so policies share only where any such version is
+// one that all of them match: where all rules of both name the same versions. A policy that names several lists of
+// versions shares with its equals alone.
+type common struct {
 	FailurePolicy     placementv1.FailurePolicy
-	NamespaceSelector *metav1.LabelSelector
-	ObjectSelector    *metav1.LabelSelector
+	NamespaceSelector normal
+	ObjectSelector    normal
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	Versions          []string
 	Rules             []placementv1.ResourceRule
 }
 
+// shape is what policies must have in common to share a webhook where they want different values of one label: all
+// else, their resource rules included. The API server asks for all values together exactly if it would ask for some
+// of them alone; of two differences that would not be so.
+type shape struct {
+	common
+	ResourceRules []string
+	// OfNamespace says of which selector a requirement is left out, and Key of which label.
+	OfNamespace bool
+	Key         string
+}
+
+// part is a webhook to be, of policies that share it whatever their resource rules are.
+type part struct {
+	common
+	policies []string
+	rules    []admissionregistrationv1.RuleWithOperations
+}
+
+// cut is a part without one requirement, whose values it wants.
+type cut struct {
+	shape
+	text   string
+	values []string
+}
+
 // Webhooks renders the policies' matches as webhooks of a MutatingWebhookConfiguration, without client configuration.
-// Policies that differ in nothing but their resource rules share one. The result is sorted and depends on nothing but
-// the set of hooks. ownNamespace, empty for none, is excluded besides kube-system.
+// Policies that differ in nothing but their resource rules share one, and so do policies that differ in nothing but
+// the values that they want of one label: the API server calls webhooks one after the other. None is called for
+// anything that no policy of it is about. The result is sorted and depends on nothing but the set of hooks; a
+// webhook's name does not depend on the values that it wants. ownNamespace, empty for none, is excluded besides
+// kube-system.
 func Webhooks(hooks []Hook, ownNamespace string) []Group {
-	groups := map[string]*Group{}
-	for _, hook := range sortedByPolicy(hooks) {
-		m := hook.Matcher.match
-		key := newGroupKey(hook)
-		name := webhookName(key)
-		group, ok := groups[name]
-		if !ok {
-			group = &Group{Webhook: newWebhook(name, key, ownNamespace)}
-			groups[name] = group
-		}
-		group.Policies = append(group.Policies, hook.Policy)
-		for _, rule := range m.ResourceRules {
-			group.Webhook.Rules = appendRule(group.Webhook.Rules, rule)
+	parts := partsOf(hooks)
+	cuts := make([][]cut, len(parts))
+	count := map[string]int{}
+	for i, p := range parts {
+		cuts[i] = p.cuts()
+		for _, c := range cuts[i] {
+			count[c.text]++
 		}
 	}
-	out := make([]Group, 0, len(groups))
-	for _, group := range groups {
-		slices.SortFunc(group.Webhook.Rules, func(a, b admissionregistrationv1.RuleWithOperations) int {
-			return strings.Compare(ruleText(a), ruleText(b))
-		})
-		out = append(out, *group)
+	shared := map[string]*union{}
+	for i, p := range parts {
+		c := cut{shape: shape{common: p.common}, text: keyText(p.common)}
+		if len(cuts[i]) > 0 {
+			// Where a part could share with others in several ways, it does with the most.
+			c = slices.MaxFunc(cuts[i], func(a, b cut) int {
+				return cmp.Or(cmp.Compare(count[a.text], count[b.text]), -strings.Compare(a.text, b.text))
+			})
+		}
+		u, ok := shared[c.text]
+		if !ok {
+			u = &union{cut: c, rules: p.rules}
+			shared[c.text] = u
+		}
+		u.policies = append(u.policies, p.policies...)
+		u.wanted = append(u.wanted, c.values...)
+	}
+	out := make([]Group, 0, len(shared))
+	for _, u := range shared {
+		out = append(out, u.group(ownNamespace))
 	}
 	slices.SortFunc(out, func(a, b Group) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out
 }
 
-func newGroupKey(hook Hook) groupKey {
+// union are parts that share a webhook. If their cut has a Key, wanted are all values that they want of it.
+type union struct {
+	cut
+	policies []string
+	rules    []admissionregistrationv1.RuleWithOperations
+	wanted   []string
+}
+
+func (u *union) group(ownNamespace string) Group {
+	key := u.common
+	if u.Key != "" {
+		wanted := normal{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.wanted)))}}
+		if u.OfNamespace {
+			key.NamespaceSelector = slices.Concat(key.NamespaceSelector, wanted)
+		} else {
+			key.ObjectSelector = slices.Concat(key.ObjectSelector, wanted)
+		}
+	}
+	slices.Sort(u.policies)
+	return Group{Webhook: newWebhook(webhookName(u.FailurePolicy, u.text), key, u.rules, ownNamespace), Policies: u.policies}
+}
+
+// partsOf puts together what differs in nothing but resource rules.
+func partsOf(hooks []Hook) []*part {
+	byKey := map[string]*part{}
+	var out []*part
+	for _, hook := range sortedByPolicy(hooks) {
+		key := commonOf(hook)
+		text := keyText(key)
+		p, ok := byKey[text]
+		if !ok {
+			p = &part{common: key}
+			byKey[text] = p
+			out = append(out, p)
+		}
+		p.policies = append(p.policies, hook.Policy)
+		for _, rule := range hook.Matcher.match.ResourceRules {
+			p.rules = appendRule(p.rules, rule)
+		}
+	}
+	for _, p := range out {
+		slices.SortFunc(p.rules, func(a, b admissionregistrationv1.RuleWithOperations) int {
+			return strings.Compare(ruleText(a), ruleText(b))
+		})
+	}
+	return out
+}
+
+func commonOf(hook Hook) common {
 	m := hook.Matcher.match
-	key := groupKey{
-		FailurePolicy: hook.FailurePolicy, NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector,
-		MatchConditions: m.MatchConditions,
+	key := common{
+		FailurePolicy: hook.FailurePolicy, MatchConditions: m.MatchConditions,
+		NamespaceSelector: normalise(m.NamespaceSelector), ObjectSelector: normalise(m.ObjectSelector),
 	}
 	for i, rule := range m.ResourceRules {
 		versions := slices.Sorted(slices.Values(rule.APIVersions))
@@ -85,34 +171,59 @@ func newGroupKey(hook Hook) groupKey {
 	return key
 }
 
+// cuts are the ways to leave out one requirement that wants one of some values.
+func (p *part) cuts() []cut {
+	var rules []string
+	for _, r := range p.rules {
+		rules = append(rules, ruleText(r))
+	}
+	var out []cut
+	for _, ofNamespace := range []bool{true, false} {
+		from := p.ObjectSelector
+		if ofNamespace {
+			from = p.NamespaceSelector
+		}
+		for i, r := range from {
+			if r.Operator != metav1.LabelSelectorOpIn {
+				continue
+			}
+			c := cut{shape: shape{common: p.common, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
+			if ofNamespace {
+				c.NamespaceSelector = from.except(i)
+			} else {
+				c.ObjectSelector = from.except(i)
+			}
+			c.text = keyText(c.shape)
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 func sortedByPolicy(hooks []Hook) []Hook {
 	return slices.SortedFunc(slices.Values(hooks), func(a, b Hook) int { return strings.Compare(a.Policy, b.Policy) })
 }
 
-func webhookName(key groupKey) string {
-	// Marshalling can't fail: the key holds nothing but strings.
+func keyText(key any) string {
+	// Marshalling can't fail: the keys hold nothing but strings.
 	text, _ := json.Marshal(key)
-	sum := sha256.Sum256(text)
-	// Fail sorts before Ignore in the name for the reader's sake; the order has no meaning.
-	return strings.ToLower(string(key.FailurePolicy)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
+	return string(text)
 }
 
-func newWebhook(name string, key groupKey, ownNamespace string) admissionregistrationv1.MutatingWebhook {
-	namespaces := &metav1.LabelSelector{}
-	if key.NamespaceSelector != nil {
-		namespaces = key.NamespaceSelector.DeepCopy()
-	}
-	namespaces.MatchExpressions = append(namespaces.MatchExpressions, Elsewhere(ownNamespace))
-	objects := &metav1.LabelSelector{}
-	if key.ObjectSelector != nil {
-		objects = key.ObjectSelector.DeepCopy()
-	}
+func webhookName(failure placementv1.FailurePolicy, key string) string {
+	sum := sha256.Sum256([]byte(key))
+	// Fail sorts before Ignore in the name for the reader's sake; the order has no meaning.
+	return strings.ToLower(string(failure)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
+}
+
+func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
 	return admissionregistrationv1.MutatingWebhook{
 		Name:                    name,
+		Rules:                   rules,
 		FailurePolicy:           new(admissionregistrationv1.FailurePolicyType(key.FailurePolicy)),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
-		NamespaceSelector:       namespaces,
-		ObjectSelector:          objects,
+		NamespaceSelector:       key.NamespaceSelector.selector(Elsewhere(ownNamespace)),
+		ObjectSelector:          key.ObjectSelector.selector(),
 		MatchConditions:         append([]admissionregistrationv1.MatchCondition{neverCondition()}, key.MatchConditions...),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 		ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),

@@ -1,0 +1,41 @@
+package match
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// normal is a label selector in a form that selectors of equal meaning mostly share: requirements with sorted values,
+// sorted, each once. A label that has to have one value is a list of one.
+type normal []metav1.LabelSelectorRequirement
+
+// normalise returns a selector's normal form; that of no selector, and of an empty one, is empty.
+func normalise(s *metav1.LabelSelector) normal {
+	if s == nil {
+		return nil
+	}
+	var out normal
+	for key, value := range s.MatchLabels {
+		out = append(out, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+	}
+	for _, r := range s.MatchExpressions {
+		r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
+		out = append(out, r)
+	}
+	slices.SortFunc(out, compareRequirements)
+	return slices.CompactFunc(out, func(a, b metav1.LabelSelectorRequirement) bool { return compareRequirements(a, b) == 0 })
+}
+
+func compareRequirements(a, b metav1.LabelSelectorRequirement) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+}
+
+// selector renders the normal form, with further requirements.
+func (n normal) selector(more ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: slices.Concat(n, more)}
+}
+
+// except is the normal form without its i-th requirement.
+func (n normal) except(i int) normal { return slices.Concat(n[:i], n[i+1:]) }
