@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // Catalog tells what the API server serves, and asks it again.
@@ -321,6 +322,9 @@ func (f failing) Evaluate(context.Context, map[string]any) (placement.Decision, 
 
 // Revision implements placement.Evaluator.
 func (failing) Revision() uint64 { return 0 }
+
+// Input implements placement.Evaluator.
+func (failing) Input() *projection.Fields { return projection.Everything() }
 
 // differs says whether a standing has to be told to anyone. Equal generations of a policy in force share the Policy.
 func differs(old, next *placement.Standing) bool {

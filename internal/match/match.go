@@ -169,6 +169,9 @@ func contains(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, wildcard)
 }
 
+// Conditional says whether the match looks at more of an object than its type, its namespace and its labels.
+func (m *Matcher) Conditional() bool { return m.conditions != nil }
+
 // Matches says whether the policy is about the object. An error means that a condition could not be evaluated; it
 // counts as a match that can't be decided, as it does in the API server.
 func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {

@@ -13,6 +13,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 var namespaces = corev1.Resource("namespaces")
@@ -26,6 +27,8 @@ type Evaluator interface {
 	// Revision identifies the state of the data that the policy reads: equal revisions and equal inputs have equal
 	// decisions. 0 means that data is missing, so that nothing may be concluded from it.
 	Revision() uint64
+	// Input returns the fields of the input that decisions depend on: inputs that are equal in them have equal decisions.
+	Input() *projection.Fields
 }
 
 // Policy is one PlacementPolicy in force, ready to decide. It is immutable.
@@ -69,12 +72,23 @@ type Request struct {
 	Object    *unstructured.Unstructured
 	// Old is the object before an update; nil on creation. An existing object is its own Old.
 	Old *unstructured.Unstructured
+	// Source completes Object and Old where they are not; nil where they are.
+	Source Source
 	// Admission is the request that carries the object, as match conditions see it.
 	Admission *admissionv1.AdmissionRequest
 	// AutomaticOnly leaves the part of policies whose remediation is not automatic as it stands.
 	AutomaticOnly bool
 	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here.
 	Evaluate func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
+}
+
+// Source completes the objects of a request of which only apiVersion, kind and metadata, without the managed fields, are
+// there: most policies look at nothing else, and to decode the rest takes longer than to decide.
+type Source interface {
+	// Fill adds to the object at least what a set of fields has of it.
+	Fill(fields *projection.Fields) error
+	// Complete adds all that the object, and the one before the update, lack.
+	Complete() error
 }
 
 // Outcome is what all matching policies together say of an object.
@@ -96,6 +110,13 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	verdicts, err := d.matching(ctx, r)
 	if err != nil || len(verdicts) == 0 {
 		return &Outcome{}, err
+	}
+	if r.Source != nil {
+		for _, v := range verdicts {
+			if err := r.Source.Fill(v.Policy.Evaluator.Input()); err != nil {
+				return &Outcome{}, err
+			}
+		}
 	}
 	id := identityOf(r.Object, r.Namespace)
 	current := readIntent(d.Keyring, r.Object, r.Old, id)
@@ -154,6 +175,11 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 	slices.SortFunc(policies, precedence)
 	var verdicts []*Verdict
 	for _, p := range slices.Compact(policies) {
+		if r.Source != nil && p.Matcher.Conditional() {
+			if err := r.Source.Complete(); err != nil {
+				return nil, err
+			}
+		}
 		matches, err := p.Matcher.Matches(ctx, object)
 		if matches {
 			verdicts = append(verdicts, &Verdict{Policy: p, Err: err})

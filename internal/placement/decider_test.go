@@ -18,6 +18,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 func matcher(t *testing.T, m placementv1.Match) *match.Matcher {
@@ -104,6 +105,8 @@ func (s shared) Evaluate(context.Context, map[string]any) (placement.Decision, e
 	return s.Decision, nil
 }
 func (shared) Revision() uint64 { return 1 }
+
+func (shared) Input() *projection.Fields { return projection.Everything() }
 
 // An engine hands the same decision to many, at the same time: nobody changes it. The race detector sees who tries.
 func TestDecisionsAreShared(t *testing.T) {

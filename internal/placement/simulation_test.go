@@ -20,6 +20,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 var (
@@ -108,6 +109,8 @@ func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (place
 }
 
 func (*fakeEvaluator) Revision() uint64 { return 1 }
+
+func (*fakeEvaluator) Input() *projection.Fields { return projection.Everything() }
 
 type policies []*placement.Policy
 

@@ -62,6 +62,20 @@ func (f *Fields) All() { f.all = true }
 // Whole says whether the set has the whole document.
 func (f *Fields) Whole() bool { return f.all }
 
+// Everything returns the set of all fields, sealed. It is the same one each time.
+func Everything() *Fields { return whole }
+
+// Names returns the names of the document's members that are in the set, sealed; ok is false if all members are.
+func (f *Fields) Names() (names []string, ok bool) {
+	if f.all || f.each != nil {
+		return nil, false
+	}
+	for _, n := range f.names {
+		names = append(names, n.text)
+	}
+	return names, true
+}
+
 // Seal returns the set, read-only.
 func (f *Fields) Seal() *Fields {
 	budget := maxFields

@@ -3,11 +3,11 @@ package placement
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -43,6 +43,8 @@ type Handler struct {
 	FailurePolicy placementv1.FailurePolicy
 	// IsRemediation says whether a request is a patch of Berth's own remediation.
 	IsRemediation func(*admissionv1.AdmissionRequest) bool
+
+	requests atomic.Uint64
 }
 
 // Handle implements admission.Handler.
@@ -57,10 +59,11 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 }
 
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
-	obj, old, err := decode(req)
+	decoded, err := decode(req, h.requests.Add(1)%wholeEvery == 0)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err), metrics.AnswerError
 	}
+	obj := decoded.obj.object
 	if obj.GetDeletionTimestamp() != nil {
 		// Whoever finishes off an object must not be held up by where it may run.
 		return admission.Allowed(""), metrics.AnswerAllowed
@@ -71,7 +74,8 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		Resource:      schema.GroupVersionResource(req.Resource),
 		Namespace:     req.Namespace,
 		Object:        obj,
-		Old:           old,
+		Old:           decoded.old.object,
+		Source:        decoded,
 		Admission:     &req.AdmissionRequest,
 		AutomaticOnly: h.IsRemediation(&req.AdmissionRequest),
 		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
@@ -84,20 +88,6 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		return h.undecidable(req, obj, err)
 	}
 	return h.respond(ctx, req, obj, outcome)
-}
-
-func decode(req admission.Request) (obj, old *unstructured.Unstructured, err error) {
-	obj = &unstructured.Unstructured{}
-	if err := json.Unmarshal(req.Object.Raw, &obj.Object); err != nil {
-		return nil, nil, fmt.Errorf("decoding object: %w", err)
-	}
-	if len(req.OldObject.Raw) > 0 {
-		old = &unstructured.Unstructured{}
-		if err := json.Unmarshal(req.OldObject.Raw, &old.Object); err != nil {
-			return nil, nil, fmt.Errorf("decoding old object: %w", err)
-		}
-	}
-	return obj, old, nil
 }
 
 // evaluate evaluates one policy and counts the result.

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	webhook "github.com/berth-dev/berth/webhooks/placement"
 )
 
@@ -46,6 +47,8 @@ func (a answer) Evaluate(ctx context.Context, _ map[string]any) (placement.Decis
 }
 
 func (answer) Revision() uint64 { return 1 }
+
+func (answer) Input() *projection.Fields { return projection.Everything() }
 
 type inForce []*placement.Policy
 

@@ -182,6 +182,14 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 	return newest
 }
 
+// Input implements placement.Evaluator. Once the policy turned out to read more than was found, that is everything.
+func (p *evaluator) Input() *projection.Fields {
+	if p.memo == nil || p.memo.off.Load() {
+		return allFields
+	}
+	return p.fields
+}
+
 // keys lends buffers for the keys of inputs.
 var keys = sync.Pool{New: func() any { return new([]byte) }}
 

@@ -1,0 +1,161 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// wholeEvery is how many requests there are to one whose objects are decoded as a whole from the start, so that the
+// engine's checks of remembered decisions see what policies are not known to read. It shares no factor with the number
+// of hits between two checks, or the two would meet always or never.
+const wholeEvery = 7
+
+// objects are those of a request, decoded as far as was asked for. What every decision looks at is there from the
+// start: apiVersion, kind, and metadata without the managed fields, which are a good part of many objects.
+type objects struct {
+	obj, old *partial
+}
+
+var _ placement.Source = (*objects)(nil)
+
+// decode decodes the objects of a request; whole says whether as a whole.
+func decode(req admission.Request, whole bool) (*objects, error) {
+	out := &objects{old: &partial{}}
+	var err error
+	if out.obj, err = decodePartly(req.Object.Raw); err != nil {
+		return nil, fmt.Errorf("decoding object: %w", err)
+	}
+	if len(req.OldObject.Raw) > 0 {
+		if out.old, err = decodePartly(req.OldObject.Raw); err != nil {
+			return nil, fmt.Errorf("decoding old object: %w", err)
+		}
+	}
+	if whole {
+		return out, out.Complete()
+	}
+	return out, nil
+}
+
+// Fill implements placement.Source.
+func (o *objects) Fill(fields *projection.Fields) error {
+	names, ok := fields.Names()
+	if !ok {
+		return o.obj.complete()
+	}
+	for _, name := range names {
+		if err := o.obj.add(name); err != nil {
+			return fmt.Errorf("decoding object: %w", err)
+		}
+	}
+	return nil
+}
+
+// Complete implements placement.Source.
+func (o *objects) Complete() error {
+	if err := o.obj.complete(); err != nil {
+		return fmt.Errorf("decoding object: %w", err)
+	}
+	if err := o.old.complete(); err != nil {
+		return fmt.Errorf("decoding old object: %w", err)
+	}
+	return nil
+}
+
+// partial is an object of which some members are not decoded yet.
+type partial struct {
+	// object is nil where the request has none.
+	object *unstructured.Unstructured
+	rest   map[string]json.RawMessage
+	// managed are the managed fields.
+	managed json.RawMessage
+}
+
+const (
+	memberMetadata      = "metadata"
+	memberManagedFields = "managedFields"
+)
+
+func decodePartly(text []byte) (*partial, error) {
+	p := &partial{object: &unstructured.Unstructured{}}
+	var ok bool
+	if p.rest, ok = members(text); !ok {
+		// No object: the library says what is wrong.
+		return p, json.Unmarshal(text, &p.object.Object)
+	}
+	p.object.Object = make(map[string]any, len(p.rest))
+	for _, name := range []string{"apiVersion", "kind"} {
+		if err := p.add(name); err != nil {
+			return nil, err
+		}
+	}
+	metadata, ok := members(p.rest[memberMetadata])
+	if !ok {
+		return p, p.add(memberMetadata)
+	}
+	decoded := make(map[string]any, len(metadata))
+	for name, text := range metadata {
+		if name == memberManagedFields {
+			p.managed = text
+			continue
+		}
+		value, err := decodeValue(text)
+		if err != nil {
+			return nil, err
+		}
+		decoded[name] = value
+	}
+	delete(p.rest, memberMetadata)
+	p.object.Object[memberMetadata] = decoded
+	return p, nil
+}
+
+func decodeValue(text json.RawMessage) (any, error) {
+	if value, ok := plain(text); ok {
+		return value, nil
+	}
+	var value any
+	err := json.Unmarshal(text, &value)
+	return value, err
+}
+
+// add decodes a member of the object, if there is one that is not decoded.
+func (p *partial) add(name string) error {
+	text, ok := p.rest[name]
+	if !ok {
+		return nil
+	}
+	value, err := decodeValue(text)
+	if err != nil {
+		return err
+	}
+	p.object.Object[name] = value
+	delete(p.rest, name)
+	return nil
+}
+
+func (p *partial) complete() error {
+	for name := range maps.Clone(p.rest) {
+		if err := p.add(name); err != nil {
+			return err
+		}
+	}
+	if p.managed == nil {
+		return nil
+	}
+	value, err := decodeValue(p.managed)
+	if err != nil {
+		return err
+	}
+	// The decoded metadata are an object, or there would be no managed fields of them.
+	metadata, _ := p.object.Object[memberMetadata].(map[string]any)
+	metadata[memberManagedFields] = value
+	p.managed = nil
+	return nil
+}

@@ -1,0 +1,53 @@
+package placement
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is an object in JSON has the members that the standard library finds, and what is none is never taken for one
+// whose members all are JSON.
+func FuzzMembers(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, ` { } `, `{"a": 1}`, `{"a":{"b":[1,{"c":"}"}]},"d":"x\"y\\","e":null,"f":-1.5e3,"g":true}`, "\t{\r\n\"a\" : [ ] ,\"b\":\"\" }\n",
+		`{"a":1,"a":2}`, `{"a":{"x":1},"a":{"y":2}}`, `{"a\u0062\n":"\ud83d\ude00","ü":"ü"}`, "{\"\xff\":\"\xff\"}", `null`, `[]`, `"a"`, `1`, ``, ` `, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`,
+		`{"a":1,}`, `{,}`, `{"a" 1}`, `{"a":1 2}`, `{"a":1}}`, `{"a":1} x`, `{a:1}`, `{"a":}`, `{"a":"\`, `{"a":[1}`, `{"a":{]}`, `{"a":tru}`, `{"a":"b"c}`, `{1:2}`, `{"a"b":1}`,
+		"{\"a\":\"\n\"}", "{\"a\n\":1}", `{"a":nan"b"}`, `{"a":1"b"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var want map[string]any
+		err := json.Unmarshal(text, &want)
+		split, ok := members(text)
+		if !ok {
+			if err == nil && want != nil {
+				t.Fatalf("%q is an object", text)
+			}
+			return
+		}
+		got := map[string]any{}
+		for name, member := range split {
+			value, memberErr := decodeValue(member)
+			if memberErr != nil {
+				if err == nil {
+					t.Fatalf("member %q of %q: %v", name, text, memberErr)
+				}
+				return
+			}
+			got[name] = value
+		}
+		if err != nil {
+			// Of members of one name all but the last are lost, whatever they are.
+			if len(split) > 0 {
+				return
+			}
+			t.Fatalf("%q is taken for an object: %v", text, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("members of %q (-want +got):\n%s", text, diff)
+		}
+	})
+}
