@@ -53,3 +53,25 @@ type NotReplicatedError struct {
 func (e *NotReplicatedError) Error() string {
 	return fmt.Sprintf("%s is not replicated yet", e.Data)
 }
+
+// LimitError says that a policy passed more to a builtin function than is evaluated, or decided more than is read.
+type LimitError struct {
+	// Function is the builtin function; empty if it is about the policy's own result.
+	Function string
+	// Operand says which of its operands it is, or what else is too large.
+	Operand string
+	// Size is how large that is, in units, as far as it was measured: it may be larger.
+	Size int
+	// Limit is the largest size that is evaluated.
+	Limit int
+	// Unit is what is counted, in the plural.
+	Unit string
+}
+
+func (e *LimitError) Error() string {
+	what := e.Operand
+	if e.Function != "" {
+		what = e.Function + ": " + what
+	}
+	return fmt.Sprintf("%s has %d %s or more, at most %d are evaluated", what, e.Size, e.Unit, e.Limit)
+}

@@ -2,11 +2,13 @@ package embedded
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -49,6 +51,9 @@ func quantity(t *ast.Term) (resource.Quantity, error) {
 		text = string(v)
 	default:
 		return resource.Quantity{}, fmt.Errorf("%s is not a quantity", t)
+	}
+	if n := digits(strings.TrimRight(text, "EPTGMkmunKi")); n > maxDigits {
+		return resource.Quantity{}, rego.NewHaltError(&engine.LimitError{Operand: "an amount", Size: n, Limit: maxDigits, Unit: "digits"})
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {

@@ -307,7 +307,7 @@ func (p *evaluator) replicated(snap *snapshot) error {
 }
 
 func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
-	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)))
+	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalGenerateJSON(bounded))
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
 			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)

@@ -1,0 +1,612 @@
+package embedded
+
+import (
+	"errors"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"k8s.io/utils/lru"
+
+	"github.com/berth-dev/berth/internal/engine"
+)
+
+// Limits of what a policy may pass to a builtin function. OPA's functions don't look at the deadline while they run,
+// but for a few; so that none runs for long, what they are given is bounded. Each bound is far above what a policy has
+// use for, and keeps one call to a second or so even where the policy is made to take long.
+const (
+	// maxText bounds a string, in bytes, and a string that is put together of others.
+	maxText = 1 << 20
+	// maxYAML bounds a YAML text, in bytes: the time for the keys of a mapping grows with their square.
+	maxYAML = 64 << 10
+	// maxDigits bounds a number, in decimal digits, those that its exponent stands for included.
+	maxDigits = 4096
+	// maxMembers bounds a collection whose members are counted only.
+	maxMembers = 1_000_000
+	// maxKeys bounds a list that is made a set, if it has anything but strings: OPA gives many numbers one hash.
+	maxKeys = 4096
+	// maxNodes and maxNodeBytes bound a value with all that is in it, however often: values may share parts, and a small
+	// one can stand for an exponentially large tree.
+	maxNodes     = 1_000_000
+	maxNodeBytes = 16 << 20
+	// maxPairs bounds comparisons of each member of one operand with each of another, where one takes about a nanosecond.
+	maxPairs = 1 << 28
+	// maxCIDRPairs and maxCIDRs bound functions of net.cidr whose single step takes longer.
+	maxCIDRPairs = 100_000
+	maxCIDRs     = 10_000
+	// maxPattern bounds a regular expression, in bytes.
+	maxPattern = 16 << 10
+	// maxSteps bounds what a regular expression takes: its states times the text's bytes; times them once more, where all
+	// matches are asked for, as each may look at all that follows.
+	maxSteps    = 1 << 27
+	maxStepsAll = 1 << 30
+)
+
+// check measures the operands of one call; nil if all is well. What it takes itself is no more than the call does.
+type check func(operands []*ast.Term) *engine.LimitError
+
+// guards are the checks beyond those of all functions, which are the length of texts and of numbers.
+var guards = map[string]check{
+	"and":                              each(members, 0, 1),
+	"array.concat":                     sum(0, 1),
+	"array.flatten":                    nested,
+	"array.reverse":                    each(members, 0),
+	"cast_array":                       each(members, 0),
+	"cast_set":                         each(keyList, 0),
+	"concat":                           joined,
+	"equal":                            each(tree, 0, 1),
+	"glob.match":                       all(product(2), each(members, 1)),
+	"gt":                               each(tree, 0, 1),
+	"gte":                              each(tree, 0, 1),
+	"indexof":                          product(1),
+	"indexof_n":                        product(1),
+	"internal.member_2":                contained,
+	"internal.member_3":                each(tree, 0, 1),
+	"internal.template_string":         each(tree, 0),
+	"intersection":                     nested,
+	"json.filter":                      all(each(tree, 0, 1), each(members, 1)),
+	"json.marshal":                     each(tree, 0),
+	"json.marshal_with_options":        indented,
+	"json.patch":                       patched,
+	"json.remove":                      each(tree, 0, 1),
+	"lt":                               each(tree, 0, 1),
+	"lte":                              each(tree, 0, 1),
+	"max":                              each(tree, 0),
+	"min":                              each(tree, 0),
+	"minus":                            each(members, 0, 1),
+	"neq":                              each(tree, 0, 1),
+	"net.cidr_contains_matches":        matched,
+	"net.cidr_merge":                   each(cidrs, 0),
+	"numbers.range":                    counted,
+	"numbers.range_step":               counted,
+	"object.filter":                    each(keyList, 1),
+	"object.remove":                    each(keyList, 1),
+	"object.subset":                    subset,
+	"object.union":                     each(tree, 0, 1),
+	"object.union_n":                   each(tree, 0),
+	"or":                               each(members, 0, 1),
+	"product":                          multiplied,
+	"re_match":                         expression(0, 1, maxSteps),
+	"regex.find_all_string_submatch_n": expression(0, 1, maxStepsAll),
+	"regex.find_n":                     expression(0, 1, maxStepsAll),
+	"regex.globs_match":                product(1),
+	"regex.match":                      expression(0, 1, maxSteps),
+	"regex.replace":                    all(expression(1, 0, maxStepsAll), product(2)),
+	"regex.split":                      expression(0, 1, maxStepsAll),
+	"regex.template_match":             expression(0, 1, maxSteps),
+	"replace":                          replaced,
+	"set_diff":                         each(members, 0, 1),
+	"sort":                             each(tree, 0),
+	"sprintf":                          formatted,
+	"strings.any_prefix_match":         each(tree, 0, 1),
+	"strings.any_suffix_match":         each(tree, 0, 1),
+	"strings.replace_n":                replacedAll,
+	"sum":                              each(tree, 0),
+	"time.add_date":                    each(tree, 0),
+	"time.clock":                       each(tree, 0),
+	"time.date":                        each(tree, 0),
+	"time.diff":                        each(tree, 0, 1),
+	"time.format":                      each(tree, 0),
+	"time.weekday":                     each(tree, 0),
+	"to_number":                        each(numeral, 0),
+	"trim":                             product(1),
+	"trim_left":                        product(1),
+	"trim_right":                       product(1),
+	"union":                            nested,
+	"units.parse":                      each(numeral, 0),
+	"units.parse_bytes":                each(numeral, 0),
+	"urlquery.encode_object":           each(tree, 0),
+	"walk":                             walked,
+	"yaml.is_valid":                    each(yamlText, 0),
+	"yaml.marshal":                     indented,
+	"yaml.unmarshal":                   each(yamlText, 0),
+}
+
+// OPA looks up builtin functions in one table for the process, which it reads without a lock: it is changed before
+// anything is evaluated.
+func init() {
+	for name, declaration := range ast.BuiltinMap {
+		if original := topdown.GetBuiltin(name); original != nil {
+			topdown.RegisterBuiltinFunc(name, guarded(name, declaration.Decl.Arity(), original, guards[name]))
+		}
+	}
+}
+
+// guarded is a builtin function that is called only where its operands are within the limits. Beyond them the
+// evaluation ends: were the call undefined, a policy could decide otherwise without anybody noticing.
+func guarded(name string, arity int, original topdown.BuiltinFunc, more check) topdown.BuiltinFunc {
+	return func(b topdown.BuiltinContext, operands []*ast.Term, iter func(*ast.Term) error) error {
+		err := scalars(operands[:min(arity, len(operands))])
+		if err == nil && more != nil {
+			err = more(operands)
+		}
+		if err != nil {
+			err.Function = name
+			return topdown.Halt{Err: err}
+		}
+		return original(b, operands, iter)
+	}
+}
+
+// over is the error of an operand, by its index; nil if its size is within the limit.
+func over(operand, size, limit int, unit string) *engine.LimitError {
+	if size <= limit {
+		return nil
+	}
+	return &engine.LimitError{Operand: "operand " + strconv.Itoa(operand+1), Size: size, Limit: limit, Unit: unit}
+}
+
+// overAll is the error of what the operands make together.
+func overAll(size, limit int, unit string) *engine.LimitError {
+	if size <= limit {
+		return nil
+	}
+	return &engine.LimitError{Operand: "what the operands make", Size: size, Limit: limit, Unit: unit}
+}
+
+// scalars bounds operands that are texts or numbers.
+func scalars(operands []*ast.Term) *engine.LimitError {
+	for i, t := range operands {
+		switch v := t.Value.(type) {
+		case ast.String:
+			if len(v) > maxText {
+				return over(i, len(v), maxText, "bytes")
+			}
+		case ast.Number:
+			if err := over(i, digits(string(v)), maxDigits, "digits"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// digits is how many decimal digits a number has when it is written out.
+func digits(number string) int {
+	if at := strings.LastIndexAny(number, "eE"); at >= 0 {
+		exponent, err := strconv.Atoi(number[at+1:])
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return maxDigits + 1
+		case err != nil:
+			return len(number)
+		}
+		return at + max(exponent, -exponent)
+	}
+	return len(number)
+}
+
+// all makes one check of several.
+func all(checks ...check) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		for _, c := range checks {
+			if err := c(operands); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// each makes a check of some of the operands, by index.
+func each(one func(v ast.Value, operand int) *engine.LimitError, indexes ...int) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		for _, i := range indexes {
+			if i < len(operands) {
+				if err := one(operands[i].Value, i); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// length is the number of a collection's members or a text's bytes, and 0 of other values.
+func length(v ast.Value) int {
+	switch v := v.(type) {
+	case ast.String:
+		return len(v)
+	case interface{ Len() int }:
+		return v.Len()
+	}
+	return 0
+}
+
+func members(v ast.Value, operand int) *engine.LimitError {
+	return over(operand, length(v), maxMembers, "members")
+}
+
+func cidrs(v ast.Value, operand int) *engine.LimitError {
+	return over(operand, length(v), maxCIDRs, "members")
+}
+
+func yamlText(v ast.Value, operand int) *engine.LimitError {
+	return over(operand, length(v), maxYAML, "bytes")
+}
+
+// numeral bounds a text that is read as a number, whatever else is in it.
+func numeral(v ast.Value, operand int) *engine.LimitError {
+	text, ok := v.(ast.String)
+	if !ok {
+		return nil
+	}
+	number := strings.TrimRight(string(text), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ\"")
+	if number == "" || len(text) > maxDigits {
+		return over(operand, len(text), maxDigits, "digits")
+	}
+	if at := strings.LastIndexAny(number, "eE"); at < 0 || at == len(number)-1 {
+		return nil
+	}
+	return over(operand, digits(number), maxDigits, "digits")
+}
+
+// keyList bounds a list that is made a set.
+func keyList(v ast.Value, operand int) *engine.LimitError {
+	list, ok := v.(*ast.Array)
+	if !ok || list.Len() <= maxKeys {
+		return members(v, operand)
+	}
+	if list.Until(func(t *ast.Term) bool { _, text := t.Value.(ast.String); return !text }) {
+		return over(operand, list.Len(), maxKeys, "members that are not all strings")
+	}
+	return members(v, operand)
+}
+
+// sum bounds the members of several operands together.
+func sum(indexes ...int) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		n := 0
+		for _, i := range indexes {
+			n += length(operands[i].Value)
+		}
+		return overAll(n, maxMembers, "members")
+	}
+}
+
+// product bounds the comparisons of the first operand with another.
+func product(y int) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		return overAll(length(operands[0].Value)*length(operands[y].Value), maxPairs, "comparisons")
+	}
+}
+
+// elements calls f for each member of a list or set until it says that it is enough.
+func elements(v ast.Value, f func(*ast.Term) bool) {
+	if v, ok := v.(interface {
+		Until(f func(*ast.Term) bool) bool
+	}); ok {
+		v.Until(f)
+	}
+}
+
+// nested bounds the members of the collections in a collection together.
+func nested(operands []*ast.Term) *engine.LimitError {
+	n := 0
+	elements(operands[0].Value, func(t *ast.Term) bool {
+		n += 1 + length(t.Value)
+		return n > maxMembers
+	})
+	return over(0, n, maxMembers, "members")
+}
+
+// joined bounds the text that concat makes.
+func joined(operands []*ast.Term) *engine.LimitError {
+	n, separator := 0, length(operands[0].Value)
+	elements(operands[1].Value, func(t *ast.Term) bool {
+		n += separator + length(t.Value)
+		return n > maxText+separator
+	})
+	return overAll(n-separator, maxText, "bytes")
+}
+
+// multiplied bounds the product of numbers.
+func multiplied(operands []*ast.Term) *engine.LimitError {
+	n := 0
+	elements(operands[0].Value, func(t *ast.Term) bool {
+		if number, ok := t.Value.(ast.Number); ok {
+			n += digits(string(number))
+		}
+		return n > maxNodes
+	})
+	return over(0, n, 16*maxDigits, "digits")
+}
+
+// contained bounds the comparisons of a value that is no scalar with all members.
+func contained(operands []*ast.Term) *engine.LimitError {
+	if scalar(operands[0].Value) {
+		return nil
+	}
+	m := measure(operands[0].Value)
+	if err := m.over(0); err != nil {
+		return err
+	}
+	return overAll(m.nodes*length(operands[1].Value), maxPairs, "comparisons")
+}
+
+// matched bounds the pairs that net.cidr_contains_matches looks at.
+func matched(operands []*ast.Term) *engine.LimitError {
+	n := 1
+	for _, t := range operands[:2] {
+		if _, single := t.Value.(ast.String); !single {
+			n *= length(t.Value)
+		}
+	}
+	return overAll(n, maxCIDRPairs, "pairs")
+}
+
+// counted bounds the numbers of a range. Numbers that are not whole are left to the function to refuse.
+func counted(operands []*ast.Term) *engine.LimitError {
+	bounds := [3]float64{0, 0, 1}
+	for i := range min(3, len(operands)) {
+		if n, ok := operands[i].Value.(ast.Number); ok {
+			bounds[i], _ = n.Float64()
+		}
+	}
+	if bounds[2] <= 0 {
+		return nil
+	}
+	n := (bounds[1] - bounds[0]) / bounds[2]
+	return overAll(int(min(max(n, -n), 1e15)), maxMembers, "members")
+}
+
+// subset bounds the comparisons of object.subset, which looks for a list in a list at each of its places.
+func subset(operands []*ast.Term) *engine.LimitError {
+	super, sub := measure(operands[0].Value), measure(operands[1].Value)
+	if err := super.over(0); err != nil {
+		return err
+	}
+	if err := sub.over(1); err != nil {
+		return err
+	}
+	return overAll(super.nodes*sub.list, maxPairs, "comparisons")
+}
+
+// patched bounds a patch: an operation may look at all members at the top.
+func patched(operands []*ast.Term) *engine.LimitError {
+	if err := each(tree, 0, 1)(operands); err != nil {
+		return err
+	}
+	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
+}
+
+// walked bounds walk where its path is given: it then calls nobody, who would look at the deadline, for what the path
+// leaves out.
+func walked(operands []*ast.Term) *engine.LimitError {
+	if len(operands) < 2 {
+		return nil
+	}
+	pair, ok := operands[1].Value.(*ast.Array)
+	if !ok || pair.Len() != 2 {
+		return nil
+	}
+	if path, ok := pair.Elem(0).Value.(*ast.Array); !ok || path.Len() == 0 {
+		return nil
+	}
+	return tree(operands[0].Value, 0)
+}
+
+// indented bounds a text that is indented by the depth.
+func indented(operands []*ast.Term) *engine.LimitError {
+	m := measure(operands[0].Value)
+	if err := m.over(0); err != nil {
+		return err
+	}
+	indent := 4
+	if len(operands) > 1 {
+		if options, ok := operands[1].Value.(ast.Object); ok {
+			options.Foreach(func(_, v *ast.Term) { indent += length(v.Value) })
+		}
+	}
+	return overAll(m.nodes*m.depth*indent, maxNodeBytes, "bytes of indentation")
+}
+
+// replaced bounds the text that replace makes.
+func replaced(operands []*ast.Term) *engine.LimitError {
+	text, found := operands[0].Value.(ast.String)
+	old, isText := operands[1].Value.(ast.String)
+	if !found || !isText {
+		return nil
+	}
+	return overAll(len(text)+strings.Count(string(text), string(old))*length(operands[2].Value), maxText, "bytes")
+}
+
+// replacedAll bounds the text that strings.replace_n makes, and the look for each of its patterns.
+func replacedAll(operands []*ast.Term) *engine.LimitError {
+	text, found := operands[1].Value.(ast.String)
+	patterns, isObject := operands[0].Value.(ast.Object)
+	if !found || !isObject {
+		return nil
+	}
+	if err := overAll(patterns.Len()*len(text), maxPairs, "comparisons"); err != nil {
+		return err
+	}
+	if err := tree(patterns, 0); err != nil {
+		return err
+	}
+	n := len(text)
+	patterns.Until(func(old, to *ast.Term) bool {
+		if old, ok := old.Value.(ast.String); ok {
+			n += strings.Count(string(text), string(old)) * length(to.Value)
+		}
+		return n > maxText
+	})
+	return overAll(n, maxText, "bytes")
+}
+
+// formatted bounds the text that sprintf makes: what the verbs print at the most, each as wide as any number in the
+// format says.
+func formatted(operands []*ast.Term) *engine.LimitError {
+	format, isText := operands[0].Value.(ast.String)
+	list, isList := operands[1].Value.(*ast.Array)
+	if !isText || !isList {
+		return nil
+	}
+	m := measure(list)
+	if err := m.over(1); err != nil {
+		return err
+	}
+	text := string(format)
+	verbs := strings.Count(text, "%")
+	n := len(text) + m.bytes + 8*m.nodes
+	if strings.Contains(text, "[") {
+		n += verbs * (m.bytes + 8*m.nodes)
+	}
+	width, number := 0, 0
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' {
+			number = 0
+			continue
+		}
+		number = min(10*number+int(c-'0'), maxText)
+		width = max(width, number)
+	}
+	if strings.Contains(text, "*") {
+		list.Foreach(func(t *ast.Term) {
+			if value, ok := t.Value.(ast.Number); ok {
+				f, _ := value.Float64()
+				width = max(width, int(min(max(f, -f), maxText)))
+			}
+		})
+	}
+	return overAll(n+verbs*width, 4*maxText, "bytes")
+}
+
+// expression bounds a regular expression over a text.
+func expression(pattern, text, limit int) check {
+	return func(operands []*ast.Term) *engine.LimitError {
+		p, ok := operands[pattern].Value.(ast.String)
+		if !ok {
+			return nil
+		}
+		if len(p) > maxPattern {
+			return over(pattern, len(p), maxPattern, "bytes")
+		}
+		n := length(operands[text].Value) + 1
+		steps := states(string(p)) * n
+		if limit == maxStepsAll {
+			steps *= n
+		}
+		return overAll(steps, limit, "steps")
+	}
+}
+
+// programs remembers the states of regular expressions.
+var programs = lru.New(256)
+
+// states is about how many states a regular expression has, repetitions written out.
+func states(pattern string) int {
+	if n, known := programs.Get(pattern); known {
+		return n.(int)
+	}
+	n := len(pattern)
+	if parsed, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+		if program, err := syntax.Compile(parsed.Simplify()); err == nil {
+			n = len(program.Inst)
+		}
+	}
+	programs.Add(pattern, n)
+	return n
+}
+
+func tree(v ast.Value, operand int) *engine.LimitError {
+	if scalar(v) {
+		return nil
+	}
+	m := measure(v)
+	return m.over(operand)
+}
+
+// scalar says that a value has nothing in it.
+func scalar(v ast.Value) bool {
+	switch v.(type) {
+	case ast.Null, ast.Boolean, ast.Number, ast.String:
+		return true
+	}
+	return false
+}
+
+// measurement is the size of a value with all that is in it, as often as it is there.
+type measurement struct {
+	nodes, bytes int
+	// depth is that of the deepest node, and list the length of the longest list.
+	depth, list int
+	// digits is the length of the longest number.
+	digits int
+}
+
+// measure walks a value, and stops where it is too large.
+func measure(v ast.Value) measurement {
+	m := measurement{}
+	m.add(v, 0)
+	return m
+}
+
+func (m *measurement) over(operand int) *engine.LimitError {
+	if err := over(operand, m.nodes, maxNodes, "values"); err != nil {
+		return err
+	}
+	if err := over(operand, m.digits, maxDigits, "digits in a number"); err != nil {
+		return err
+	}
+	return over(operand, m.bytes, maxNodeBytes, "bytes")
+}
+
+// add says whether that was enough.
+func (m *measurement) add(v ast.Value, depth int) bool {
+	m.nodes++
+	m.depth = max(m.depth, depth)
+	switch v := v.(type) {
+	case ast.String:
+		m.bytes += len(v)
+	case ast.Number:
+		m.bytes += len(v)
+		m.digits = max(m.digits, digits(string(v)))
+	case *ast.Array:
+		m.list = max(m.list, v.Len())
+		for i := range v.Len() {
+			if m.add(v.Elem(i).Value, depth+1) {
+				return true
+			}
+		}
+	case ast.Set:
+		return v.Until(func(t *ast.Term) bool { return m.add(t.Value, depth+1) })
+	case ast.Object:
+		return v.Until(func(k, v *ast.Term) bool { return m.add(k.Value, depth+1) || m.add(v.Value, depth+1) })
+	}
+	return m.nodes > maxNodes || m.bytes > maxNodeBytes
+}
+
+// bounded makes the Go value of a result as rego does, if it is within the limits: as with operands, a small result can
+// stand for a large tree.
+func bounded(t *ast.Term, _ *rego.EvalContext) (any, error) {
+	m := measure(t.Value)
+	if err := m.over(0); err != nil {
+		err.Operand = "the decision"
+		return nil, err
+	}
+	return ast.JSON(t.Value)
+}

@@ -1,0 +1,358 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+func text(n int) *ast.Term { return ast.StringTerm(strings.Repeat("a", n)) }
+
+func number(digits int) *ast.Term { return ast.NewTerm(ast.Number(strings.Repeat("9", digits))) }
+
+// list has one value n times.
+func list(n int, of *ast.Term) *ast.Term {
+	terms := make([]*ast.Term, n)
+	for i := range terms {
+		terms[i] = of
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+// numbers are n different ones, of which OPA's hash tells none from the others.
+func numbers(n int) *ast.Term {
+	terms := make([]*ast.Term, n)
+	for i := range terms {
+		terms[i] = ast.NewTerm(ast.Number(fmt.Sprintf("0.%d1", i)))
+	}
+	return ast.ArrayTerm(terms...)
+}
+
+func names(n int) []*ast.Term {
+	terms := make([]*ast.Term, n)
+	for i := range terms {
+		terms[i] = ast.StringTerm(fmt.Sprint("n", i))
+	}
+	return terms
+}
+
+// doubled is a value of few parts, that is a tree of 2^n.
+func doubled(n int) *ast.Term {
+	t := ast.ArrayTerm(ast.StringTerm("leaf"))
+	for range n {
+		t = ast.ArrayTerm(t, t)
+	}
+	return t
+}
+
+func objectOf(k string, v *ast.Term) *ast.Term {
+	return ast.ObjectTerm(ast.Item(ast.StringTerm(k), v))
+}
+
+func operandsOf(terms ...*ast.Term) []*ast.Term { return terms }
+
+var (
+	one     = ast.IntNumberTerm(1)
+	word    = ast.StringTerm("a")
+	keySet  = ast.SetTerm(names(10)...)
+	small   = doubled(4)
+	hostile = doubled(64)
+	thing   = objectOf("a", small)
+	huge    = objectOf("a", hostile)
+	aText   = text(maxText)
+	tooMuch = text(maxText + 1)
+)
+
+// limits has operands of each function that is guarded: those that it is called with, and those that it is not. A value
+// that takes the time of centuries is as good as one above the limit, which guardsOf shows to be where they say.
+var limits = map[string][][2][]*ast.Term{
+	"and":                       {{{keySet, ast.SetTerm(names(5000)...)}, {keySet, ast.SetTerm(names(maxMembers + 1)...)}}},
+	"array.concat":              {{{list(maxMembers-1, one), list(1, one)}, {list(maxMembers, one), list(1, one)}}},
+	"array.flatten":             {{{list(1000, list(900, one))}, {list(1000, list(1000, one))}}},
+	"array.reverse":             {{{list(maxMembers, one)}, {list(maxMembers+1, one)}}},
+	"cast_array":                {{{list(maxMembers, one)}, {list(maxMembers+1, one)}}},
+	"cast_set":                  {{{ast.ArrayTerm(names(5000)...)}, {numbers(maxKeys + 1)}}, {{numbers(maxKeys)}, {list(maxMembers+1, word)}}},
+	"concat":                    {{{ast.StringTerm(""), list(1024, text(1024))}, {ast.StringTerm(","), list(1024, text(1024))}}, {{word, list(2, one)}, {aText, list(3, word)}}},
+	"equal":                     {{{small, small}, {hostile, hostile}}, {{aText, aText}, {tooMuch, aText}}},
+	"glob.match":                {{{text(256), ast.ArrayTerm(), aText}, {text(257), ast.ArrayTerm(), aText}}},
+	"gt":                        {{{small, small}, {small, hostile}}},
+	"gte":                       {{{small, small}, {hostile, small}}},
+	"indexof":                   {{{aText, text(256)}, {aText, text(257)}}},
+	"indexof_n":                 {{{aText, text(256)}, {aText, text(257)}}},
+	"internal.member_2":         {{{word, list(maxMembers, one)}, {doubled(8), list(maxMembers, word)}}, {{small, hostile}, {hostile, small}}},
+	"internal.member_3":         {{{one, word, list(2, word)}, {one, hostile, list(2, hostile)}}},
+	"internal.template_string":  {{{ast.ArrayTerm(ast.SetTerm(small), word)}, {ast.ArrayTerm(ast.SetTerm(hostile), word)}}},
+	"intersection":              {{{ast.SetTerm(keySet)}, {ast.SetTerm(keySet, ast.SetTerm(names(maxMembers)...))}}},
+	"json.filter":               {{{thing, ast.ArrayTerm(ast.StringTerm("a/b"))}, {huge, ast.ArrayTerm(ast.StringTerm("a/b"))}}},
+	"json.marshal":              {{{small}, {hostile}}, {{list(16, aText)}, {list(17, aText)}}, {{list(maxNodes-1, one)}, {list(maxNodes, one)}}},
+	"json.marshal_with_options": {{{thing, objectOf("indent", text(10))}, {thing, objectOf("indent", aText)}}, {{small, objectOf("indent", word)}, {hostile, objectOf("indent", word)}}},
+	"json.patch": {{{thing, ast.ArrayTerm()}, {huge, ast.ArrayTerm()}},
+		{{thing, ast.ArrayTerm()}, {list(20_000, one), list(1_000, objectOf("op", word))}}},
+	"json.remove":                      {{{thing, ast.ArrayTerm(ast.StringTerm("a/b"))}, {huge, ast.ArrayTerm(ast.StringTerm("a/b"))}}},
+	"lt":                               {{{small, small}, {hostile, hostile}}},
+	"lte":                              {{{small, small}, {hostile, hostile}}},
+	"max":                              {{{ast.ArrayTerm(small, small)}, {ast.ArrayTerm(hostile, hostile)}}},
+	"min":                              {{{ast.ArrayTerm(small, small)}, {ast.ArrayTerm(hostile, hostile)}}},
+	"minus":                            {{{keySet, keySet}, {ast.SetTerm(names(maxMembers + 1)...), keySet}}, {{number(maxDigits), one}, {number(maxDigits + 1), one}}},
+	"mul":                              {{{number(maxDigits), number(maxDigits)}, {number(maxDigits), ast.NewTerm(ast.Number("1e4096"))}}},
+	"neq":                              {{{small, small}, {hostile, hostile}}},
+	"net.cidr_contains_matches":        {{{list(300, ast.StringTerm("10.0.0.0/8")), list(300, ast.StringTerm("11.0.0.0/8"))}, {list(5001, ast.StringTerm("10.0.0.0/8")), list(20, ast.StringTerm("11.0.0.0/8"))}}},
+	"net.cidr_merge":                   {{{list(maxCIDRs, ast.StringTerm("10.0.0.0/8"))}, {list(maxCIDRs+1, ast.StringTerm("10.0.0.0/8"))}}},
+	"numbers.range":                    {{{one, ast.IntNumberTerm(5000)}, {one, ast.IntNumberTerm(maxMembers + 2)}}, {{one, one}, {ast.IntNumberTerm(maxMembers), ast.IntNumberTerm(-2)}}},
+	"numbers.range_step":               {{{one, ast.IntNumberTerm(5_000_000), ast.IntNumberTerm(1000)}, {one, ast.IntNumberTerm(5_000_000), ast.IntNumberTerm(4)}}},
+	"object.filter":                    {{{thing, ast.ArrayTerm(names(5000)...)}, {thing, numbers(maxKeys + 1)}}},
+	"object.remove":                    {{{thing, ast.ArrayTerm(names(5000)...)}, {thing, numbers(maxKeys + 1)}}},
+	"object.subset":                    {{{list(5000, one), list(5000, word)}, {list(20_000, one), list(20_000, word)}}, {{thing, thing}, {huge, huge}}},
+	"object.union":                     {{{thing, thing}, {huge, huge}}},
+	"object.union_n":                   {{{ast.ArrayTerm(thing, thing)}, {ast.ArrayTerm(thing, huge)}}},
+	"or":                               {{{keySet, keySet}, {keySet, ast.SetTerm(names(maxMembers + 1)...)}}},
+	"product":                          {{{list(16, number(maxDigits))}, {list(17, number(maxDigits))}}},
+	"re_match":                         {{{word, aText}, {text(200), aText}}},
+	"regex.find_all_string_submatch_n": {{{word, text(4096), one}, {word, text(32 << 10), one}}},
+	"regex.find_n":                     {{{word, text(4096), one}, {word, text(32 << 10), one}}},
+	"regex.globs_match":                {{{text(512), text(512)}, {aText, text(512)}}},
+	"regex.match":                      {{{text(64), aText}, {text(200), aText}}, {{ast.StringTerm("[a-z]([-a-z0-9]{0,61}[a-z0-9])?"), text(63)}, {ast.StringTerm("(a?){1000}"), text(128 << 10)}}, {{text(maxPattern), word}, {text(maxPattern + 1), word}}},
+	"regex.replace":                    {{{text(4096), word, word}, {text(32 << 10), word, word}}, {{text(1024), word, text(1024)}, {text(1024), word, text(maxPairs/1024 + 1)}}},
+	"regex.split":                      {{{word, text(4096)}, {word, text(32 << 10)}}},
+	"regex.template_match":             {{{text(64), text(1024), ast.StringTerm("{"), ast.StringTerm("}")}, {text(200), aText, ast.StringTerm("{"), ast.StringTerm("}")}}},
+	"replace":                          {{{text(1024), word, text(1023)}, {text(1024), word, text(1024)}}, {{text(1000), ast.StringTerm(""), word}, {text(1024), ast.StringTerm(""), text(1024)}}},
+	"set_diff":                         {{{keySet, keySet}, {ast.SetTerm(names(maxMembers + 1)...), keySet}}},
+	"sort":                             {{{ast.ArrayTerm(names(5000)...)}, {ast.ArrayTerm(hostile, hostile)}}, {{list(maxNodes-1, one)}, {list(maxNodes, one)}}},
+	"split":                            {{{aText, word}, {tooMuch, word}}},
+	"sprintf": {{{ast.StringTerm("%v %v"), ast.ArrayTerm(small, one)}, {ast.StringTerm("%v %v"), ast.ArrayTerm(hostile, one)}},
+		{{ast.StringTerm("%5d %-10s"), ast.ArrayTerm(one, word)}, {ast.StringTerm(strings.Repeat("%999999d", 10)), list(10, one)}},
+		{{ast.StringTerm("%*d"), ast.ArrayTerm(ast.IntNumberTerm(10), one)}, {ast.StringTerm(strings.Repeat("%[1]*d", 10)), list(10, ast.IntNumberTerm(999_999))}},
+		{{ast.StringTerm("%[1]s %[1]s"), ast.ArrayTerm(word)}, {ast.StringTerm(strings.Repeat("%[1]s", 10)), ast.ArrayTerm(aText)}}},
+	"strings.any_prefix_match": {{{word, list(16, aText)}, {word, list(17, aText)}}},
+	"strings.any_suffix_match": {{{word, list(16, aText)}, {list(17, aText), word}}},
+	"strings.replace_n":        {{{objectOf("a", text(1023)), text(1024)}, {objectOf("a", text(1024)), text(1024)}}, {{objectOf("b", word), aText}, {ast.ObjectTerm(pairs(257)...), aText}}},
+	"sum":                      {{{list(100, number(maxDigits))}, {list(100, number(maxDigits+1))}}},
+	"time.add_date":            {{{one, one, one, one}, {hostile, one, one, one}}},
+	"time.clock":               {{{one}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
+	"time.date":                {{{one}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
+	"time.diff":                {{{one, one}, {one, ast.ArrayTerm(number(maxDigits+1), word)}}},
+	"time.format":              {{{one}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
+	"time.weekday":             {{{one}, {ast.ArrayTerm(number(maxDigits+1), word)}}},
+	"to_number":                {{{ast.StringTerm("1e300")}, {ast.StringTerm("1." + strings.Repeat("1", maxDigits))}}, {{ast.StringTerm("one")}, {ast.StringTerm("1e-99999999999999999999")}}},
+	"trim":                     {{{aText, text(256)}, {aText, text(257)}}},
+	"trim_left":                {{{aText, text(256)}, {aText, text(257)}}},
+	"trim_right":               {{{aText, text(256)}, {aText, text(257)}}},
+	"union":                    {{{ast.SetTerm(keySet, ast.SetTerm(names(5000)...))}, {ast.SetTerm(keySet, ast.SetTerm(names(maxMembers)...))}}},
+	"units.parse":              {{{ast.StringTerm("1.5Gi")}, {ast.StringTerm("1e99999Gi")}}},
+	"units.parse_bytes":        {{{ast.StringTerm("1e3MB")}, {ast.StringTerm("1e99999MB")}}},
+	"urlquery.encode_object":   {{{objectOf("a", list(5000, word))}, {huge}}},
+	"walk":                     {{{hostile, ast.ArrayTerm(ast.VarTerm("_"), ast.VarTerm("x"))}, {hostile, ast.ArrayTerm(ast.ArrayTerm(ast.VarTerm("x")), ast.VarTerm("y"))}}},
+	"yaml.is_valid":            {{{text(maxYAML)}, {text(maxYAML + 1)}}},
+	"yaml.marshal":             {{{small}, {hostile}}},
+	"yaml.unmarshal":           {{{text(maxYAML)}, {text(maxYAML + 1)}}},
+}
+
+func pairs(n int) [][2]*ast.Term {
+	out := make([][2]*ast.Term, n)
+	for i, name := range names(n) {
+		out[i] = ast.Item(name, word)
+	}
+	return out
+}
+
+// call calls a builtin function until it gives a first value.
+func call(name string, operands []*ast.Term) error {
+	enough := errors.New("enough")
+	err := topdown.GetBuiltin(name)(topdown.BuiltinContext{}, operands, func(*ast.Term) error { return enough })
+	if errors.Is(err, enough) {
+		return nil
+	}
+	return err
+}
+
+func TestGuards(t *testing.T) {
+	for name := range guards {
+		if limits[name] == nil {
+			t.Errorf("the guard of %s is not tested", name)
+		}
+	}
+	for name, cases := range limits {
+		t.Run(name, func(t *testing.T) {
+			for i, c := range cases {
+				// What is no fault of the operand's size is the function's own to say.
+				if limit, refused := errors.AsType[*engine.LimitError](call(name, c[0])); refused {
+					t.Errorf("%d: within the limits: %v", i, limit)
+				}
+				err := call(name, c[1])
+				limit, refused := errors.AsType[*engine.LimitError](err)
+				if !refused || limit.Function != name || limit.Size <= limit.Limit {
+					t.Fatalf("%d: above the limit: %v", i, err)
+				}
+				if _, halts := errors.AsType[topdown.Halt](err); !halts {
+					t.Errorf("%d: a policy could go on after %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// Who allows another function has to think of what it takes.
+func TestEveryFunctionIsJudged(t *testing.T) {
+	// These are linear in operands that are strings and numbers, or in the members of one collection, or do nothing.
+	linear := strings.Fields(`
+abs all any array.slice assign base64.decode base64.encode base64.is_valid base64url.decode base64url.encode base64url.encode_no_pad
+bits.and bits.negate bits.or bits.rsh bits.xor cast_boolean cast_null cast_object cast_string ceil contains count
+crypto.hmac.equal crypto.hmac.md5 crypto.hmac.sha1 crypto.hmac.sha256 crypto.hmac.sha512 crypto.md5 crypto.sha1 crypto.sha256
+div endswith eq floor format_int glob.quote_meta hex.decode hex.encode internal.print print
+is_array is_boolean is_null is_number is_object is_set is_string json.is_valid json.unmarshal
+lower mul net.cidr_contains net.cidr_intersects net.cidr_is_valid net.cidr_overlap object.get object.keys
+plus regex.is_valid rego.metadata.chain rego.metadata.rule rem round semver.compare semver.is_valid split startswith
+strings.count strings.reverse strings.split_n substring time.parse_duration_ns time.parse_ns time.parse_rfc3339_ns
+trace trim_prefix trim_space trim_suffix type_name upper uri.is_valid uri.parse
+urlquery.decode urlquery.decode_object urlquery.encode uuid.parse
+k8s.quantity.add k8s.quantity.sub k8s.quantity.compare`)
+	judged := map[string]bool{}
+	for _, name := range linear {
+		if judged[name] = true; guards[name] != nil {
+			t.Errorf("%s has a guard", name)
+		}
+	}
+	for _, text := range []string{"package p", "package p\nimport rego.v1"} {
+		m, err := policy.Compile("p", v1(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range m.Compiler.Capabilities().Builtins {
+			if !judged[b.Name] && guards[b.Name] == nil {
+				t.Errorf("%s: nobody says how long it may take", b.Name)
+			}
+		}
+	}
+}
+
+// double is a rule that doubles a value of another, n times over.
+func double(n int, first, step string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "x0 := %s\n", first)
+	for i := 1; i <= n; i++ {
+		fmt.Fprintln(&out, strings.NewReplacer("$", fmt.Sprint("x", i-1), "@", fmt.Sprint("x", i)).Replace("@ := "+step))
+	}
+	return out.String()
+}
+
+// Policies that were made to run on end at a limit, or at the deadline, which leaves their slot free.
+func TestHostilePolicies(t *testing.T) {
+	ten := `"aaaaaaaaaa"`
+	for name, rules := range map[string]string{
+		"Cartesian":       "errors contains x if { some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400); x := sprintf(\"%d\", [a + b + c + d]); x == \"\" }",
+		"SetOfPairs":      "errors contains \"x\" if count({[a, b, c, d] | some a in numbers.range(1, 400); some b in numbers.range(1, 400); some c in numbers.range(1, 400); some d in numbers.range(1, 400)}) == 0",
+		"StringDoubling":  double(40, ten, `concat("", [$, $])`) + "errors contains x40",
+		"ReplaceDoubling": double(12, ten, `replace($, "a", "aaaaaaaaaa")`) + "errors contains x12",
+		"FormatDoubling":  double(40, ten, `sprintf("%s%s", [$, $])`) + "errors contains x40",
+		"ArrayDoubling":   double(40, "[1]", `array.concat($, $)`) + "errors contains \"x\" if count(x40) == 0",
+		"Squaring":        double(40, "1234567890", `$ * $`) + "errors contains sprintf(\"%d\", [x40])",
+		"SharedJSON":      double(60, "[1]", `[$, $]`) + "errors contains json.marshal(x60)",
+		"SharedYAML":      double(60, "[1]", `[$, $]`) + "errors contains yaml.marshal(x60)",
+		"SharedText":      double(60, "[1]", `[$, $]`) + "errors contains sprintf(\"%v\", [x60])",
+		"SharedTemplate":  double(60, "[1]", `[$, $]`) + "errors contains $\"{x60}\"",
+		"SharedOrder":     double(60, "[1]", `[$, $]`) + "errors contains \"x\" if x60 < [x59, x59]",
+		"SharedSort":      double(60, "[1]", `[$, $]`) + "errors contains \"x\" if count(sort([x60, [x59, x59]])) == 0",
+		"SharedUnion":     double(60, `{"a": 1}`, `{"a": $, "b": $}`) + "errors contains \"x\" if count(object.union(x60, {\"a\": x59})) == 0",
+		"SharedResult":    double(60, "[1]", `[$, $]`) + "annotations := {\"a\": x60}",
+		"SharedWalk":      double(60, "[1]", `[$, $]`) + "errors contains \"x\" if walk(x60, [[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, \"never\"], _])",
+		"CollidingKeys":   "errors contains \"x\" if count(object.remove({}, [y | some i in numbers.range(1, 100000); y := i / 1000000])) == 1",
+		"Union":           "errors contains \"x\" if count(union({s | some i in numbers.range(1, 400); s := {[i, j] | some j in numbers.range(1, 4000)}})) == 0",
+		"Split":           double(24, ten, `concat("", [$, $])`) + "errors contains \"x\" if count(split(x24, \"a\")) == 0",
+		"Unmarshal":       double(24, `"[1],[1],"`, `concat("", [$, $])`) + "errors contains \"x\" if json.unmarshal(x24)",
+		"Matches":         double(16, ten, `concat("", [$, $])`) + "errors contains \"x\" if count(regex.find_n(\"(a*)*b|a\", x16, -1)) == 0",
+		"Range":           "errors contains \"x\" if count(numbers.range(1, 1000000000)) == 0",
+		"Indent":          "errors contains json.marshal_with_options([[[[1]]]], {\"indent\": sprintf(\"%999999d\", [1])})",
+		"Pad":             "errors contains sprintf(\"%999999d%999999d%999999d%999999d%999999d\", [1, 1, 1, 1, 1])",
+		"YAMLKeys":        "errors contains \"x\" if yaml.unmarshal(concat(\"\\n\", [l | some i in numbers.range(1, 60000); l := sprintf(\"k%d: v\", [i])]))",
+		"Quantity":        "errors contains \"x\" if k8s.quantity.compare(\"1e9999999\", \"1\") == 2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := New(NewData(), Options{Timeout: time.Second, Concurrency: 1})
+			ev, _ := prepare(t, e, v1("package p\n"+rules))
+			_, err := ev.Evaluate(t.Context(), map[string]any{})
+			if _, refused := errors.AsType[*engine.LimitError](err); !refused && !errors.Is(err, engine.ErrDeadline) && (name != "Quantity" || err == nil || !strings.Contains(err.Error(), "digits")) {
+				t.Errorf("error %v, want a limit or the deadline", err)
+			}
+			awaitFree(t, e)
+		})
+	}
+}
+
+// The limits are no obstacle to what policies do with 5,000 clusters.
+func TestGuardsLetPoliciesBe(t *testing.T) {
+	d := NewData()
+	d.Replace(profiles.GroupVersionResource, fleet(5000))
+	d.Replace(managed.GroupVersionResource, nil)
+	e := New(d, Options{Timeout: time.Minute, Concurrency: 1})
+	for name, body := range map[string]string{
+		"sort":      `count(sort([n | some n, _ in data.clusters])) == 5000`,
+		"objects":   `count(sort([c | some c in data.clusters])) == 5000`,
+		"union":     `count(union({s | some n, _ in data.clusters; s := {n}})) == 5000`,
+		"concat":    `concat(",", [n | some n, _ in data.clusters]) != ""`,
+		"keys":      `count(object.remove(data.clusters, [n | some n, _ in data.clusters])) == 0`,
+		"merged":    `count(object.union_n([{n: c} | some n, c in data.clusters])) == 5000`,
+		"marshal":   `count(json.unmarshal(json.marshal([n | some n, _ in data.clusters]))) == 5000`,
+		"sprintf":   `sprintf("%v", [[n | some n, _ in data.clusters]]) != ""`,
+		"aggregate": `sum([x | some c in data.clusters; x := count(c.labels)]) > 0`,
+		"expressed": `count([n | some n, _ in data.clusters; regex.match("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", n)]) == 5000`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev, _ := prepare(t, e, v1("package p\nlabels := {\"well\": \"yes\"} if "+body))
+			if got, err := ev.Evaluate(t.Context(), map[string]any{}); err != nil || got.Labels["well"] != "yes" {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
+
+// What a guard takes is a small part of what calls take anyway.
+func BenchmarkGuard(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		operands []*ast.Term
+	}{
+		{"startswith", operandsOf(ast.StringTerm("eu-west-1"), ast.StringTerm("eu-"))},
+		{"plus", operandsOf(one, one)},
+		{"lt", operandsOf(one, one)},
+		{"internal.member_2", operandsOf(word, ast.SetTerm(names(50)...))},
+		{"sprintf", operandsOf(ast.StringTerm("%s is not in %v"), ast.ArrayTerm(word, ast.ArrayTerm(names(10)...)))},
+		{"sort", operandsOf(ast.ArrayTerm(names(1000)...))},
+		{"regex.match", operandsOf(ast.StringTerm("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), ast.StringTerm("eu-west-1"))},
+	} {
+		// The functions are in one table for all: what there is besides the guard is measured by calling it alone.
+		f := topdown.GetBuiltin(c.name)
+		b.Run(c.name+"/guarded", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = f(topdown.BuiltinContext{}, c.operands, func(*ast.Term) error { return nil })
+			}
+		})
+		nothing := guarded(c.name, len(c.operands), func(topdown.BuiltinContext, []*ast.Term, func(*ast.Term) error) error { return nil }, guards[c.name])
+		b.Run(c.name+"/guard", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = nothing(topdown.BuiltinContext{}, c.operands, nil)
+			}
+		})
+	}
+}
+
+// awaitFree waits until nothing is evaluated any more.
+func awaitFree(t *testing.T, e *Engine) {
+	t.Helper()
+	select {
+	case e.slots <- struct{}{}:
+		<-e.slots
+	case <-time.After(time.Minute):
+		t.Error("the slot is still taken")
+	}
+}
