@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,4 +75,17 @@ func (e *LimitError) Error() string {
 		what = e.Function + ": " + what
 	}
 	return fmt.Sprintf("%s has %d %s or more, at most %d are evaluated", what, e.Size, e.Unit, e.Limit)
+}
+
+// QuarantinedError says that a policy is not evaluated for a while, since it kept running into its deadline.
+type QuarantinedError struct {
+	// After is how many evaluations in a row did.
+	After int
+	// Since is when that was, and Until from when on the policy is tried again.
+	Since, Until time.Time
+}
+
+func (e *QuarantinedError) Error() string {
+	return fmt.Sprintf("%d evaluations in a row ran into their deadline: the policy is in quarantine since %s, and is tried again from %s on",
+		e.After, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }

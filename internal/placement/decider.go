@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,12 @@ type Evaluator interface {
 	Input() *projection.Fields
 }
 
+// Quarantinable is an Evaluator that stops evaluating a policy for a while which keeps running too long.
+type Quarantinable interface {
+	// Quarantined says since when that is; ok is false if it is not.
+	Quarantined() (since time.Time, ok bool)
+}
+
 // Policy is one PlacementPolicy in force, ready to decide. It is immutable.
 type Policy struct {
 	Name          string
@@ -41,6 +48,14 @@ type Policy struct {
 	Remediation   placementv1.RemediationMode
 	Matcher       *match.Matcher
 	Evaluator     Evaluator
+}
+
+// Quarantined says since when the policy is not evaluated; ok is false if it is.
+func (p *Policy) Quarantined() (since time.Time, ok bool) {
+	if e, can := p.Evaluator.(Quarantinable); can {
+		return e.Quarantined()
+	}
+	return time.Time{}, false
 }
 
 // Policies is the set of policies in force. Implementations are safe for concurrent use.

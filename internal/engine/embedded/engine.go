@@ -13,6 +13,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
@@ -24,6 +25,8 @@ import (
 var (
 	_ engine.Engine       = (*Engine)(nil)
 	_ placement.Evaluator = (*evaluator)(nil)
+
+	_ placement.Quarantinable = (*evaluator)(nil)
 )
 
 // Options configure an Engine.
@@ -31,27 +34,33 @@ type Options struct {
 	// Timeout bounds one evaluation.
 	Timeout time.Duration
 	// Concurrency bounds how many evaluations run at once, those included that were given up at their deadline and
-	// have not noticed yet.
+	// have not noticed yet. Of one policy no more than half of them run.
 	Concurrency int
-	// Observer is told what becomes of remembered decisions; nil for nobody.
+	// Observer is told what becomes of remembered decisions and of policies that run too long; nil for nobody.
 	Observer Observer
+	// Clock says how long a quarantine lasts; nil for the real one.
+	Clock clock.PassiveClock
 }
 
 // Engine evaluates policies over its Data.
 type Engine struct {
 	data     *Data
 	timeout  time.Duration
-	slots    chan struct{}
+	slots    *queue
 	observer Observer
+	clock    clock.PassiveClock
 	// queries are those of the texts of which some policy is prepared.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
 // New returns an engine that reads data.
 func New(data *Data, o Options) *Engine {
-	e := &Engine{data: data, timeout: o.Timeout, slots: make(chan struct{}, o.Concurrency), observer: o.Observer}
+	e := &Engine{data: data, timeout: o.Timeout, slots: newQueue(o.Concurrency), observer: o.Observer, clock: o.Clock}
 	if e.observer == nil {
 		e.observer = nobody{}
+	}
+	if e.clock == nil {
+		e.clock = clock.RealClock{}
 	}
 	return e
 }
@@ -65,6 +74,7 @@ const result = "result"
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{engine: e, name: name, revised: b.Resources, clusters: b.Clusters, fields: m.Input}
+	out.quarantine.clock = e.clock
 	if !m.Input.Whole() {
 		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
 		out.memo = &memo{}
@@ -151,6 +161,8 @@ type evaluator struct {
 	fields *projection.Fields
 	// memo is nil if the policy reads all of the input.
 	memo *memo
+	// quarantine is the policy's: a new text starts without.
+	quarantine quarantine
 }
 
 // allFields are all fields of an input.
@@ -233,9 +245,7 @@ func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]
 	if err != nil {
 		return remembered, nil
 	}
-	select {
-	case p.engine.slots <- struct{}{}:
-	default:
+	if p.quarantine.stands() != nil || !p.engine.slots.tryTake(p.name) {
 		return remembered, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
@@ -250,21 +260,53 @@ func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]
 	return decision, err
 }
 
-// evaluate waits for a slot and evaluates the policy on some fields of the input.
+// evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot.
 func (p *evaluator) evaluate(ctx context.Context, snap *snapshot, fields *projection.Fields, input map[string]any) (placement.Decision, error) {
 	value, err := fields.Value(input)
 	if err != nil {
 		return placement.Decision{}, fmt.Errorf("converting input: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
-	defer cancel()
-	select {
-	case p.engine.slots <- struct{}{}:
-	case <-ctx.Done():
-		return placement.Decision{}, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
+	trial, err := p.quarantine.admit()
+	if err != nil {
+		return placement.Decision{}, err
 	}
-	return p.run(ctx, snap, value)
+	decision, how, err := p.inSlot(ctx, snap, value, trial)
+	switch began, left := p.quarantine.settle(trial, how); {
+	case began:
+		p.engine.observer.Quarantined(p.name)
+	case left:
+		p.engine.observer.Released(p.name)
+	}
+	return decision, err
 }
+
+// inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own: a policy is not blamed
+// for the time that others take.
+func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value, trial bool) (placement.Decision, outcome, error) {
+	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	defer cancel()
+	if !p.engine.slots.take(wait, p.name) {
+		return placement.Decision{}, untold, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
+	}
+	if err := p.quarantine.stands(); err != nil && !trial {
+		p.engine.slots.give(p.name)
+		return placement.Decision{}, untold, err
+	}
+	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
+	defer cancel()
+	decision, err := p.run(own, snap, input)
+	switch {
+	case !errors.Is(err, engine.ErrDeadline):
+		return decision, ended, err
+	case ctx.Err() != nil:
+		return decision, untold, err
+	default:
+		return decision, overdue, err
+	}
+}
+
+// Quarantined implements placement.Quarantinable.
+func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
 
 // run evaluates the policy in the slot that the caller has taken.
 func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
@@ -272,23 +314,31 @@ func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value) (p
 		decision placement.Decision
 		err      error
 	}
-	// A few builtin functions don't look at the deadline before they are done. The caller does not wait for them; the
-	// evaluation keeps its slot until it ends, so that they can't pile up.
-	answers := make(chan answer, 1)
+	// A few calls don't look at the deadline before they are done. The caller does not wait for them; the evaluation
+	// keeps its slot until it ends, so that they can't pile up.
+	answers := make(chan answer)
+	given := make(chan struct{})
 	go func() {
-		defer func() { <-p.engine.slots }()
+		var a answer
 		defer func() {
 			if r := recover(); r != nil {
-				answers <- answer{err: fmt.Errorf("evaluation panicked: %v\n%s", r, debug.Stack())}
+				a = answer{err: fmt.Errorf("evaluation panicked: %v\n%s", r, debug.Stack())}
+			}
+			p.engine.slots.give(p.name)
+			select {
+			case answers <- a:
+			case <-given:
+				p.quarantine.back()
 			}
 		}()
-		decision, err := p.decide(ctx, snap, input)
-		answers <- answer{decision, err}
+		a.decision, a.err = p.decide(ctx, snap, input)
 	}()
 	select {
 	case a := <-answers:
 		return a.decision, a.err
 	case <-ctx.Done():
+		p.quarantine.abandon()
+		close(given)
 		return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 	}
 }

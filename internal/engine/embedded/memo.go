@@ -19,8 +19,8 @@ const (
 	checkEvery = 1024
 )
 
-// Observer is told what becomes of decisions that are remembered. Implementations are safe for concurrent use and
-// return at once.
+// Observer is told what becomes of decisions that are remembered, and of policies that run too long. Implementations are
+// safe for concurrent use and return at once.
 type Observer interface {
 	// MemoHit says that a decision was known.
 	MemoHit()
@@ -29,6 +29,10 @@ type Observer interface {
 	// MemoMismatch says that a policy decided otherwise on an object than on what was thought to be all that it reads
 	// of it. The policy's decisions are no longer remembered.
 	MemoMismatch(policy string)
+	// Quarantined says that a policy is not evaluated for a while, since it kept running into its deadline.
+	Quarantined(policy string)
+	// Released says that a trial ended the quarantine.
+	Released(policy string)
 }
 
 // nobody is an Observer that does not mind.
@@ -37,6 +41,8 @@ type nobody struct{}
 func (nobody) MemoHit()            {}
 func (nobody) MemoMiss()           {}
 func (nobody) MemoMismatch(string) {}
+func (nobody) Quarantined(string)  {}
+func (nobody) Released(string)     {}
 
 // memo remembers the decisions of one policy at one revision of its data, by the key of what the policy reads of its
 // input. Decisions that are remembered are shared, and never changed. It is safe for concurrent use.

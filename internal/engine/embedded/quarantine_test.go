@@ -1,0 +1,169 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/berth-dev/berth/internal/engine"
+)
+
+func TestQuarantine(t *testing.T) {
+	clock := testingclock.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	q := &quarantine{clock: clock}
+	begin := clock.Now()
+	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+	admit := func(want bool) bool {
+		t.Helper()
+		trial, err := q.admit()
+		if (err == nil) != want {
+			t.Fatalf("at %s: %v", clock.Now().Sub(begin), err)
+		}
+		if _, quarantined := errors.AsType[*engine.QuarantinedError](err); err != nil && !quarantined {
+			t.Errorf("error %v", err)
+		}
+		return trial
+	}
+	settle := func(trial bool, o outcome, wantBegan, wantLeft bool) {
+		t.Helper()
+		if began, left := q.settle(trial, o); began != wantBegan || left != wantLeft {
+			t.Errorf("began %v, left %v", began, left)
+		}
+	}
+	run := func(o outcome) { t.Helper(); settle(admit(true), o, false, false) }
+
+	// Others in between break the row; what says nothing does not.
+	for _, o := range []outcome{overdue, overdue, ended, overdue, untold, overdue} {
+		run(o)
+	}
+	if _, ok := q.quarantined(); ok {
+		t.Fatal("too early")
+	}
+	late := admit(true)
+	settle(admit(true), overdue, true, false)
+	if since, ok := q.quarantined(); !ok || !since.Equal(begin) {
+		t.Errorf("in quarantine %v since %s", ok, since)
+	}
+	settle(late, overdue, false, false)
+	admit(false)
+	pass(quarantinePause - 1)
+	admit(false)
+	pass(1)
+	trial := admit(true)
+	admit(false)
+	settle(trial, overdue, false, false)
+
+	// Pauses double up to their bound.
+	for pause := 2 * quarantinePause; pause < 4*maxQuarantinePause; pause *= 2 {
+		pass(min(pause, maxQuarantinePause) - 1)
+		admit(false)
+		pass(1)
+		settle(admit(true), overdue, false, false)
+	}
+	// A trial that did not take place is made up for at once; nobody is tried while one that was given up runs on.
+	pass(maxQuarantinePause)
+	settle(admit(true), untold, false, false)
+	q.abandon()
+	admit(false)
+	q.back()
+	settle(admit(true), ended, false, true)
+	if _, ok := q.quarantined(); ok || q.stands() != nil {
+		t.Error("the quarantine did not end")
+	}
+	// It begins from the start.
+	run(overdue)
+	run(overdue)
+	settle(admit(true), overdue, true, false)
+	pass(quarantinePause)
+	settle(admit(true), ended, false, true)
+}
+
+// A policy that never ends is no longer evaluated, takes no slot, and is tried again; the others notice nothing.
+func TestQuarantinedPoliciesTakeNoSlot(t *testing.T) {
+	const concurrency = 2
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	seen := &counts{}
+	e := New(NewData(), Options{Timeout: 20 * time.Millisecond, Concurrency: concurrency, Clock: clock, Observer: seen})
+	runaway, _ := prepare(t, e, v1(`package p
+errors contains "x" if { input.endless; some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }
+labels := {"a": input.name}`))
+	e.timeout = time.Minute
+	known := map[string]any{"name": "known"}
+	decide(t, runaway, known)
+	e.timeout = 20 * time.Millisecond
+	evaluate := func(name string, endless bool) error {
+		_, err := runaway.Evaluate(t.Context(), map[string]any{"name": name, "endless": endless})
+		awaitFree(t, e, concurrency)
+		return err
+	}
+	for range quarantineAfter {
+		if err := evaluate("a", true); !errors.Is(err, engine.ErrDeadline) {
+			t.Fatalf("error %v, want the deadline", err)
+		}
+	}
+	if n := seen.quarantines.Load(); n != 1 {
+		t.Errorf("told of %d quarantines", n)
+	}
+	// With all slots taken, a refusal does not wait for one.
+	for _, name := range []string{"b", "c"} {
+		e.slots.take(t.Context(), name)
+	}
+	for range 100 {
+		_, err := runaway.Evaluate(t.Context(), map[string]any{"name": "a", "endless": true})
+		if _, quarantined := errors.AsType[*engine.QuarantinedError](err); !quarantined || !strings.Contains(err.Error(), "3 evaluations in a row") {
+			t.Fatalf("error %v, want the quarantine", err)
+		}
+	}
+	// What is remembered costs nothing, and is as right as before.
+	if got := decide(t, runaway, known); got.Labels["a"] != "known" {
+		t.Errorf("decision %v", got)
+	}
+	for _, name := range []string{"b", "c"} {
+		e.slots.give(name)
+	}
+	// Another text of the same policy starts without.
+	next, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
+	e.timeout = time.Minute
+	decide(t, next, known)
+
+	clock.SetTime(clock.Now().Add(quarantinePause))
+	if err := evaluate("a", false); err != nil {
+		t.Errorf("trial: %v", err)
+	}
+	if n := seen.releases.Load(); n != 1 {
+		t.Errorf("told of %d releases", n)
+	}
+	if err := evaluate("b", false); err != nil {
+		t.Error(err)
+	}
+}
+
+// Neither a caller who has no time, nor a limit, nor a failure says that a policy does not end.
+func TestInnocentPoliciesAreNotQuarantined(t *testing.T) {
+	seen := &counts{}
+	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 2, Observer: seen})
+	hurried, _ := prepare(t, e, v1(endless))
+	limited, _ := prepare(t, e, v1("package p\nerrors contains \"x\" if count(numbers.range(1, 100000000)) == 1"))
+	wrong, _ := prepare(t, e, v1("package p\nlabels := {\"a\": x} if some x in [\"1\", \"2\"]"))
+	for range 2 * quarantineAfter {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if _, err := hurried.Evaluate(ctx, map[string]any{}); !errors.Is(err, engine.ErrDeadline) {
+			t.Errorf("error %v, want the deadline", err)
+		}
+		cancel()
+		if _, err := limited.Evaluate(t.Context(), map[string]any{}); err == nil {
+			t.Error("no limit")
+		}
+		if _, err := wrong.Evaluate(t.Context(), map[string]any{}); err == nil {
+			t.Error("no conflict")
+		}
+	}
+	awaitFree(t, e, 2)
+	if n := seen.quarantines.Load(); n != 0 {
+		t.Errorf("told of %d quarantines", n)
+	}
+}

@@ -1,0 +1,168 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// idle says whether all slots are back and nobody is known any more.
+func idle(t *testing.T, q *queue, slots int) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.free != slots || len(q.tenants) != 0 {
+		t.Errorf("%d of %d slots are free, and %d policies are known", q.free, slots, len(q.tenants))
+	}
+}
+
+// A single request of one policy is the next, however many of another wait.
+func TestQueueIsFairAmongPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots = 4
+		q := newQueue(slots)
+		for range 2 {
+			q.take(t.Context(), "a")
+			q.take(t.Context(), "c")
+		}
+		granted := make(chan string, 2000)
+		ctx, stop := context.WithCancel(t.Context())
+		wait := func(name string) {
+			go func() {
+				if q.take(ctx, name) {
+					granted <- name
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 1000 {
+			wait("a")
+		}
+		wait("b")
+		wait("c")
+		want := []string{"b", "a", "c", "b"}
+		wait("b")
+		for i, give := range []string{"a", "a", "c", "b"} {
+			q.give(give)
+			if got := <-granted; got != want[i] {
+				t.Errorf("slot %d went to %s, want %s", i, got, want[i])
+			}
+		}
+		stop()
+		synctest.Wait()
+		for _, name := range []string{"a", "b", "c", "c"} {
+			q.give(name)
+		}
+		idle(t, q, slots)
+	})
+}
+
+// Of one policy, who came first is served first.
+func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(1)
+		q.take(t.Context(), "a")
+		var order []int
+		for i := range 5 {
+			go func() {
+				q.take(t.Context(), "a")
+				order = append(order, i)
+				q.give("a")
+			}()
+			synctest.Wait()
+		}
+		q.give("a")
+		synctest.Wait()
+		if fmt.Sprint(order) != "[0 1 2 3 4]" {
+			t.Errorf("order %v", order)
+		}
+		idle(t, q, 1)
+	})
+}
+
+// A policy whose evaluations do not end leaves the others their part.
+func TestQueueLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		for range 2 {
+			if !q.tryTake("a") {
+				t.Fatal("a slot within the share was not to be had")
+			}
+		}
+		if q.tryTake("a") {
+			t.Error("a policy took more than its share")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if q.take(ctx, "a") {
+			t.Error("a policy waited for more than its share, and got it")
+		}
+		if !q.tryTake("b") || !q.take(t.Context(), "b") {
+			t.Error("another policy finds no slot")
+		}
+		if q.tryTake("c") {
+			t.Error("there are more slots than there are")
+		}
+		for _, name := range []string{"a", "b", "a", "b"} {
+			q.give(name)
+		}
+		idle(t, q, 4)
+	})
+}
+
+// Whatever comes in between, never more than all slots are lent, nor more than its share to a policy, and none is lost.
+func TestQueueUnderLoad(t *testing.T) {
+	for _, slots := range []int{1, 2, 3, 8} {
+		q := newQueue(slots)
+		var all atomic.Int64
+		var of [5]atomic.Int64
+		var done sync.WaitGroup
+		for worker := range 40 {
+			done.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(worker), uint64(slots)))
+				for range 200 {
+					n := r.IntN(len(of))
+					name := fmt.Sprint(n)
+					ctx, cancel := context.WithCancel(t.Context())
+					switch r.IntN(4) {
+					case 0:
+						cancel()
+					case 1:
+						go cancel()
+					}
+					taken := false
+					if r.IntN(4) == 0 {
+						taken = q.tryTake(name)
+					} else {
+						taken = q.take(ctx, name)
+					}
+					if taken {
+						if all.Add(1) > int64(slots) || of[n].Add(1) > int64(q.share) {
+							t.Errorf("of %d slots too many are lent", slots)
+						}
+						of[n].Add(-1)
+						all.Add(-1)
+						q.give(name)
+					}
+					cancel()
+				}
+			})
+		}
+		done.Wait()
+		idle(t, q, slots)
+	}
+}
+
+func BenchmarkQueue(b *testing.B) {
+	q := newQueue(8)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.take(b.Context(), "a")
+		q.give("a")
+	}
+}
