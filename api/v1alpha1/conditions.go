@@ -68,6 +68,8 @@ const (
 	ReasonWebhookPending = "WebhookPending"
 	// ReasonWebhookRejected: the API server refused the webhook rules of the policy or quota; the message says why.
 	ReasonWebhookRejected = "WebhookRejected"
+	// ReasonQuarantined: evaluations of the policy kept running into their deadline, so that it is not evaluated for a while.
+	ReasonQuarantined = "Quarantined"
 )
 
 // Reasons of Compliant. WatchFailed is another: what the policy matches can't be read.

@@ -55,6 +55,7 @@ func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
 		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, admissionDuration, policies, replicatedObjects, violations, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
+		policyQuarantined, policyQuarantines,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -140,6 +141,16 @@ var (
 		Name: "berth_policies", Type: Gauge, Reporter: EachReplica,
 		Help:   "Policies that this replica has loaded, by state.",
 		Labels: []Label{{Name: "state", Values: []string{StateInForce, StateLastGood, StateBroken}}},
+	}
+	policyQuarantined = Metric{
+		Name: "berth_policy_quarantined", Type: Gauge, Reporter: EachReplica,
+		Help:   "Whether a policy is not evaluated for a while, since it kept running into its deadline: 1 or 0.",
+		Labels: []Label{ofPolicy},
+	}
+	policyQuarantines = Metric{
+		Name: "berth_policy_quarantines_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Quarantines of policies that kept running into their deadline.",
+		Labels: []Label{ofPolicy},
 	}
 	replicatedObjects = Metric{
 		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,

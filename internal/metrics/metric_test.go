@@ -14,6 +14,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 // Nothing is registered that is not declared, nor the other way round.
@@ -22,7 +23,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	if _, err := metrics.New(r); err != nil {
 		t.Fatal(err)
 	}
-	r.MustRegister(metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
+	r.MustRegister(metrics.NewQuarantine(placement.NewRegistry().InForce), metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)
 	close(described)

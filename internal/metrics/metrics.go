@@ -67,6 +67,7 @@ type Metrics struct {
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
 	memo         *memoMetrics
+	quarantines  *prometheus.CounterVec
 }
 
 // New returns the metrics, registered with r.
@@ -74,9 +75,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(), objects: replicatedObjects.gauge(),
-		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(),
+		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.mismatches}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.mismatches, m.quarantines}
 	for _, c := range append(own, m.quotas.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -154,6 +155,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.violations.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
+		m.quarantines.DeletePartialMatch(labels)
 	})
 }
 

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // series are the registry's series, as name{label=value,...}, sorted.
@@ -46,6 +49,7 @@ func TestMetrics(t *testing.T) {
 		m.Violations(policy, 3)
 		m.Remediation(policy, metrics.RemediationPatched)
 		m.MemoMismatch(policy)
+		m.Quarantined(policy)
 	}
 	m.AddPolicy("p")
 	m.AddPolicy("p.q")
@@ -61,6 +65,7 @@ func TestMetrics(t *testing.T) {
 			"berth_decision_errors_total{policy=" + name + ",source=admission}",
 			"berth_decisions_total{outcome=changed,policy=" + name + ",source=remediation}",
 			"berth_decisions_total{outcome=error,policy=" + name + ",source=admission}",
+			"berth_policy_quarantines_total{policy=" + name + "}",
 			"berth_remediations_total{outcome=patched,policy=" + name + "}",
 			"berth_violations{policy=" + name + "}",
 		}
@@ -116,5 +121,43 @@ func TestNamesAndHelp(t *testing.T) {
 		if !strings.HasPrefix(f.GetName(), "berth_") || !strings.HasSuffix(f.GetHelp(), ".") {
 			t.Errorf("%s: %s", f.GetName(), f.GetHelp())
 		}
+	}
+}
+
+// sick is an evaluator whose policy is in quarantine, or not.
+type sick bool
+
+func (sick) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{}, nil
+}
+func (sick) Revision() uint64                 { return 1 }
+func (sick) Input() *projection.Fields        { return projection.Everything() }
+func (s sick) Quarantined() (time.Time, bool) { return time.Time{}, bool(s) }
+
+func TestQuarantine(t *testing.T) {
+	r, policies := prometheus.NewRegistry(), placement.NewRegistry()
+	r.MustRegister(metrics.NewQuarantine(policies.InForce))
+	for name, is := range map[string]bool{"p": true, "q": false} {
+		policies.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name, Evaluator: sick(is)}})
+	}
+	got := func() map[string]float64 {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				out[f.GetName()+" "+m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined p": 1, "berth_policy_quarantined q": 0}, got()); diff != "" {
+		t.Error(diff)
+	}
+	policies.Remove("p")
+	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined q": 0}, got()); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -256,7 +256,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	p.data = embedded.NewData()
 	p.engine = embedded.New(p.data, embedded.Options{
 		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
-		Observer: memoObserver{p.metrics},
+		Observer: engineObserver{p.metrics, func(policy string) { p.status.Changed(policy) }},
 	})
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
@@ -279,16 +279,32 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// memoObserver counts what becomes of remembered decisions, and logs what must not happen.
-type memoObserver struct {
+// engineObserver counts what becomes of remembered decisions and of policies that run too long, and logs what must not
+// happen.
+type engineObserver struct {
 	*metrics.Metrics
+	// changed is called with policies whose quarantine began or ended.
+	changed func(policy string)
 }
 
 // MemoMismatch implements embedded.Observer.
-func (o memoObserver) MemoMismatch(policy string) {
+func (o engineObserver) MemoMismatch(policy string) {
 	o.Metrics.MemoMismatch(policy)
 	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
 		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
+}
+
+// Quarantined implements embedded.Observer.
+func (o engineObserver) Quarantined(policy string) {
+	o.Metrics.Quarantined(policy)
+	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline and is not evaluated for a while", "policy", policy)
+	o.changed(policy)
+}
+
+// Released implements embedded.Observer.
+func (o engineObserver) Released(policy string) {
+	ctrl.Log.WithName("engine").Info("A policy ended in time again and is evaluated as before", "policy", policy)
+	o.changed(policy)
 }
 
 func (p *parts) registerer() prometheus.Registerer {
@@ -342,6 +358,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(),
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
+	if err := p.registerer().Register(metrics.NewQuarantine(p.registry.InForce)); err != nil {
+		return err
+	}
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
 		return err
 	}

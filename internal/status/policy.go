@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -105,12 +106,17 @@ func (s *setter) compiled(f Facts) {
 	}
 	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.Standing.Policy.Generation)
 	if f.Standing.Broken {
-		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is denied"
-		if f.Standing.Policy.FailurePolicy == placementv1.FailurePolicyIgnore {
-			consequence = "what the policy matches is admitted without it"
-		}
+		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is "+undecided(f.Standing.Policy.FailurePolicy)
 	}
 	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.Standing.Err.Error())
+}
+
+// undecided is what becomes of objects that a policy can't decide.
+func undecided(p placementv1.FailurePolicy) string {
+	if p == placementv1.FailurePolicyIgnore {
+		return "admitted without it"
+	}
+	return "denied"
 }
 
 func (s *setter) stalled(f Facts) {
@@ -231,11 +237,16 @@ func summarize(dependencies []placementv1.Dependency) string {
 
 func (s *setter) enforced(f Facts) {
 	mode := f.Standing.Policy.Mode
+	since, quarantined := f.Standing.Policy.Quarantined()
 	switch {
 	case f.Hook.Generation != f.Standing.Policy.Generation:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
 	case f.Hook.Rejected != "":
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Hook.Rejected)
+	case quarantined:
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonQuarantined, fmt.Sprintf(
+			"since %s the policy is evaluated only now and then, as it kept running into its deadline; what it matches is %s",
+			since.UTC().Format(time.RFC3339), undecided(f.Standing.Policy.FailurePolicy)))
 	case mode == placementv1.ModeWarn:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,6 +64,13 @@ func sound() status.Facts {
 	}
 }
 
+// sick is an evaluator whose policy is in quarantine.
+type sick struct{ placement.Evaluator }
+
+func (sick) Quarantined() (time.Time, bool) {
+	return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), true
+}
+
 func forbidden() error {
 	return apierrors.NewForbidden(profiles.GroupResource(), "", errors.New("no grant"))
 }
@@ -105,6 +113,11 @@ func TestCompute(t *testing.T) {
 			},
 			want:    map[string]string{"Ready": "False LastGoodInForce", "Compiled": "False LastGoodInForce", "Stalled": "True InvalidPolicy"},
 			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
+		},
+		"Quarantined": {
+			change:  func(f *status.Facts) { f.Standing.Policy.Evaluator = sick{} },
+			want:    map[string]string{"Ready": "False Quarantined", "Enforced": "False Quarantined"},
+			message: map[string]string{"Enforced": "since 2026-11-21T12:00:00Z the policy is evaluated only now and then, as it kept running into its deadline; what it matches is denied"},
 		},
 		"NoData": {
 			change: func(f *status.Facts) { f.Standing.Binding = &policy.Binding{} },

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
@@ -48,6 +49,33 @@ var _ = Describe("A policy that runs for ever", func() {
 			Should(ContainElement(ContainSubstring("deadline of 1s")))
 		Expect(operator.Ready(ctx)).To(Succeed())
 		Expect(operator.Series("berth_decision_errors_total", `policy="`+name+`"`, `source="admission"`)).To(HaveEach(BeEquivalentTo(3)))
+	})
+
+	It("is quarantined when that goes on, says so, and is evaluated again with another text", func(ctx SpecContext) {
+		namespace, name := f.NewNamespace(ctx, nil), newName("endless")
+		p := framework.NewPolicy(name, endless, "", "configmaps", namespace)
+		p.Spec.Remediation.Mode = placementv1.RemediationOff
+		f.CreateReadyPolicy(ctx, p)
+		create := func() error {
+			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, newName("c"), nil))
+		}
+		for range 3 {
+			Expect(create()).To(MatchError(ContainSubstring("deadline of 1s")))
+		}
+		Expect(create()).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("the policy is in quarantine since"))))
+		Expect(operator.Series("berth_policy_quarantined", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(1)))
+		Expect(operator.Series("berth_policy_quarantines_total", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(1)))
+		enforced := func(g Gomega, ctx SpecContext) string {
+			p, err := f.Policy(ctx, name)
+			g.Expect(err).NotTo(HaveOccurred())
+			return meta.FindStatusCondition(p.Status.Conditions, placementv1.ConditionEnforced).Reason
+		}
+		Eventually(enforced).WithContext(ctx).Should(Equal(placementv1.ReasonQuarantined))
+
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone })
+		Eventually(enforced).WithContext(ctx).Should(Equal(placementv1.ReasonEnforced))
+		Expect(create()).To(Succeed())
+		Expect(operator.Series("berth_policy_quarantined", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(0)))
 	})
 
 	It("admits with a warning if its failurePolicy is Ignore", func(ctx SpecContext) {

@@ -123,9 +123,10 @@ var unstaged = []string{
 }
 
 const (
-	zone   = "package zones\n\nannotations[\"example.com/zone\"] := \"a\"\n"
-	reads  = "package zones\n\nannotations[\"example.com/harbours\"] := count(data.kubernetes.harbours)\n"
-	broken = "package zones\n\nthis is not rego"
+	zone    = "package zones\n\nannotations[\"example.com/zone\"] := \"a\"\n"
+	reads   = "package zones\n\nannotations[\"example.com/harbours\"] := count(data.kubernetes.harbours)\n"
+	endless = "package zones\n\nannotations[\"n\"] := count([1 | some a in numbers.range(1, 5000); some b in numbers.range(1, 5000); some c in numbers.range(1, 5000); (a * b) + c < 0])\n"
+	broken  = "package zones\n\nthis is not rego"
 )
 
 // stage is how a reason comes about, in a world that has the namespace shop with a ConfigMap web and, if the operator is
@@ -192,6 +193,13 @@ var staged = map[string]stage{
 	placementv1.ReasonNotServed:  {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) { policy(ctx, "zones", reads) }, after: correct},
 	placementv1.ReasonWarnMode:   {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) { policy(ctx, "zones", zone, mode(placementv1.ModeWarn)) }},
 	placementv1.ReasonDryRunMode: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) { policy(ctx, "zones", zone, mode(placementv1.ModeDryRun)) }},
+	placementv1.ReasonQuarantined: {condition: placementv1.ConditionEnforced, do: func(ctx context.Context) {
+		policy(ctx, "zones", endless, remediation(placementv1.RemediationOff))
+		f.AwaitReady(ctx, "zones")
+		for _, name := range []string{"a", "b", "c"} {
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, "shop", name, nil))).To(MatchError(ContainSubstring("deadline")))
+		}
+	}, after: correct},
 	placementv1.ReasonViolations: {condition: placementv1.ConditionCompliant, do: func(ctx context.Context) {
 		policy(ctx, "zones", zone, remediation(placementv1.RemediationManual))
 	}, shows: "configmaps shop/web: "},

@@ -1,0 +1,39 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Quarantined counts a policy that is not evaluated for a while.
+func (m *Metrics) Quarantined(policy string) {
+	m.ofPolicies.touch(policy, func() { m.quarantines.WithLabelValues(policy).Inc() })
+}
+
+// Quarantine collects which policies are not evaluated at the moment of the scrape.
+type Quarantine struct {
+	policies func() []*placement.Policy
+	desc     *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*Quarantine)(nil)
+
+// NewQuarantine returns a collector that asks for the policies in force.
+func NewQuarantine(policies func() []*placement.Policy) *Quarantine {
+	return &Quarantine{policies: policies, desc: policyQuarantined.desc()}
+}
+
+// Describe implements prometheus.Collector.
+func (q *Quarantine) Describe(out chan<- *prometheus.Desc) { out <- q.desc }
+
+// Collect implements prometheus.Collector.
+func (q *Quarantine) Collect(out chan<- prometheus.Metric) {
+	for _, p := range q.policies() {
+		value := 0.0
+		if _, quarantined := p.Quarantined(); quarantined {
+			value = 1
+		}
+		out <- prometheus.MustNewConstMetric(q.desc, prometheus.GaugeValue, value, p.Name)
+	}
+}
