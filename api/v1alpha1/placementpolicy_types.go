@@ -73,7 +73,7 @@ type PlacementPolicySpec struct {
 	// own package with the object as input; any of them may be absent.
 	// +required
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=262144
+	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`
 
 	// regoVersion is the version of the language the module is written in. Defaults to v1.

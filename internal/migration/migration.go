@@ -34,7 +34,7 @@ const (
 
 const (
 	// maxText is the number of characters that a policy's text may have by the schema.
-	maxText = 262144
+	maxText = 65536
 	// maxSpec is how many bytes a spec may have as JSON, so that it and its copy in the last good version are stored.
 	maxSpec = 1 << 20
 	// rootCertificates is the ConfigMap that Kubernetes puts into every namespace.

@@ -381,7 +381,7 @@ func TestConvert(t *testing.T) {
 			findings:   []string{"n/p/p.rego: converted", `n/p/p.rego: warning: it asks for input.kind "ReplicaSet", and no resource rule has replicasets: name the type by --resource`},
 		},
 		"HugeText": {
-			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 262144))},
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"# "+strings.Repeat("x", 65536))},
 			findings:   []string{"n/p/p.rego: left out: its policy would have a text of"},
 		},
 		"HugeData": {

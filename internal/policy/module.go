@@ -112,6 +112,9 @@ const (
 //
 // Policies of equal text share what is made of it, for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
+	if err := sized(name+".rego", spec); err != nil {
+		return nil, err
+	}
 	u, err := unitOf(spec)
 	if err != nil {
 		return nil, inFile(name, err)

@@ -54,6 +54,9 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	if parsed == nil {
 		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
 	}
+	if err := bounded(textFile, parsed); err != nil {
+		return nil, err
+	}
 	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
 	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
 		return nil, compileError(textFile, compiler.Errors)

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Bounds of a policy. The schema has those of the text and says so first; they hold for who compiles without an API
+// server, too, and for what was stored before they were.
+const (
+	// maxRego and maxData are in bytes.
+	maxRego = 64 << 10
+	maxData = 256 << 10
+	// maxDepth bounds how deep terms are nested in each other, and maxBodies how deep the bodies of comprehensions and of
+	// every are. The compiler's time grows with the square of the one depth, and faster with the other.
+	maxDepth  = 64
+	maxBodies = 8
+	// maxRules bounds the rules, else branches included: where each refers to the one before, the compiler's time grows
+	// with their square.
+	maxRules = 512
+)
+
+const codeSize = "berth_size_error"
+
+// sized refuses what is too large to be compiled in a request's time.
+func sized(file string, spec placementv1.PlacementPolicySpec) error {
+	if n := len(spec.Rego); n > maxRego {
+		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
+	}
+	if spec.Data != nil && len(spec.Data.Raw) > maxData {
+		return oneError(file, nil, codeSize, fmt.Sprintf("spec.data: has %d bytes, at most %d are kept with a policy; what is larger belongs into a resource that the policy reads", len(spec.Data.Raw), maxData))
+	}
+	return nil
+}
+
+// bounded refuses what is nested too deep, and too many rules.
+func bounded(file string, module *ast.Module) error {
+	var place *ast.Location
+	terms, bodies, rules, tooDeep := 0, 0, 0, false
+	count := func(x any, n int) {
+		switch x := x.(type) {
+		case *ast.Term:
+			if terms += n; x.Location != nil && !tooDeep {
+				place = x.Location
+			}
+		case ast.Body:
+			bodies += n
+		case *ast.Rule:
+			rules += max(n, 0)
+		}
+	}
+	before := func(x any) bool {
+		count(x, 1)
+		tooDeep = tooDeep || terms > maxDepth || bodies > maxBodies
+		return tooDeep
+	}
+	after := func(x any) { count(x, -1) }
+	if ast.NewBeforeAfterVisitor(before, after).Walk(module); tooDeep {
+		return oneError(file, place, codeSize, fmt.Sprintf(
+			"terms are nested more than %d deep, or comprehensions and every more than %d: give parts of them names", maxDepth, maxBodies))
+	}
+	if rules > maxRules {
+		return oneError(file, nil, codeSize, fmt.Sprintf("there are %d rules, at most %d are compiled: tables belong into spec.data", rules, maxRules))
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// chain is n rules, each about the one before: # is its number, and $ that of the one before.
+func chain(n int, first, rule string) string {
+	var out strings.Builder
+	fmt.Fprintln(&out, first)
+	for i := 1; i < n; i++ {
+		fmt.Fprintln(&out, strings.NewReplacer("#", fmt.Sprint(i), "$", fmt.Sprint(i-1)).Replace(rule))
+	}
+	return out.String()
+}
+
+func nested(n int, open, inside, shut string) string {
+	return "x := " + strings.Repeat(open, n) + inside + strings.Repeat(shut, n)
+}
+
+// What can be compiled at all can be compiled in the time of a request, however it was made.
+func TestSize(t *testing.T) {
+	const header = "package p\n"
+	tests := map[string]struct {
+		rego, data string
+		// refused is part of the message; empty if the policy is taken.
+		refused string
+	}{
+		"TheLongestText":       {rego: "#" + strings.Repeat("x", maxRego-len(header)-1)},
+		"ATextTooLong":         {rego: "#" + strings.Repeat("x", maxRego-len(header)), refused: "spec.rego: has 65537 bytes, at most 65536"},
+		"TheLargestData":       {data: `{"a": "` + strings.Repeat("x", maxData-9) + `"}`},
+		"DataTooLarge":         {data: `{"a": "` + strings.Repeat("x", maxData-8) + `"}`, refused: "spec.data: has 262145 bytes, at most 262144"},
+		"TheDeepestList":       {rego: nested(maxDepth-2, "[", "1", "]")},
+		"AListTooDeep":         {rego: nested(maxDepth, "[", "1", "]"), refused: "nested more than 64 deep"},
+		"AllBrackets":          {rego: nested(30_000, "[", "1", "]"), refused: "nested more than 64 deep"},
+		"AllOpenBrackets":      {rego: nested(60_000, "[", "", ""), refused: "recursion depth"},
+		"ASumTooLong":          {rego: nested(20_000, "1+", "1", ""), refused: "nested more than 64 deep"},
+		"Lists":                {rego: nested(maxBodies-1, "[y | y := ", "1", "]")},
+		"ListsInLists":         {rego: nested(maxBodies+1, "[y | y := ", "1", "]"), refused: "or comprehensions and every more than 8"},
+		"EveryInEvery":         {rego: "x if {" + strings.Repeat("every y in input {", 1000) + "y" + strings.Repeat("}", 1000) + "}", refused: "or comprehensions and every more than 8"},
+		"TheMostRules":         {rego: chain(maxRules, "x0 := 1", "x# := x$")},
+		"TooManyRules":         {rego: chain(maxRules+1, "x0 := 1", "x# := x$"), refused: "there are 513 rules, at most 512"},
+		"TooManyBranches":      {rego: "x := 1 if input.a" + strings.Repeat(" else := 2 if input.a", maxRules), refused: "rules, at most 512"},
+		"TypesThatDouble":      {rego: chain(maxRules, "x0 := [1]", "x# := [x$, x$]")},
+		"FunctionsOfFunctions": {rego: chain(maxRules, "f0(x) := x", "f#(x) := f$(f$(x))")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := placementv1.PlacementPolicySpec{Rego: header + test.rego, RegoVersion: placementv1.RegoV1}
+			if test.data != "" {
+				spec.Data = &apiextensionsv1.JSON{Raw: []byte(test.data)}
+			}
+			_, err := Compile("p", spec)
+			switch {
+			case test.refused == "" && err != nil:
+				message := err.Error()
+				t.Errorf("refused: %s", message[:min(len(message), 200)])
+			case test.refused != "" && (err == nil || !strings.Contains(err.Error(), test.refused)):
+				t.Errorf("error %.200v, want %q", err, test.refused)
+			}
+		})
+	}
+}
