@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"os"
+	"runtime/debug"
+	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/go-logr/logr/testr"
+)
+
+func TestLimitMemory(t *testing.T) {
+	tests := map[string]struct {
+		container   memlimit.Provider
+		environment string
+		want        int64
+	}{
+		"Container":     {container: memlimit.Limit(1000 << 20), want: 900 << 20},
+		"NoLimit":       {container: func() (uint64, error) { return 0, memlimit.ErrNoLimit }, want: math.MaxInt64},
+		"Unreadable":    {container: func() (uint64, error) { return 0, errors.New("no cgroup") }, want: 7 << 30},
+		"ByTheOperator": {container: memlimit.Limit(1000 << 20), environment: "7GiB", want: 7 << 30},
+	}
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOMEMLIMIT", test.environment)
+			if test.environment == "" {
+				if err := os.Unsetenv("GOMEMLIMIT"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// As Go itself reads the variable at its start, and as it was before otherwise.
+			debug.SetMemoryLimit(7 << 30)
+			if got := limitMemory(testr.New(t), test.container); got != test.want {
+				t.Errorf("limit %d, want %d", got, test.want)
+			}
+		})
+	}
+}
