@@ -34,9 +34,11 @@ type fieldAnalyser struct {
 	groups      []*ruleGroup
 	functions   map[string]*ruleGroup
 	input, data *projection.Fields
-	calls       map[string]places
-	numbers     map[*projection.Fields]int
+	calls       map[string]*call
+	nodes       map[*projection.Fields]*fieldNode
 	steps       int
+	// reader is what reads at the moment.
+	reader *reader
 	// lost says that the analysis has given up.
 	lost bool
 	// mocked says that the text evaluates something under another input or other data: a rule then has several values
@@ -53,6 +55,13 @@ type ruleGroup struct {
 
 	running, done bool
 	value         places
+	reader        *reader
+}
+
+// call is a function that was run for one list of places.
+type call struct {
+	value  places
+	reader *reader
 }
 
 // place is a field that a value may be.
@@ -72,13 +81,14 @@ type places struct {
 
 var anything = places{other: true}
 
-// analyseFields returns what the contract's rules of the module read, sealed.
-func analyseFields(m *Module, module *ast.Module) (input, data *projection.Fields) {
+// analyseFields finds what the contract's rules of the module read, and those on the way to them.
+func (m *Module) analyseFields(module *ast.Module) {
 	a := &fieldAnalyser{
 		compiler: m.Compiler, functions: map[string]*ruleGroup{},
 		input: &projection.Fields{}, data: &projection.Fields{},
-		calls: map[string]places{}, numbers: map[*projection.Fields]int{},
+		calls: map[string]*call{}, reader: &reader{},
 	}
+	a.nodes = map[*projection.Fields]*fieldNode{a.input: {input: true}, a.data: {number: 1}}
 	a.addRules(module.Rules)
 	ast.WalkWiths(module, func(w *ast.With) bool {
 		a.noteMock(w)
@@ -90,8 +100,10 @@ func analyseFields(m *Module, module *ast.Module) (input, data *projection.Field
 	if a.lost {
 		a.input.All()
 		a.data.All()
+	} else {
+		m.Helpers = a.helpers(m.Package)
 	}
-	return a.input.Seal(), a.data.Seal()
+	m.Input, m.Data = a.input.Seal(), a.data.Seal()
 }
 
 // ObjectFields returns the fields that the module reads of the objects of a resource type, at the place that the read
@@ -187,6 +199,7 @@ func (a *fieldAnalyser) step() bool {
 func (a *fieldAnalyser) deepen(p places) {
 	for _, f := range p.fields {
 		f.at.All()
+		a.reader.read(a.nodes[f.at], true)
 	}
 }
 
@@ -226,21 +239,21 @@ func (a *fieldAnalyser) follow(from places, operands []operand) places {
 		// Nothing is below a string.
 		next := places{other: from.other}
 		for _, f := range from.fields {
-			next = a.join(next, descend(f, o))
+			next = a.join(next, a.descend(f, o))
 		}
 		from = next
 	}
 	return from
 }
 
-func descend(f place, o operand) places {
+func (a *fieldAnalyser) descend(f place, o operand) places {
 	many := f.many || o.many
 	if len(o.texts) == 0 || slices.ContainsFunc(o.texts, isIndex) {
-		return places{fields: []place{{f.at.Each(), many}}}
+		return places{fields: []place{{a.enter(f.at, f.at.Each(), fieldNode{each: true}), many}}}
 	}
 	var out places
 	for _, text := range o.texts {
-		out.fields = append(out.fields, place{f.at.Name(text), many || len(o.texts) > 1})
+		out.fields = append(out.fields, place{a.enter(f.at, f.at.Name(text), fieldNode{name: text}), many || len(o.texts) > 1})
 	}
 	return out
 }
@@ -284,17 +297,17 @@ func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 
 // group returns the value of a complete rule. What a partial one holds is read by the rule itself.
 func (a *fieldAnalyser) group(g *ruleGroup) places {
-	if g.done {
-		return g.value
-	}
 	if g.running {
 		// The compiler refuses recursion.
 		a.lost = true
 		return anything
 	}
-	g.running = true
-	g.value = a.run(g, nil)
-	g.running, g.done = false, true
+	if !g.done {
+		g.running = true
+		g.reader = a.within(func() { g.value = a.run(g, nil) })
+		g.running, g.done = false, true
+	}
+	a.reader.uses = append(a.reader.uses, g.reader)
 	return g.value
 }
 
@@ -310,31 +323,30 @@ func (a *fieldAnalyser) call(g *ruleGroup, arguments []places) places {
 		for _, f := range p.fields {
 			many = many || f.many
 			single[i].fields = append(single[i].fields, place{at: f.at})
-			if _, ok := a.numbers[f.at]; !ok {
-				a.numbers[f.at] = len(a.numbers)
-			}
-			numbers = append(numbers, a.numbers[f.at])
+			numbers = append(numbers, a.nodes[f.at].number)
 		}
 		slices.Sort(numbers)
 		fmt.Fprintf(&key, "|%v %q %t", numbers, p.texts, p.other)
 	}
-	value, ok := a.calls[key.String()]
+	c, ok := a.calls[key.String()]
 	if !ok {
 		if g.running {
 			a.lost = true
 			return anything
 		}
 		g.running = true
-		value = a.run(g, single)
+		c = &call{}
+		c.reader = a.within(func() { c.value = a.run(g, single) })
 		g.running = false
-		a.calls[key.String()] = value
+		a.calls[key.String()] = c
 	}
+	a.reader.uses = append(a.reader.uses, c.reader)
 	if !many {
-		return value
+		return c.value
 	}
 	// Within one call an argument is one field; for the caller it is many.
-	out := places{texts: value.texts, other: value.other}
-	for _, f := range value.fields {
+	out := places{texts: c.value.texts, other: c.value.other}
+	for _, f := range c.value.fields {
 		out.fields = append(out.fields, place{f.at, true})
 	}
 	return out

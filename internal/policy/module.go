@@ -59,6 +59,8 @@ type Module struct {
 	// Input and Data are the fields of `input` and `data` that the contract's rules read: what differs nowhere there
 	// makes no difference to the decision.
 	Input, Data *projection.Fields
+	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
+	Helpers []Helper
 	// Static are the policy's own documents; nil if it has none.
 	Static ast.Object
 	// Warnings say what is probably not meant.

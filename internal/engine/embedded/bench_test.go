@@ -20,6 +20,7 @@ import (
 
 const (
 	euAnnotation  = "policy.federation.alpha.kubernetes.io/eu-jurisdiction-required"
+	preferences   = "federation.kubernetes.io/replica-set-preferences"
 	pciAnnotation = "policy.federation.alpha.kubernetes.io/pci-compliance-level"
 )
 
@@ -137,6 +138,18 @@ func demo(t testing.TB, clusters int) (placement.Evaluator, plain) {
 func BenchmarkDecision(b *testing.B) {
 	for _, clusters := range []int{50, 1000} {
 		ev, opa := demo(b, clusters)
+		b.Run(fmt.Sprintf("clusters=%d/by=Distinct", clusters), func(b *testing.B) {
+			input := deployment("a", "2")
+			annotations := input["metadata"].(map[string]any)["annotations"].(map[string]any)
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				annotations[preferences] = fmt.Sprintf(`{"clusters": {"cluster-%d": {}, "cluster-%d": {}, "other-%d": {}}}`, i%50, i%49, i)
+				annotations[pciAnnotation] = fmt.Sprint(i % 4)
+				decide(b, ev, input)
+			}
+		})
 		b.Run(fmt.Sprintf("clusters=%d/by=OPA", clusters), func(b *testing.B) {
 			input := ast.MustInterfaceToValue(deployment("a", "2"))
 			b.ReportAllocs()

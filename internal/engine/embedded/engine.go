@@ -73,7 +73,7 @@ const result = "result"
 
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	out := &evaluator{engine: e, name: name, revised: b.Resources, clusters: b.Clusters, fields: m.Input}
+	out := &evaluator{engine: e, name: name, revised: b.Resources, clusters: b.Clusters, fields: m.Input, rules: newRuleMemo(m)}
 	out.quarantine.clock = e.clock
 	if !m.Input.Whole() {
 		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
@@ -163,6 +163,8 @@ type evaluator struct {
 	memo *memo
 	// quarantine is the policy's: a new text starts without.
 	quarantine quarantine
+	// rules is nil if no rule reads less than the policy.
+	rules *ruleMemo
 }
 
 // allFields are all fields of an input.
@@ -226,7 +228,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if decision, check, ok := p.memo.get(revision, key); ok {
 		p.engine.observer.MemoHit()
 		if check {
-			return p.check(ctx, snap, input, decision)
+			return p.check(ctx, snap, input, decision, nil)
 		}
 		return decision, nil
 	}
@@ -238,26 +240,40 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	return decision, err
 }
 
-// check compares a remembered decision with that on the whole input. What is under way elsewhere comes first: without
-// a free slot, or in time, there is no check.
-func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]any, remembered placement.Decision) (placement.Decision, error) {
+// check compares what came of remembering, a decision or an error, with the decision on the whole input with nothing
+// remembered. What is under way elsewhere comes first: without a free slot, or in time, there is no check.
+func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
 	value, err := allFields.Value(input)
 	if err != nil {
-		return remembered, nil
+		return remembered, failed
 	}
 	if p.quarantine.stands() != nil || !p.engine.slots.tryTake(p.name) {
-		return remembered, nil
+		return remembered, failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	decision, err := p.run(ctx, snap, value)
-	if errors.Is(err, engine.ErrDeadline) || err == nil && equalDecisions(decision, remembered) {
-		return remembered, nil
+	decision, err := p.run(ctx, snap, value, nil)
+	switch {
+	case errors.Is(err, engine.ErrDeadline), err != nil && failed != nil,
+		err == nil && failed == nil && equalDecisions(decision, remembered):
+		return remembered, failed
 	}
-	if !p.memo.off.Swap(true) {
+	if p.forget() {
 		p.engine.observer.MemoMismatch(p.name)
 	}
 	return decision, err
+}
+
+// forget stops remembering, and says whether that is news.
+func (p *evaluator) forget() bool {
+	news := false
+	if p.memo != nil {
+		news = !p.memo.off.Swap(true)
+	}
+	if p.rules != nil {
+		news = !p.rules.off.Swap(true) || news
+	}
+	return news
 }
 
 // evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot.
@@ -270,19 +286,28 @@ func (p *evaluator) evaluate(ctx context.Context, snap *snapshot, fields *projec
 	if err != nil {
 		return placement.Decision{}, err
 	}
-	decision, how, err := p.inSlot(ctx, snap, value, trial)
+	rules := p.rules.view(p.revision(snap), input)
+	decision, how, err := p.inSlot(ctx, snap, value, rules, trial)
 	switch began, left := p.quarantine.settle(trial, how); {
 	case began:
 		p.engine.observer.Quarantined(p.name)
 	case left:
 		p.engine.observer.Released(p.name)
 	}
+	// Who was not waited for may still be at it.
+	if rules == nil || errors.Is(err, engine.ErrDeadline) {
+		return decision, err
+	}
+	p.engine.observer.MemoRules(rules.hits, rules.misses)
+	if rules.hits > 0 && p.rules.sample() {
+		return p.check(ctx, snap, input, decision, err)
+	}
 	return decision, err
 }
 
 // inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own: a policy is not blamed
 // for the time that others take.
-func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value, trial bool) (placement.Decision, outcome, error) {
+func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value, rules *ruleView, trial bool) (placement.Decision, outcome, error) {
 	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
 	if !p.engine.slots.take(wait, p.name) {
@@ -294,7 +319,7 @@ func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value,
 	}
 	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	decision, err := p.run(own, snap, input)
+	decision, err := p.run(own, snap, input, rules)
 	switch {
 	case !errors.Is(err, engine.ErrDeadline):
 		return decision, ended, err
@@ -309,7 +334,7 @@ func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value,
 func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
 
 // run evaluates the policy in the slot that the caller has taken.
-func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
+func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value, rules *ruleView) (placement.Decision, error) {
 	type answer struct {
 		decision placement.Decision
 		err      error
@@ -331,7 +356,7 @@ func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value) (p
 				p.quarantine.back()
 			}
 		}()
-		a.decision, a.err = p.decide(ctx, snap, input)
+		a.decision, a.err = p.decide(ctx, snap, input, rules)
 	}()
 	select {
 	case a := <-answers:
@@ -356,13 +381,20 @@ func (p *evaluator) replicated(snap *snapshot) error {
 	return nil
 }
 
-func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value) (placement.Decision, error) {
-	rules, err := ask(ctx, p.query, rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalGenerateJSON(bounded))
+func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value, known *ruleView) (placement.Decision, error) {
+	options := []rego.EvalOption{rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalGenerateJSON(bounded)}
+	if known != nil {
+		options = append(options, rego.EvalVirtualCache(known))
+	}
+	rules, err := ask(ctx, p.query, options...)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
 			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 		}
 		return placement.Decision{}, &evaluationError{policy: p.name, err: err}
+	}
+	if known != nil {
+		known.keep()
 	}
 	return placement.ParseDecision(rules)
 }

@@ -26,8 +26,11 @@ type Observer interface {
 	MemoHit()
 	// MemoMiss says that a decision was not known, and is evaluated.
 	MemoMiss()
+	// MemoRules says how many rules an evaluation asked for whose values were known, and how many it had to evaluate
+	// among those that may be known.
+	MemoRules(known, evaluated int)
 	// MemoMismatch says that a policy decided otherwise on an object than on what was thought to be all that it reads
-	// of it. The policy's decisions are no longer remembered.
+	// of it. Nothing of the policy is remembered any more.
 	MemoMismatch(policy string)
 	// Quarantined says that a policy is not evaluated for a while, since it kept running into its deadline.
 	Quarantined(policy string)
@@ -40,6 +43,7 @@ type nobody struct{}
 
 func (nobody) MemoHit()            {}
 func (nobody) MemoMiss()           {}
+func (nobody) MemoRules(int, int)  {}
 func (nobody) MemoMismatch(string) {}
 func (nobody) Quarantined(string)  {}
 func (nobody) Released(string)     {}
@@ -69,8 +73,12 @@ func (m *memo) get(revision uint64, key []byte) (d placement.Decision, check, ok
 	if !young {
 		m.put(revision, key, d)
 	}
-	n := m.hits.Add(1)
-	return d, n%checkEvery == 0 || n < checkEvery && n&(n-1) == 0, true
+	return d, sampled(m.hits.Add(1)), true
+}
+
+// sampled says whether the n-th use of what is remembered is checked.
+func sampled(n uint64) bool {
+	return n%checkEvery == 0 || n < checkEvery && n&(n-1) == 0
 }
 
 func (m *memo) find(revision uint64, key []byte) (d placement.Decision, young, ok bool) {

@@ -26,6 +26,7 @@ type counts struct {
 	hits, misses atomic.Int64
 	// quarantines began, and releases ended them.
 	quarantines, releases atomic.Int64
+	known, evaluated      atomic.Int64
 	mu                    sync.Mutex
 	mismatches            []string
 }
@@ -35,6 +36,10 @@ func (c *counts) MemoMiss() { c.misses.Add(1) }
 
 func (c *counts) Quarantined(string) { c.quarantines.Add(1) }
 func (c *counts) Released(string)    { c.releases.Add(1) }
+func (c *counts) MemoRules(known, evaluated int) {
+	c.known.Add(int64(known))
+	c.evaluated.Add(int64(evaluated))
+}
 func (c *counts) MemoMismatch(policy string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
