@@ -344,6 +344,7 @@ func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value, ru
 	answers := make(chan answer)
 	given := make(chan struct{})
 	go func() {
+		growStack()
 		var a answer
 		defer func() {
 			if r := recover(); r != nil {
