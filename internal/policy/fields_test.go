@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -129,18 +129,18 @@ type table struct {
 	namespaced bool
 }
 
-func newWorld(g *generator) world {
-	objects := func() map[string]any { return map[string]any{"a": g.object(3), "b": g.object(2)} }
+func newWorld(g *policytest.Generator) world {
+	objects := func() map[string]any { return map[string]any{"a": g.Object(3), "b": g.Object(2)} }
 	return world{
-		input: g.object(4), nodes: objects(), clusters: objects(),
-		pods: map[string]any{"a": objects(), "b": map[string]any{"c": g.object(2)}},
+		input: g.Object(4), nodes: objects(), clusters: objects(),
+		pods: map[string]any{"a": objects(), "b": map[string]any{"c": g.Object(2)}},
 	}
 }
 
 // change returns a world in which the input, or one object of the data, differs.
-func (w world) change(g *generator) world {
+func (w world) change(g *policytest.Generator) world {
 	object := func(o any) any {
-		if changed, ok := g.change(o).(map[string]any); ok {
+		if changed, ok := g.Change(o).(map[string]any); ok {
 			return changed
 		}
 		return o
@@ -152,13 +152,13 @@ func (w world) change(g *generator) world {
 		}
 		return out
 	}
-	switch g.pick(6) {
+	switch g.Pick(6) {
 	case 0:
-		w.nodes = replace(w.nodes, g.of("a", "b"))
+		w.nodes = replace(w.nodes, g.Of("a", "b"))
 	case 1:
-		w.clusters = replace(w.clusters, g.of("a", "b"))
+		w.clusters = replace(w.clusters, g.Of("a", "b"))
 	case 2:
-		w.pods = map[string]any{"a": replace(w.pods["a"].(map[string]any), g.of("a", "b")), "b": w.pods["b"]}
+		w.pods = map[string]any{"a": replace(w.pods["a"].(map[string]any), g.Of("a", "b")), "b": w.pods["b"]}
 	default:
 		w.input = object(w.input).(map[string]any)
 	}
@@ -266,7 +266,7 @@ func compileFor(version placementv1.RegoVersion, text string) (*policy.Module, e
 }
 
 // compare has a policy decide on worlds and on what it reads of them. It returns how many worlds were cut at all.
-func compare(t testing.TB, m *policy.Module, text string, g *generator, rounds int) int {
+func compare(t testing.TB, m *policy.Module, text string, g *policytest.Generator, rounds int) int {
 	t.Helper()
 	d, w := newDecider(t, m), newWorld(g)
 	decisions := map[string]string{}
@@ -278,7 +278,7 @@ func compare(t testing.TB, m *policy.Module, text string, g *generator, rounds i
 	}
 	for i := range rounds {
 		if i > 0 {
-			if w = w.change(g); g.pick(4) == 0 {
+			if w = w.change(g); g.Pick(4) == 0 {
 				w = newWorld(g)
 			}
 		}
@@ -309,10 +309,10 @@ func compare(t testing.TB, m *policy.Module, text string, g *generator, rounds i
 // program writes a policy of the bytes and compares its decisions. It says whether the policy compiles.
 func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 	t.Helper()
-	g := &generator{bytes: bytes}
-	text := g.policy()
+	g := &policytest.Generator{Bytes: bytes}
+	text := g.Policy()
 	version := placementv1.RegoV1
-	if g.v0 {
+	if g.V0 {
 		version = placementv1.RegoV0
 	}
 	m, err := compileFor(version, text)
@@ -323,7 +323,7 @@ func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 }
 
 // FuzzFields looks for a policy that decides on what the analysis says that it reads otherwise than on everything, or
-// otherwise on two objects with the same key. The bytes choose a policy, documents and changes of them; see generator.
+// otherwise on two objects with the same key. The bytes choose a policy, documents and changes of them; see policytest.Generator.
 // For hours of it:
 //
 //	go test -run=^$ -fuzz=FuzzFields -fuzztime=4h -fuzzminimizetime=10x ./internal/policy
@@ -333,24 +333,15 @@ func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 // fuzzer's choice, which is faster by far.
 func FuzzFields(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(randomBytes(seed))
+		f.Add(policytest.RandomBytes(seed))
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) { program(t, bytes, 8) })
-}
-
-func randomBytes(seed uint64) []byte {
-	random := rand.New(rand.NewPCG(seed, 0))
-	out := make([]byte, 4000)
-	for i := range out {
-		out[i] = byte(random.Uint32())
-	}
-	return out
 }
 
 func TestFieldsOfRandomPolicies(t *testing.T) {
 	compiled, cuts := 0, 0
 	for seed := range uint64(*programs) {
-		ok, n := program(t, randomBytes(1_000+seed), 6)
+		ok, n := program(t, policytest.RandomBytes(1_000+seed), 6)
 		if ok {
 			compiled++
 		}
@@ -383,7 +374,7 @@ func TestFieldsOfAdversaries(t *testing.T) {
 				t.Fatal(err)
 			}
 			for seed := range uint64(10) {
-				compare(t, m, string(text), &generator{bytes: randomBytes(seed)}, 12)
+				compare(t, m, string(text), &policytest.Generator{Bytes: policytest.RandomBytes(seed)}, 12)
 			}
 		})
 	}

@@ -1,16 +1,23 @@
-package policy_test
+// Package policytest makes up policies and documents for tests that compare two ways to a decision.
+package policytest
 
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 )
 
-// generator writes policies, documents and changes of documents, as the bytes that it is given choose.
-type generator struct {
-	bytes []byte
-	v0    bool
+// Generator writes policies, documents and changes of documents, as the bytes that it is given choose. What the bytes
+// say is kept as it is, so that bytes that once led to a mistake go on to do so: what is new depends on Wide.
+type Generator struct {
+	// Bytes are those that are left.
+	Bytes []byte
+	// Wide lets policies have what was not thought of at first.
+	Wide bool
+	// V0 says that the policy is of the language's version 0.
+	V0 bool
 	// variables are those in scope, helpers the rules that are written, and functions those with their arity.
 	variables []string
 	counter   int
@@ -22,67 +29,68 @@ type generator struct {
 	closed int
 }
 
-// pick chooses one of n.
-func (g *generator) pick(n int) int {
-	if len(g.bytes) == 0 {
+// Pick chooses one of n.
+func (g *Generator) Pick(n int) int {
+	if len(g.Bytes) == 0 {
 		return 0
 	}
-	b := g.bytes[0]
-	g.bytes = g.bytes[1:]
+	b := g.Bytes[0]
+	g.Bytes = g.Bytes[1:]
 	return int(b) % n
 }
 
-func (g *generator) of(choices ...string) string { return choices[g.pick(len(choices))] }
+// Of chooses one of several texts.
+func (g *Generator) Of(choices ...string) string { return choices[g.Pick(len(choices))] }
 
 // one writes one of several things, and none of the others, which would bring variables into scope.
-func (g *generator) one(choices ...func() string) string { return choices[g.pick(len(choices))]() }
+func (g *Generator) one(choices ...func() string) string { return choices[g.Pick(len(choices))]() }
 
 // bound writes something that binds no variable, as it must be where evaluation only looks.
-func (g *generator) bound(write func() string) string {
+func (g *Generator) bound(write func() string) string {
 	g.closed++
 	defer func() { g.closed-- }()
 	return g.scoped(write)
 }
 
-func (g *generator) fresh() string {
+func (g *Generator) fresh() string {
 	g.counter++
 	return fmt.Sprintf("v%d", g.counter)
 }
 
 // bind brings a variable into scope.
-func (g *generator) bind(v string) string {
+func (g *Generator) bind(v string) string {
 	g.variables = append(g.variables, v)
 	return v
 }
 
 // fresher brings a new variable into scope.
-func (g *generator) fresher() string { return g.bind(g.fresh()) }
+func (g *Generator) fresher() string { return g.bind(g.fresh()) }
 
-func (g *generator) variable() string {
+func (g *Generator) variable() string {
 	if len(g.variables) == 0 {
 		return "input.a"
 	}
-	return g.variables[len(g.variables)-1-g.pick(min(len(g.variables), 4))]
+	return g.variables[len(g.variables)-1-g.Pick(min(len(g.variables), 4))]
 }
 
 // scoped writes something whose variables end with it.
-func (g *generator) scoped(write func() string) string {
+func (g *Generator) scoped(write func() string) string {
 	standing := slices.Clone(g.variables)
 	out := write()
 	g.variables = standing
 	return out
 }
 
-func (g *generator) constant() string {
-	return g.of(`"a"`, `"b"`, "1", "true", "false", "null", "{}", "[]", `{"a": 1}`, `[1, "a"]`, "0", `"c"`)
+func (g *Generator) constant() string {
+	return g.Of(`"a"`, `"b"`, "1", "true", "false", "null", "{}", "[]", `{"a": 1}`, `[1, "a"]`, "0", `"c"`)
 }
 
 // place is a reference into a document.
-func (g *generator) place() string {
+func (g *Generator) place() string {
 	var out string
-	switch g.pick(14) {
+	switch g.Pick(14) {
 	case 0, 1, 2, 3:
-		out = "input" + g.of(".a", ".b", ".c", ".a", ".b", ".c", ".a", ".b", ".c", "")
+		out = "input" + g.Of(".a", ".b", ".c", ".a", ".b", ".c", ".a", ".b", ".c", "")
 	case 4, 5, 6, 7:
 		out = g.variable()
 	case 8:
@@ -90,10 +98,13 @@ func (g *generator) place() string {
 	case 9:
 		out = "data.kubernetes.pods[" + g.key() + "][" + g.key() + "]"
 	case 10:
-		out = g.of("data.acme", "data.clusters["+g.key()+"]", "data.clusters", "data.kubernetes.nodes", "nodes", "meta")
+		out = g.Of("data.acme", "data.clusters["+g.key()+"]", "data.clusters", "data.kubernetes.nodes", "nodes", "meta")
+		if g.Wide && strings.HasSuffix(out, "]") {
+			out += g.Of("", ".labels")
+		}
 	case 11:
 		if len(g.helpers) > 0 {
-			return "data.p." + g.helpers[g.pick(len(g.helpers))] + g.path()
+			return "data.p." + g.helpers[g.Pick(len(g.helpers))] + g.path()
 		}
 		out = "input.b"
 	default:
@@ -101,16 +112,16 @@ func (g *generator) place() string {
 			out = "input.c"
 			break
 		}
-		out = g.helpers[g.pick(len(g.helpers))]
+		out = g.helpers[g.Pick(len(g.helpers))]
 	}
 	return out + g.path()
 }
 
-func (g *generator) path() string {
+func (g *Generator) path() string {
 	var out strings.Builder
-	for range g.pick(4) {
-		if g.pick(3) > 0 {
-			out.WriteString(g.of(".a", ".b", ".c"))
+	for range g.Pick(4) {
+		if g.Pick(3) > 0 {
+			out.WriteString(g.Of(".a", ".b", ".c"))
 			continue
 		}
 		out.WriteString("[" + g.key() + "]")
@@ -119,29 +130,29 @@ func (g *generator) path() string {
 }
 
 // key is an operand of a reference.
-func (g *generator) key() string {
-	choice := g.pick(12)
+func (g *Generator) key() string {
+	choice := g.Pick(12)
 	if g.closed > 0 && (choice == 3 || choice == 4 || choice > 9) {
 		choice = 0
 	}
 	switch choice {
 	case 0, 1:
-		return g.of(`"a"`, `"b"`)
+		return g.Of(`"a"`, `"b"`)
 	case 2:
-		return g.of("0", "-1", "1", `"0"`, "1.0", "null", "true", `["a"]`, `{"a"}`)
+		return g.Of("0", "-1", "1", `"0"`, "1.0", "null", "true", `["a"]`, `{"a"}`)
 	case 3, 4:
 		return "_"
 	case 5, 6:
 		return g.variable()
 	case 7, 8:
 		if len(g.texts) > 0 {
-			return g.texts[g.pick(len(g.texts))]
+			return g.texts[g.Pick(len(g.texts))]
 		}
 		return `"c"`
 	case 9:
-		return g.of("input.a", "input.b.c", "input")
+		return g.Of("input.a", "input.b.c", "input")
 	default:
-		if g.v0 || g.pick(2) == 0 {
+		if g.V0 || g.Pick(2) == 0 {
 			return g.fresher()
 		}
 		return `"a"`
@@ -149,39 +160,39 @@ func (g *generator) key() string {
 }
 
 // term is an expression with a value.
-func (g *generator) term() string {
+func (g *Generator) term() string {
 	g.depth++
 	defer func() { g.depth-- }()
 	if g.depth > 4 {
 		return g.place()
 	}
-	switch g.pick(20) {
+	switch g.Pick(20) {
 	case 0:
 		return g.constant()
 	case 1:
 		return g.call()
 	case 2:
-		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.of(`"a"`, `["a", "b"]`, `["b", 0]`, "[]", g.key0(), "["+g.key0()+"]"), g.of("{}", `"a"`, "null"))
+		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.Of(`"a"`, `["a", "b"]`, `["b", 0]`, "[]", g.key0(), "["+g.key0()+"]"), g.Of("{}", `"a"`, "null"))
 	case 14:
-		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.of(`"a"`, g.key0()), g.place())
+		return fmt.Sprintf("object.get(%s, %s, %s)", g.place(), g.Of(`"a"`, g.key0()), g.place())
 	case 3:
 		return "[" + g.term() + ", " + g.term() + "]"
 	case 4:
-		return "{" + g.of(`"a"`, g.variable()) + ": " + g.term() + "}"
+		return "{" + g.Of(`"a"`, g.variable()) + ": " + g.term() + "}"
 	case 5:
 		return "{" + g.term() + "}"
 	case 6, 7:
 		return g.comprehension()
 	case 8:
-		return fmt.Sprintf("%s(%s)", g.of("count", "object.keys", "type_name", "is_object", "is_string", "json.marshal", "sort", "sum", "to_number", "upper"), g.place())
+		return fmt.Sprintf("%s(%s)", g.Of("count", "object.keys", "type_name", "is_object", "is_string", "json.marshal", "sort", "sum", "to_number", "upper"), g.place())
 	case 9:
 		return fmt.Sprintf(`sprintf("%%v", [%s])`, g.term())
 	case 10:
-		return fmt.Sprintf("%s(%s, %s)", g.of("object.union", "array.concat", "object.filter", "object.remove", "json.filter", "concat"), g.place(), g.one(g.place, func() string { return `["a"]` }))
+		return fmt.Sprintf("%s(%s, %s)", g.Of("object.union", "array.concat", "object.filter", "object.remove", "json.filter", "concat"), g.place(), g.one(g.place, func() string { return `["a"]` }))
 	case 11:
 		return fmt.Sprintf("(%s == %s)", g.place(), g.term())
 	case 12:
-		if g.v0 {
+		if g.V0 {
 			return g.place()
 		}
 		return fmt.Sprintf(`$"x{%s}"`, g.place())
@@ -193,9 +204,9 @@ func (g *generator) term() string {
 }
 
 // key0 is an operand that binds nothing.
-func (g *generator) key0() string { return g.of(`"a"`, "0", g.variable(), "input.a") }
+func (g *Generator) key0() string { return g.Of(`"a"`, "0", g.variable(), "input.a") }
 
-func (g *generator) call() string {
+func (g *Generator) call() string {
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range g.functions {
 			if !yield(name) {
@@ -206,7 +217,7 @@ func (g *generator) call() string {
 	if len(names) == 0 {
 		return g.place()
 	}
-	name := names[g.pick(len(names))]
+	name := names[g.Pick(len(names))]
 	arguments := make([]string, g.functions[name])
 	for i := range arguments {
 		arguments[i] = g.one(g.place, g.place, g.term)
@@ -214,21 +225,21 @@ func (g *generator) call() string {
 	return name + "(" + strings.Join(arguments, ", ") + ")"
 }
 
-func (g *generator) comprehension() string {
+func (g *Generator) comprehension() string {
 	return g.scoped(func() string {
-		body := strings.Join(g.body(1+g.pick(2)), "; ")
-		switch g.pick(3) {
+		body := strings.Join(g.body(1+g.Pick(2)), "; ")
+		switch g.Pick(3) {
 		case 0:
 			return "[" + g.term() + " | " + body + "]"
 		case 1:
 			return "{" + g.term() + " | " + body + "}"
 		default:
-			return "{" + g.of(`"a"`, g.variable()) + ": " + g.term() + " | " + body + "}"
+			return "{" + g.Of(`"a"`, g.variable()) + ": " + g.term() + " | " + body + "}"
 		}
 	})
 }
 
-func (g *generator) body(n int) []string {
+func (g *Generator) body(n int) []string {
 	var out []string
 	for range n {
 		out = append(out, g.statement())
@@ -236,10 +247,10 @@ func (g *generator) body(n int) []string {
 	return out
 }
 
-func (g *generator) statement() string {
+func (g *Generator) statement() string {
 	g.depth++
 	defer func() { g.depth-- }()
-	switch g.pick(28) {
+	switch g.Pick(28) {
 	case 0, 1, 2, 3:
 		t := g.term()
 		return g.fresher() + " := " + t
@@ -265,7 +276,7 @@ func (g *generator) statement() string {
 			return g.one(g.call, func() string { return g.place() + " == " + g.term() })
 		})
 	case 14, 15:
-		return g.place() + g.of(" == ", " = ", " != ", " < ") + g.term()
+		return g.place() + g.Of(" == ", " = ", " != ", " < ") + g.term()
 	case 16:
 		t := g.place()
 		return g.pattern(t)
@@ -288,10 +299,10 @@ func (g *generator) statement() string {
 		t := g.place()
 		return g.scoped(func() string {
 			names := g.fresher()
-			if g.pick(2) == 0 {
+			if g.Pick(2) == 0 {
 				names += ", " + g.fresher()
 			}
-			return "every " + names + " in " + t + " { " + strings.Join(g.body(1+g.pick(2)), "; ") + " }"
+			return "every " + names + " in " + t + " { " + strings.Join(g.body(1+g.Pick(2)), "; ") + " }"
 		})
 	case 20, 21:
 		return g.one(g.place,
@@ -302,19 +313,19 @@ func (g *generator) statement() string {
 			}) + g.bound(g.with)
 	case 22:
 		v := g.fresher()
-		if g.v0 {
+		if g.V0 {
 			return g.place() + "[" + v + "]; " + g.place() + "[" + v + "]"
 		}
 		return "some " + v + "; " + g.place() + "[" + v + "]; " + g.place() + "[" + v + "]"
 	case 23:
-		return g.call() + g.of(" == ", " != ") + g.call()
+		return g.call() + g.Of(" == ", " != ") + g.call()
 	case 24:
 		return g.variable() + " == " + g.variable()
 	case 25:
 		// A variable is bound once and compared later, or twice and compared by that.
 		t, u := g.place(), g.place()
 		v := g.fresher()
-		return v + " = " + t + "; " + g.of(v+" = "+u, u+" = "+v, v+" == "+u, "not "+v+" == "+g.bound(g.place), "["+v+", _] = "+u)
+		return v + " = " + t + "; " + g.Of(v+" = "+u, u+" = "+v, v+" == "+u, "not "+v+" == "+g.bound(g.place), "["+v+", _] = "+u)
 	case 26:
 		c, d := g.call(), g.call()
 		if !strings.HasPrefix(c, "f") || !strings.HasPrefix(d, "f") {
@@ -323,100 +334,117 @@ func (g *generator) statement() string {
 		v := g.fresher()
 		return c[:len(c)-1] + ", " + v + "); " + d[:len(d)-1] + ", " + v + ")"
 	default:
-		return fmt.Sprintf("%s(%s)", g.of("is_object", "is_array", "is_null", "is_number"), g.place())
+		return fmt.Sprintf("%s(%s)", g.Of("is_object", "is_array", "is_null", "is_number"), g.place())
 	}
 }
 
-func (g *generator) pattern(of string) string {
+func (g *Generator) pattern(of string) string {
 	v, w := g.fresher(), g.fresher()
-	if g.pick(2) == 0 {
+	if g.Pick(2) == 0 {
 		g.variables = slices.DeleteFunc(g.variables, func(x string) bool { return x == w })
 		w = g.variable()
 	}
-	pattern := g.of("["+v+", "+w+"]", `{"a": `+v+`, "b": `+w+`}`, "[["+v+"], "+w+"]", `{"a": {"b": `+v+`}, "b": `+w+`}`)
-	return pattern + g.of(" = ", " := ") + of
+	pattern := g.Of("["+v+", "+w+"]", `{"a": `+v+`, "b": `+w+`}`, "[["+v+"], "+w+"]", `{"a": {"b": `+v+`}, "b": `+w+`}`)
+	return pattern + g.Of(" = ", " := ") + of
 }
 
-func (g *generator) with() string {
-	switch g.pick(8) {
+func (g *Generator) with() string {
+	switch g.Pick(8) {
 	case 0, 1:
 		return " with input as " + g.place()
 	case 2, 3:
-		return " with input" + g.of(".a", ".a.b", ".b", ".c.a") + " as " + g.of(g.place(), g.constant())
+		return " with input" + g.Of(".a", ".a.b", ".b", ".c.a") + " as " + g.Of(g.place(), g.constant())
 	case 4:
-		return " with data" + g.of(".kubernetes.nodes", ".kubernetes.nodes.a", ".kubernetes.nodes.a.b", ".acme", ".clusters") + " as " + g.place()
+		return " with data" + g.Of(".kubernetes.nodes", ".kubernetes.nodes.a", ".kubernetes.nodes.a.b", ".acme", ".clusters") + " as " + g.place()
 	case 5:
 		if len(g.texts) > 0 {
-			return " with data.p." + g.texts[g.pick(len(g.texts))] + " as " + g.of(`"b"`, `"c"`, g.place())
+			return " with data.p." + g.texts[g.Pick(len(g.texts))] + " as " + g.Of(`"b"`, `"c"`, g.place())
 		}
 		return " with input as {}"
 	case 6:
 		if len(g.helpers) > 0 {
-			return " with data.p." + g.helpers[g.pick(len(g.helpers))] + " as " + g.of(g.place(), g.constant())
+			return " with data.p." + g.helpers[g.Pick(len(g.helpers))] + " as " + g.Of(g.place(), g.constant())
 		}
 		return " with input as {}"
 	default:
-		return " with " + g.of("count as 1", "f0 as f1", "object.get as f1", "data.p.f0 as data.p.f1", "is_object as f0", "type_name as json.marshal")
+		return " with " + g.Of("count as 1", "f0 as f1", "object.get as f1", "data.p.f0 as data.p.f1", "is_object as f0", "type_name as json.marshal")
 	}
 }
 
 // when makes a body of statements a condition.
-func (g *generator) when(body string) string {
-	if g.v0 {
+func (g *Generator) when(body string) string {
+	if g.V0 {
 		return " {\n\t" + body + "\n}"
 	}
 	return " if {\n\t" + body + "\n}"
 }
 
+// name is the name of a member that a rule makes.
+func (g *Generator) name() string {
+	return g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable) })
+}
+
+// kinds is how many kinds of rules there are to choose from.
+func (g *Generator) kinds() int {
+	if g.Wide && !g.V0 {
+		return 7
+	}
+	return 5
+}
+
 // rule writes one rule of a kind.
-func (g *generator) rule(name string, kind int) string {
+func (g *Generator) rule(name string, kind int) string {
 	if kind == 4 {
-		return name + g.of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
+		return name + g.Of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
 	}
 	return g.scoped(func() string {
-		body := strings.Join(g.body(1+g.pick(3)), "\n\t")
+		body := strings.Join(g.body(1+g.Pick(3)), "\n\t")
 		// Most rules say no more than that their body holds: what is in their value is read as a whole.
 		value := g.bound(func() string {
 			return g.one(g.term, g.variable, g.place, g.constant, g.constant, g.constant, g.constant, g.constant)
 		})
 		condition := g.when(body)
-		equals := g.of(" := ", " = ")
+		equals := g.Of(" := ", " = ")
 		switch kind {
+		case 5:
+			return name + "[" + g.name() + "] contains " + value + condition
+		case 6:
+			return name + "[" + g.name() + "]" + g.Of(".a", `["b"]`, "[0]") + equals + value + condition
 		case 0:
 			out := name + equals + value + condition
-			if g.pick(3) == 0 {
+			if g.Pick(3) == 0 {
 				otherwise := g.scoped(func() string {
-					b := strings.Join(g.body(1+g.pick(2)), "\n\t")
-					return " else" + equals + g.bound(g.term) + g.of("", g.when(b))
+					b := strings.Join(g.body(1+g.Pick(2)), "\n\t")
+					return " else" + equals + g.bound(g.term) + g.Of("", g.when(b))
 				})
 				out += otherwise
 			}
 			return out
 		case 1:
-			if g.v0 {
+			if g.V0 {
 				return name + "[" + value + "]" + condition
 			}
 			return name + " contains " + value + condition
 		case 2:
 			return name + "[" + g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable, g.place) }) + "]" + equals + value + condition
 		default:
-			return name + "." + g.of("a", "b") + equals + value + condition
+			return name + "." + g.Of("a", "b") + equals + value + condition
 		}
 	})
 }
 
-func (g *generator) function(name string, arity int) string {
+func (g *Generator) function(name string, arity int) string {
 	return g.scoped(func() string {
 		head := make([]string, arity)
 		for i := range head {
-			head[i] = g.one(g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, func() string { return g.of("_", `"a"`, g.variable()) },
+			head[i] = g.one(g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, g.fresher, func() string { return g.Of("_", `"a"`, g.variable()) },
 				func() string { return "[" + g.fresher() + ", _]" }, func() string { return `{"a": ` + g.fresher() + "}" })
 		}
 		arguments := "(" + strings.Join(head, ", ") + ")"
 		parameters := slices.Clone(g.variables)
-		body := strings.Join(g.body(1+g.pick(3)), "\n\t")
+		body := strings.Join(g.body(1+g.Pick(3)), "\n\t")
 		condition := g.when(body)
-		switch g.pick(5) {
+		switch g.Pick(5) {
 		case 0:
 			g.variables = slices.Clone(parameters)
 			return name + arguments + " := " + g.bound(func() string { return g.one(g.place, g.variable, g.term) })
@@ -432,95 +460,123 @@ func (g *generator) function(name string, arity int) string {
 	})
 }
 
-// policy writes a whole text.
-func (g *generator) policy() string {
-	g.v0 = g.pick(5) == 0
+// Policy writes a whole text.
+func (g *Generator) Policy() string {
+	g.V0 = g.Pick(5) == 0
 	g.functions = map[string]int{}
 	out := []string{"package p"}
-	if g.v0 {
+	if g.V0 {
 		out = append(out, "import future.keywords.in\nimport future.keywords.every")
 	}
 	out = append(out, "import data.kubernetes.nodes\nimport input.a as meta")
-	if g.pick(2) == 0 {
+	if g.Pick(2) == 0 {
 		out = append(out, `t0 := "a"`)
 		g.texts = append(g.texts, "t0")
 	}
-	if g.pick(3) == 0 {
-		condition := map[bool]string{true: "{ input.a }", false: "if input.a"}[g.v0]
+	if g.Pick(3) == 0 {
+		condition := map[bool]string{true: "{ input.a }", false: "if input.a"}[g.V0]
 		out = append(out, "default t1 := \"a\"\nt1 := \"b\" "+condition)
 		g.texts = append(g.texts, "t1")
 	}
-	for i := range g.pick(4) {
+	for i := range g.Pick(4) {
 		name := fmt.Sprintf("f%d", i)
-		arity := 1 + g.pick(2)
+		arity := 1 + g.Pick(2)
 		out = append(out, g.function(name, arity))
-		if g.pick(4) == 0 {
+		if g.Pick(4) == 0 {
 			out = append(out, g.function(name, arity))
+		}
+		if g.Wide && !g.V0 && g.Pick(4) == 0 {
+			out = append(out, fmt.Sprintf("default %s(%s) := %s", name, strings.Repeat("_, ", arity-1)+"_", g.constant()))
 		}
 		g.functions[name] = arity
 	}
-	for i := range g.pick(4) {
+	for i := range g.Pick(4) {
 		name := fmt.Sprintf("h%d", i)
-		kind := g.pick(5)
-		if kind == 0 && g.pick(3) == 0 {
+		kind := g.Pick(g.kinds())
+		if kind == 0 && g.Pick(3) == 0 {
 			out = append(out, "default "+name+" := "+g.constant())
 		}
 		out = append(out, g.rule(name, kind))
-		if g.pick(4) == 0 {
+		if g.Pick(4) == 0 {
 			out = append(out, g.rule(name, kind))
 		}
 		g.helpers = append(g.helpers, name)
 	}
-	for range 1 + g.pick(2) {
-		switch g.pick(4) {
+	annotations, errors := "annotations", "errors"
+	if g.Wide {
+		annotations, errors = "made", "said"
+	}
+	for range 1 + g.Pick(2) {
+		switch g.Pick(4) {
 		case 0:
-			out = append(out, g.rule("annotations", 4))
+			out = append(out, g.rule(annotations, 4))
 		case 1:
-			out = append(out, g.rule("annotations", 2))
+			out = append(out, g.rule(annotations, 2))
 		default:
-			out = append(out, g.rule("errors", 1))
+			out = append(out, g.rule(errors, 1))
 		}
+	}
+	if g.Wide {
+		out = append(out, g.show(strings.Join(out, "\n"))...)
 	}
 	return strings.Join(out, "\n\n") + "\n"
 }
 
+// show writes rules of the contract that show the values of all others, whatever their types, and one that reads of the
+// input what no other one does.
+func (g *Generator) show(text string) []string {
+	out := []string{`labels := {"id": input.id}`}
+	for _, name := range append([]string{"made", "said", "t0", "t1"}, g.helpers...) {
+		if !strings.Contains("\n"+text, "\n"+name) {
+			continue
+		}
+		if g.V0 {
+			out = append(out, fmt.Sprintf(`annotations[%q] = {"is": %s} { true }`, name, name))
+			continue
+		}
+		out = append(out, fmt.Sprintf(`annotations[%q] := {"is": %s}`, name, name))
+	}
+	return out
+}
+
 // document makes a value of few names, so that policies find some of it.
-func (g *generator) document(depth int) any {
-	kind := g.pick(12)
+func (g *Generator) document(depth int) any {
+	kind := g.Pick(12)
 	if depth <= 0 {
 		kind %= 6
 	}
 	switch kind {
 	case 0:
-		return g.of("a", "b", "c", "")
+		return g.Of("a", "b", "c", "")
 	case 1:
-		return float64(g.pick(3))
+		return float64(g.Pick(3))
 	case 2:
-		return g.pick(2) == 0
+		return g.Pick(2) == 0
 	case 3:
-		return []any{nil, map[string]any{}, []any{}, 1.5}[g.pick(4)]
+		return []any{nil, map[string]any{}, []any{}, 1.5}[g.Pick(4)]
 	case 4, 5:
 		return "a"
 	case 6, 7:
-		list := make([]any, g.pick(4))
+		list := make([]any, g.Pick(4))
 		for i := range list {
 			list[i] = g.document(depth - 1)
 		}
 		return list
 	default:
-		return g.object(depth)
+		return g.Object(depth)
 	}
 }
 
-func (g *generator) object(depth int) map[string]any {
+// Object makes an object of few names.
+func (g *Generator) Object(depth int) map[string]any {
 	out := map[string]any{}
 	var last any
 	for _, name := range []string{"a", "b", "c", "0"} {
-		if g.pick(4) == 0 || (name == "0" && g.pick(3) > 0) {
+		if g.Pick(4) == 0 || (name == "0" && g.Pick(3) > 0) {
 			continue
 		}
 		// Policies compare members, and should find some that are equal.
-		if len(out) == 0 || g.pick(3) > 0 {
+		if len(out) == 0 || g.Pick(3) > 0 {
 			last = g.document(depth - 1)
 		}
 		out[name] = last
@@ -528,37 +584,47 @@ func (g *generator) object(depth int) map[string]any {
 	return out
 }
 
-// change returns a document that differs in one place or a few.
-func (g *generator) change(document any) any {
-	if g.pick(6) == 0 {
+// Change returns a document that differs in one place or a few.
+func (g *Generator) Change(document any) any {
+	if g.Pick(6) == 0 {
 		return g.document(2)
 	}
 	switch d := document.(type) {
 	case map[string]any:
 		out := maps.Clone(d)
-		name := g.of("a", "b", "c", "d", "0")
+		name := g.Of("a", "b", "c", "d", "0")
 		switch member, ok := out[name]; {
 		case !ok:
 			out[name] = g.document(2)
-		case g.pick(4) == 0:
+		case g.Pick(4) == 0:
 			delete(out, name)
-		case g.pick(4) == 0:
-			out[g.of("a", "b", "c")] = member
+		case g.Pick(4) == 0:
+			out[g.Of("a", "b", "c")] = member
 		default:
-			out[name] = g.change(member)
+			out[name] = g.Change(member)
 		}
 		return out
 	case []any:
 		out := slices.Clone(d)
-		if len(out) == 0 || g.pick(4) == 0 {
+		if len(out) == 0 || g.Pick(4) == 0 {
 			return append(out, g.document(1))
 		}
-		i := g.pick(len(out))
-		if g.pick(4) == 0 {
+		i := g.Pick(len(out))
+		if g.Pick(4) == 0 {
 			return slices.Delete(out, i, i+1)
 		}
-		out[i] = g.change(out[i])
+		out[i] = g.Change(out[i])
 		return out
 	}
 	return g.document(1)
+}
+
+// RandomBytes are enough for a policy and what is decided, the same for the same seed.
+func RandomBytes(seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	out := make([]byte, 4000)
+	for i := range out {
+		out[i] = byte(random.Uint32())
+	}
+	return out
 }

@@ -1,0 +1,278 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+var programs = flag.Int("programs", 150, "how many random policies TestDecisionsOfRandomPolicies tries")
+
+// errTooLong says that a decision takes longer than anybody waits for.
+var errTooLong = errors.New("evaluation takes too long")
+
+// opa is plain OPA: the text as it is, compiled by itself, the whole input, and OPA's own store of all of the data.
+type opa struct {
+	// Store is that of the data at hand.
+	storage.Store
+	query rego.PreparedEvalQuery
+}
+
+func newOPA(t testing.TB, spec placementv1.PlacementPolicySpec, m *policy.Module) *opa {
+	t.Helper()
+	version := ast.RegoV1
+	if spec.RegoVersion == placementv1.RegoV0 {
+		version = ast.RegoV0
+	}
+	o := &opa{Store: inmem.New()}
+	query, err := ast.ParseBodyWithOpts(queryText(m), ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.query, err = rego.New(rego.ParsedQuery(query), rego.Module("p.rego", spec.Rego), rego.SetRegoVersion(version), rego.Store(o)).PrepareForEval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// decide returns the decision over the data. The error is errTooLong, or that of the evaluation.
+func (o *opa) decide(t testing.TB, data, input map[string]any) (placement.Decision, error) {
+	t.Helper()
+	o.Store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	rules, err := ask(ctx, &o.query, rego.EvalInput(input))
+	if topdown.IsCancel(err) || ctx.Err() != nil {
+		return placement.Decision{}, errTooLong
+	}
+	if err != nil {
+		return placement.Decision{}, err
+	}
+	return placement.ParseDecision(rules)
+}
+
+// fuzzedWorld is what the API server has, for the engine and for plain OPA.
+type fuzzedWorld struct {
+	data    *Data
+	objects map[policy.Resource]map[string]*unstructured.Unstructured
+}
+
+func newFuzzedWorld(g *policytest.Generator) *fuzzedWorld {
+	c := &fuzzedWorld{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{pods: {}, nodes: {}, managed: {}, profiles: {}}}
+	c.replace(g, nodes)
+	c.replace(g, pods)
+	c.replace(g, managed)
+	c.data.Replace(profiles.GroupVersionResource, nil)
+	return c
+}
+
+func (c *fuzzedWorld) replace(g *policytest.Generator, r policy.Resource) {
+	c.objects[r] = map[string]*unstructured.Unstructured{}
+	var list []*unstructured.Unstructured
+	for _, name := range []string{"a", "b", "c"} {
+		if g.Pick(4) == 0 {
+			continue
+		}
+		o := c.object(g, r, name)
+		c.objects[r][o.GetNamespace()+"/"+name] = o
+		list = append(list, o)
+	}
+	c.data.Replace(r.GroupVersionResource, list)
+}
+
+func (*fuzzedWorld) object(g *policytest.Generator, r policy.Resource, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: g.Object(3)}
+	o.SetName(name)
+	if r.Namespaced {
+		o.SetNamespace(g.Of("a", "b"))
+	}
+	labels := map[string]string{}
+	for _, label := range []string{"a", "b"} {
+		if g.Pick(3) > 0 {
+			labels[label] = g.Of("a", "b")
+		}
+	}
+	o.SetLabels(labels)
+	return o
+}
+
+// change changes the data in one place or a few.
+func (c *fuzzedWorld) change(g *policytest.Generator) {
+	r := []policy.Resource{nodes, pods, managed}[g.Pick(3)]
+	switch g.Pick(6) {
+	case 0:
+		c.replace(g, r)
+	case 1:
+		name := g.Of("a", "b", "c")
+		for _, namespace := range []string{"", "a", "b"} {
+			delete(c.objects[r], namespace+"/"+name)
+			c.data.Delete(r.GroupVersionResource, namespace, name)
+		}
+	default:
+		o := c.object(g, r, g.Of("a", "b", "c"))
+		key := o.GetNamespace() + "/" + o.GetName()
+		if standing, ok := c.objects[r][key]; ok && g.Pick(3) > 0 {
+			changed, _ := g.Change(standing.Object).(map[string]any)
+			if changed == nil {
+				return
+			}
+			meta := o.Object["metadata"]
+			o.Object = maps.Clone(changed)
+			o.Object["metadata"] = meta
+		}
+		c.objects[r][key] = o
+		c.data.Put(r.GroupVersionResource, o.DeepCopy())
+	}
+}
+
+// documents are `data` as plain OPA has it.
+func (c *fuzzedWorld) documents() map[string]any {
+	kubernetes, clusters := map[string]any{}, map[string]any{}
+	for _, r := range []policy.Resource{pods, nodes} {
+		table := map[string]any{}
+		for _, o := range c.objects[r] {
+			put(table, o.GetNamespace(), o)
+		}
+		kubernetes[r.Resource] = table
+	}
+	for _, o := range c.objects[managed] {
+		clusters[o.GetName()], _ = replication.Cluster(managed.GroupVersionResource, o.Object)
+	}
+	text, err := json.Marshal(map[string]any{
+		"kubernetes": kubernetes, "clusters": clusters,
+		"acme": map[string]any{"a": map[string]any{"b": "c"}, "b": []any{"a", 1}, "c": "a"},
+	})
+	if err != nil {
+		panic(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func describe(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+// differential compares the engine with plain OPA, on objects and data that change from round to round. It returns how
+// many decisions were compared.
+func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policytest.Generator, seen *counts, rounds int) int {
+	t.Helper()
+	spec.Data = &apiextensionsv1.JSON{Raw: []byte(`{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`)}
+	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pods"}, {Resource: "nodes"}}
+	m, err := policy.Compile("p", spec)
+	if err != nil {
+		return 0
+	}
+	b, err := policy.Bind("p", m, spec.Replicate, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	world := newFuzzedWorld(g)
+	ev, err := New(world.data, Options{Timeout: 10 * time.Second, Concurrency: 1, Observer: seen}).Prepare(t.Context(), "p", m, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := newOPA(t, spec, m)
+	input := g.Object(4)
+	compared := 0
+	for round := range rounds {
+		if round > 0 {
+			switch g.Pick(6) {
+			case 0, 1:
+				world.change(g)
+			case 2:
+				input = g.Object(4)
+			default:
+				if changed, ok := g.Change(input).(map[string]any); ok {
+					input = changed
+				}
+			}
+		}
+		documents := world.documents()
+		// The same twice, for what is remembered, and with another identity, for rules that are.
+		for _, id := range []string{"x", "x", fmt.Sprint(round)} {
+			object := maps.Clone(input)
+			object["id"] = id
+			want, wantErr := plain.decide(t, documents, object)
+			got, gotErr := ev.Evaluate(t.Context(), object)
+			if errors.Is(wantErr, errTooLong) || errors.Is(gotErr, engine.ErrDeadline) {
+				return compared
+			}
+			compared++
+			if (wantErr != nil) != (gotErr != nil) || !equalDecisions(want, got) || len(seen.mismatches) > 0 {
+				t.Fatalf("round %d: the engine decides\n%+v, %v\nand plain OPA\n%+v, %v\n%d mismatches\n%s\ninput %s\ndata %s",
+					round, got, gotErr, want, wantErr, len(seen.mismatches), spec.Rego, describe(object), describe(documents))
+			}
+		}
+	}
+	return compared
+}
+
+// randomDecisions compares decisions of a policy that the bytes choose.
+func randomDecisions(t testing.TB, bytes []byte, seen *counts, rounds int) int {
+	t.Helper()
+	g := &policytest.Generator{Bytes: bytes, Wide: true}
+	spec := placementv1.PlacementPolicySpec{Rego: g.Policy(), RegoVersion: placementv1.RegoV1}
+	if g.V0 {
+		spec.RegoVersion = placementv1.RegoV0
+	}
+	return differential(t, spec, g, seen, rounds)
+}
+
+// FuzzRandomPolicies looks for a policy, objects and data, and changes of them, on which the engine decides otherwise than
+// plain OPA, with all that the engine does to be faster: it cuts objects and data, and remembers decisions and rules.
+// For hours of it, and the faster way that is without the fuzzer's choice:
+//
+//	go test -run=^$ -fuzz=FuzzRandomPolicies -fuzztime=4h -fuzzminimizetime=10x ./internal/engine/embedded
+//	go test -run=TestDecisionsOfRandomPolicies -programs=1000000 -timeout=0 ./internal/engine/embedded
+//
+// What is found lies in testdata/fuzz/FuzzRandomPolicies from then on; a policy that was thought of goes to
+// internal/policy/testdata/fields.
+func FuzzRandomPolicies(f *testing.F) {
+	for seed := range uint64(10) {
+		f.Add(policytest.RandomBytes(seed))
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) { randomDecisions(t, bytes, &counts{}, 8) })
+}
+
+func TestDecisionsOfRandomPolicies(t *testing.T) {
+	seen := &counts{}
+	compiled, compared := 0, 0
+	for seed := range uint64(*programs) {
+		if n := randomDecisions(t, policytest.RandomBytes(5_000_000+seed), seen, 6); n > 0 {
+			compiled++
+			compared += n
+		}
+	}
+	t.Logf("%d of %d policies compile; %d decisions, %d of them remembered; %d rules known, %d evaluated",
+		compiled, *programs, compared, seen.hits.Load(), seen.known.Load(), seen.evaluated.Load())
+	n := int64(*programs)
+	if compiled < *programs/5 || seen.hits.Load() < n || seen.known.Load() < n {
+		t.Error("the test tests too little")
+	}
+}
