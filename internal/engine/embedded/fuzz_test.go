@@ -7,6 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,10 +263,41 @@ func FuzzRandomPolicies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) { randomDecisions(t, bytes, &counts{}, 8) })
 }
 
+// TestDecisionsOfAdversaries is about policies that were thought of to deceive the analysis, or were found.
+func TestDecisionsOfAdversaries(t *testing.T) {
+	files, err := filepath.Glob("../../policy/testdata/fields/*.rego")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no policies: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".rego"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := placementv1.PlacementPolicySpec{Rego: string(text), RegoVersion: placementv1.RegoV1}
+			if strings.HasSuffix(file, ".v0.rego") {
+				spec.RegoVersion = placementv1.RegoV0
+			}
+			for seed := range uint64(5) {
+				if differential(t, spec, &policytest.Generator{Bytes: policytest.RandomBytes(seed)}, &counts{}, 12) == 0 {
+					t.Error("nothing was compared")
+				}
+			}
+		})
+	}
+}
+
 func TestDecisionsOfRandomPolicies(t *testing.T) {
 	seen := &counts{}
 	compiled, compared := 0, 0
-	for seed := range uint64(*programs) {
+	var seed uint64
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the %dth policy", seed)
+		}
+	})
+	for seed = range uint64(*programs) {
 		if n := randomDecisions(t, policytest.RandomBytes(5_000_000+seed), seen, 6); n > 0 {
 			compiled++
 			compared += n

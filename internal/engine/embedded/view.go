@@ -161,6 +161,10 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 		}
 		return t.whole()
 	}
+	if rest[0] == "" {
+		// What is in no namespace is not found by that.
+		return nil
+	}
 	// A lookup by name does not need the whole collection.
 	if o, ok := t.objects.Get(key("", rest[0])); ok {
 		return descend(show(o), rest[1:])
