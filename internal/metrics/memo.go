@@ -10,13 +10,15 @@ const (
 
 // memoMetrics tell of decisions that are remembered.
 type memoMetrics struct {
-	hit, miss           prometheus.Counter
-	lookups, mismatches *prometheus.CounterVec
+	hit, miss                  prometheus.Counter
+	known, evaluated           prometheus.Counter
+	lookups, rules, mismatches *prometheus.CounterVec
 }
 
 func newMemoMetrics() *memoMetrics {
-	m := &memoMetrics{lookups: decisionMemo.counter(), mismatches: decisionMemoMismatch.counter()}
+	m := &memoMetrics{lookups: decisionMemo.counter(), rules: ruleMemo.counter(), mismatches: decisionMemoMismatch.counter()}
 	m.hit, m.miss = m.lookups.WithLabelValues(MemoHit), m.lookups.WithLabelValues(MemoMiss)
+	m.known, m.evaluated = m.rules.WithLabelValues(MemoHit), m.rules.WithLabelValues(MemoMiss)
 	return m
 }
 
@@ -25,6 +27,12 @@ func (m *Metrics) MemoHit() { m.memo.hit.Inc() }
 
 // MemoMiss counts a decision that was not remembered.
 func (m *Metrics) MemoMiss() { m.memo.miss.Inc() }
+
+// MemoRules counts the rules that an evaluation asked for, by whether their values were remembered.
+func (m *Metrics) MemoRules(known, evaluated int) {
+	m.memo.known.Add(float64(known))
+	m.memo.evaluated.Add(float64(evaluated))
+}
 
 // MemoMismatch counts a policy whose remembered decision was wrong.
 func (m *Metrics) MemoMismatch(policy string) {

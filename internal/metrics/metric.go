@@ -53,7 +53,7 @@ type Metric struct {
 // All returns Berth's metrics by name. What is returned is not to be changed.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, admissionDuration, policies, replicatedObjects, violations, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, violations, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantines,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
@@ -131,6 +131,11 @@ var (
 		Name: "berth_decision_memo_mismatch_total", Type: Counter, Reporter: EachReplica,
 		Help:   "Policies whose decisions are no longer remembered, since a check found one that was wrong.",
 		Labels: []Label{ofPolicy},
+	}
+	ruleMemo = Metric{
+		Name: "berth_rule_memo_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Rules that evaluations asked for among those whose values are remembered, by whether this one was.",
+		Labels: []Label{{Name: "result", Values: []string{MemoHit, MemoMiss}}},
 	}
 	admissionDuration = Metric{
 		Name: "berth_admission_duration_seconds", Type: Histogram, Reporter: EachReplica,

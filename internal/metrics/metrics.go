@@ -77,7 +77,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		requests: admissionDuration.histogram(), policies: policies.gauge(), objects: replicatedObjects.gauge(),
 		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.mismatches, m.quarantines}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines}
 	for _, c := range append(own, m.quotas.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err

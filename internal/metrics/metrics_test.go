@@ -76,6 +76,7 @@ func TestMetrics(t *testing.T) {
 		"berth_decision_duration_seconds{source=admission}", "berth_decision_duration_seconds{source=remediation}",
 		"berth_policies{state=broken}", "berth_policies{state=in_force}", "berth_policies{state=last_good}",
 		"berth_quota_charge_conflicts_total{}",
+		"berth_rule_memo_total{result=hit}", "berth_rule_memo_total{result=miss}",
 	}
 	replicated := "berth_replicated_objects{resource=deployments.apps}"
 	expect := func(when string, parts ...[]string) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"k8s.io/utils/clock"
@@ -383,7 +384,9 @@ func (p *evaluator) replicated(snap *snapshot) error {
 }
 
 func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value, known *ruleView) (placement.Decision, error) {
-	options := []rego.EvalOption{rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalGenerateJSON(bounded)}
+	options := []rego.EvalOption{
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
+	}
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}

@@ -1,0 +1,335 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// ruleWorld is an engine over nodes of a zone each, and who watches it.
+func ruleWorld(t *testing.T, text string) (*evaluator, *Data, *counts) {
+	t.Helper()
+	seen, data := &counts{}, newWorld()
+	ev, _ := prepare(t, New(data, Options{Timeout: time.Minute, Concurrency: 2, Observer: seen}), v1(text))
+	return ev.(*evaluator), data, seen
+}
+
+func named(id string, more ...any) map[string]any {
+	out := map[string]any{"id": id}
+	for i := 0; i < len(more); i += 2 {
+		out[more[i].(string)] = more[i+1]
+	}
+	return out
+}
+
+const inZone = "package p\n" +
+	"in_zone contains n if data.kubernetes.nodes[n].metadata.labels.zone == input.zone\n" +
+	"labels := {\"id\": input.id}\n" +
+	"annotations := {\"nodes\": in_zone}\n"
+
+// Objects that are new are decided by rules that are known.
+func TestRuleMemo(t *testing.T) {
+	ev, data, seen := ruleWorld(t, inZone)
+	nodesOf := func(id, zone, want string) {
+		t.Helper()
+		d := decide(t, ev, named(id, "zone", zone))
+		if d.Annotations["nodes"] != want || d.Labels["id"] != id {
+			t.Errorf("%s in %s: %v, want %s", id, zone, d, want)
+		}
+	}
+	rules := func(known, evaluated int64) {
+		t.Helper()
+		if seen.known.Load() != known || seen.evaluated.Load() != evaluated {
+			t.Errorf("%d rules known and %d evaluated, want %d and %d", seen.known.Load(), seen.evaluated.Load(), known, evaluated)
+		}
+	}
+	nodesOf("a", "eu-1", `["n1"]`)
+	// annotations, in_zone; labels read what differs.
+	rules(0, 3)
+	nodesOf("b", "eu-1", `["n1"]`)
+	rules(1, 4)
+	nodesOf("c", "us-1", `["n2"]`)
+	rules(1, 7)
+	nodesOf("d", "us-1", `["n2"]`)
+	rules(2, 8)
+	moved := document("", "n2")
+	moved.SetLabels(map[string]string{"zone": "eu-1"})
+	data.Put(nodes.GroupVersionResource, moved)
+	nodesOf("e", "eu-1", `["n1","n2"]`)
+	nodesOf("f", "us-1", `[]`)
+	rules(2, 14)
+	nodesOf("g", "eu-1", `["n1","n2"]`)
+	nodesOf("h", "us-1", `[]`)
+	rules(4, 16)
+	seen.want(t, 0, 8)
+}
+
+// What rules are remembered for is not mistaken for anything else.
+func TestRuleMemoTellsApart(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		// inputs are decided in this order, each as by plain OPA.
+		inputs []string
+	}{
+		"Undefined": {
+			"a := 1 if input.a\nerrors contains \"none\" if not a\nerrors contains \"one\" if a",
+			[]string{`{}`, `{}`, `{"a": 1}`, `{"a": 1}`, `{}`, `{"a": false}`},
+		},
+		"False": {
+			"a := input.a\nerrors contains \"none\" if not a\nwarnings contains sprintf(\"%v\", [a])",
+			[]string{`{}`, `{"a": false}`, `{"a": null}`, `{"a": {}}`, `{}`, `{"a": false}`, `{"a": null}`},
+		},
+		"Default": {
+			"default a := \"none\"\na := input.a\nerrors contains a",
+			[]string{`{}`, `{"a": "b"}`, `{}`, `{"a": "b"}`},
+		},
+		"With": {
+			"a := input.a\nerrors contains sprintf(\"%v %v\", [x, y]) if { x := a with input as {\"a\": \"other\"}; y := a }",
+			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "c"}`, `{"a": "b"}`},
+		},
+		"WithAfter": {
+			"a := input.a\nerrors contains sprintf(\"%v %v\", [x, y]) if { x := a; y := a with input as {\"a\": \"other\"} }",
+			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "other"}`, `{"a": "b"}`},
+		},
+		"WithData": {
+			"n := count(data.kubernetes.nodes)\nerrors contains sprintf(\"%v %v\", [x, n]) if { x := n with data.kubernetes.nodes as {} }",
+			[]string{`{}`, `{}`},
+		},
+		"WithRule": {
+			"a := input.a\nb := [a]\nerrors contains sprintf(\"%v %v\", [x, b]) if { x := b with data.p.a as \"other\" }",
+			[]string{`{"a": "b"}`, `{"a": "b"}`, `{"a": "c"}`},
+		},
+		"WithBuiltin": {
+			"n := count(data.kubernetes.nodes)\nerrors contains sprintf(\"%v %v\", [x, n]) if { x := n with count as 7 }",
+			[]string{`{}`, `{}`},
+		},
+		// A conflict is found only once the first value was told.
+		"Conflict": {
+			"a := 1 if input.a\na := 2 if input.b\nerrors contains \"x\" if a",
+			[]string{`{"a": true, "b": true}`, `{"a": true, "b": true}`, `{"a": true}`, `{"a": true}`, `{"a": true, "b": true}`},
+		},
+		"ConflictElsewhere": {
+			"a := 1 if input.a\nb := 1 if input.b\nb := 2 if input.c\nerrors contains sprintf(\"%v %v\", [a, b])",
+			[]string{`{"a": 1, "b": 1, "c": 1}`, `{"a": 1, "b": 1}`, `{"a": 1, "b": 1, "c": 1}`},
+		},
+		"Members": {
+			"m contains x if some x in input.m\nerrors contains \"one\" if m[input.id]\nerrors contains \"all\" if count(m) > 1\nwarnings contains x if some x in m",
+			[]string{`{"m": ["0", "3"]}`, `{"m": ["0", "3"]}`, `{"m": ["1"]}`, `{"m": ["0", "3"]}`, `{"m": []}`},
+		},
+		"Objects": {
+			"m[x] := y if some x, y in input.m\nerrors contains \"one\" if m[input.id] == 1\nannotations := {\"m\": m}",
+			[]string{`{"m": {"0": 1}}`, `{"m": {"1": 1}}`, `{"m": {"0": 1, "3": 1}}`, `{"m": {"0": 1, "3": 1}}`},
+		},
+		"Sets": {
+			"m := {1, input.m}\nn := {2, input.n}\nerrors contains \"x\" if count(m & n) > 0\nannotations := {\"m\": m | n, \"n\": m - n}",
+			[]string{`{"m": 2, "n": 1}`, `{"m": 2, "n": 1}`, `{"m": 2, "n": 3}`, `{"m": 3, "n": 1}`},
+		},
+		// Keys of two fields must not run into each other.
+		"Lengths": {
+			"m := [input.m, input.n]\nannotations := {\"m\": m}",
+			[]string{`{"m": "a", "n": "bc"}`, `{"m": "a", "n": "bc"}`, `{"m": "ab", "n": "c"}`, `{"m": "ab\u0000", "n": "c"}`, `{"m": "ab", "n": "\u0000c"}`},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := v1("package p\nlabels := {\"id\": input.id}\n" + tc.text)
+			seen := &counts{}
+			ev, m := prepare(t, New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen}), spec)
+			for i, text := range tc.inputs {
+				input := parse(t, text)
+				input["id"] = fmt.Sprint(i)
+				want, wantErr := oracle(t.Context(), m, []byte(static), input)
+				got, err := ev.Evaluate(t.Context(), input)
+				if (err != nil) != (wantErr != nil) {
+					t.Fatalf("%s: error %v, by OPA %v", text, err, wantErr)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-OPA +got):\n%s", text, diff)
+				}
+			}
+			// Of a text that replaces functions no rule is remembered.
+			if seen.known.Load() == 0 && m.Helpers != nil || len(seen.mismatches) > 0 {
+				t.Errorf("%d rules known, mismatches %v", seen.known.Load(), seen.mismatches)
+			}
+		})
+	}
+}
+
+// A policy that reads all of the input has no memo of decisions, and one of rules all the same.
+func TestRuleMemoForAllOfTheInput(t *testing.T) {
+	ev, _, seen := ruleWorld(t, inZone+"errors contains \"x\" if input == {}\n")
+	for i := range 4 {
+		decide(t, ev, named(fmt.Sprint(i), "zone", "eu-1"))
+	}
+	if seen.known.Load() == 0 {
+		t.Error("no rule is remembered")
+	}
+}
+
+// blindRules has an evaluator believe that its rules read nothing of the input.
+func blindRules(ev *evaluator) {
+	for i := range ev.rules.sets {
+		ev.rules.sets[i] = (&projection.Fields{}).Seal()
+	}
+}
+
+// A mistake about what a rule reads is found by the checks of decisions that are new, is told once, and ends the memo.
+func TestRuleMismatch(t *testing.T) {
+	ev, _, seen := ruleWorld(t, inZone)
+	blindRules(ev)
+	decide(t, ev, named("a", "zone", "eu-1"))
+	for i := range 3 {
+		if got := decide(t, ev, named(fmt.Sprint(i), "zone", "us-1")).Annotations["nodes"]; got != `["n2"]` {
+			t.Errorf("nodes %s", got)
+		}
+	}
+	seen.want(t, 0, 2, "p")
+	if known := seen.known.Load(); known == 0 || !ev.memo.off.Load() {
+		t.Errorf("%d rules known; the memo of decisions is off: %v", known, ev.memo.off.Load())
+	}
+}
+
+// An error that comes of a wrong value is found, too, and so is one that does not come.
+func TestRuleMismatchByError(t *testing.T) {
+	const text = "package p\nlabels := {\"id\": input.id}\nbad := 1 if input.bad\nerrors contains 1 if bad\n"
+	for name, first := range map[string]bool{"Comes": true, "Missing": false} {
+		t.Run(name, func(t *testing.T) {
+			ev, _, seen := ruleWorld(t, text)
+			blindRules(ev)
+			for i, bad := range []bool{first, !first, first, !first} {
+				_, err := ev.Evaluate(t.Context(), named(fmt.Sprint(i), "bad", bad))
+				if (err != nil) != bad {
+					t.Errorf("bad %v: %v", bad, err)
+				}
+			}
+			if diff := cmp.Diff([]string{"p"}, seen.mismatches); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRuleMemoIsBounded(t *testing.T) {
+	table := &ruleTable{young: map[string]ruleValues{}}
+	text := ast.StringTerm(string(make([]byte, 1000)))
+	size, ok := settle(text.Value, ruleMemoBytes)
+	if !ok || size < 1000 || size > 1200 {
+		t.Fatalf("size %d", size)
+	}
+	for i := range 10_000 {
+		table.put(fmt.Appendf(nil, "key %d", i), 1, 0, text, size)
+	}
+	if held := (len(table.young) + len(table.old)) * 1000; held > 2*ruleMemoBytes || held < ruleMemoBytes/2 {
+		t.Errorf("holds %d bytes", held)
+	}
+	table.put([]byte("big"), 1, 0, text, ruleMemoBytes)
+	if table.get([]byte("big")) != nil {
+		t.Error("a value is larger than the memo")
+	}
+	list := make([]*ast.Term, 1000)
+	for i := range list {
+		list[i] = text
+	}
+	nested := ast.NewObject([2]*ast.Term{ast.StringTerm("a"), ast.NewTerm(ast.NewSet(ast.NewTerm(ast.NewArray(list...))))})
+	if _, ok := settle(nested, ruleMemoBytes/2); ok {
+		t.Error("a large value is small")
+	}
+	if _, ok := settle(ast.Var("x"), ruleMemoBytes); ok {
+		t.Error("a variable is a value")
+	}
+}
+
+// What differs with each object is not remembered for long, so that it does not drive out what does not.
+func TestRuleMemoLearnsWhatRepeats(t *testing.T) {
+	var use setUse
+	lookups := 0
+	for range ruleRetrial {
+		if use.worthwhile() {
+			lookups++
+		}
+	}
+	if lookups != ruleTrial {
+		t.Errorf("%d look-ups in vain", lookups)
+	}
+	for range 2 * ruleTrial {
+		if !use.worthwhile() {
+			t.Fatal("it can't show that it repeats")
+		}
+		use.known.Add(1)
+	}
+}
+
+// Values of an older revision are neither found nor kept.
+func TestRuleMemoIsOfOneRevision(t *testing.T) {
+	ev, _, _ := ruleWorld(t, inZone)
+	input := named("a", "zone", "eu-1")
+	later, sooner := ev.rules.view(7, input), ev.rules.view(6, input)
+	if later == nil || sooner != nil {
+		t.Fatal("a view of older data")
+	}
+	ref := ev.rules.rules[0].ref
+	later.Put(ref, ast.StringTerm("seven"))
+	later.keep()
+	if got, _ := ev.rules.view(7, input).Get(ref); got == nil || got.Value.Compare(ast.String("seven")) != 0 {
+		t.Errorf("value %v", got)
+	}
+	if got, _ := ev.rules.view(8, input).Get(ref); got != nil {
+		t.Errorf("value %v of older data", got)
+	}
+}
+
+// No builtin function that a policy may call has a result of its own each time: what is remembered would be wrong.
+func TestNothingIsNondeterministic(t *testing.T) {
+	ev, m := prepare(t, New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1}), v1(inZone))
+	if ev == nil {
+		t.Fatal("no evaluator")
+	}
+	for _, b := range m.Compiler.Capabilities().Builtins {
+		if b.IsNondeterministic() {
+			t.Errorf("%s is allowed", b.Name)
+		}
+	}
+}
+
+// Many evaluations read what one has found, also what OPA would sort at first use.
+func TestRuleMemoIsShared(t *testing.T) {
+	ev, data, _ := ruleWorld(t, "package p\n"+
+		"all := {n | data.kubernetes.nodes[n]}\nodd contains n if { some n in all; endswith(n, \"1\") }\nof[n] := {\"n\": {n, input.zone}} if some n in all\n"+
+		"labels := {\"id\": input.id}\nannotations := {\"all\": all & odd, \"rest\": all - odd, \"of\": of, \"both\": all | odd}\n")
+	var objects []*unstructured.Unstructured
+	for i := range 40 {
+		objects = append(objects, document("", fmt.Sprintf("n%d", 97*i%40)))
+	}
+	data.Replace(nodes.GroupVersionResource, objects)
+	want := decide(t, ev, named("0", "zone", "a")).Annotations["of"]
+	done := make(chan string)
+	for worker := range 8 {
+		go func() {
+			last := ""
+			for i := range 50 {
+				d, err := ev.Evaluate(t.Context(), named(fmt.Sprintf("%d-%d", worker, i), "zone", "a"))
+				if err != nil {
+					last = err.Error()
+					break
+				}
+				last = d.Annotations["of"]
+			}
+			done <- last
+		}()
+	}
+	for range 8 {
+		if got := <-done; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if !json.Valid([]byte(want)) {
+		t.Error(want)
+	}
+}
