@@ -124,9 +124,11 @@ e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real 
 	go test -c -tags=e2e -o bin/e2e.test ./test/e2e
 	bin/e2e.test -test.v -test.timeout=$(E2E_TIMEOUT) -ginkgo.v -ginkgo.no-color $(E2EFLAGS)
 
+RACE_PACKAGES ?= ./internal/...
+
 .PHONY: test-race
 test-race: ## Run the unit tests under the race detector; needs a C compiler.
-	CGO_ENABLED=1 go test -race -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) ./internal/...
+	CGO_ENABLED=1 go test -race -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(RACE_PACKAGES)
 
 # Each figure several times, as benchstat wants it. Not by -count, which Ginkgo refuses.
 BENCH ?= .

@@ -157,7 +157,13 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
+// poolsLose says that what a pool lends may be new each time.
+var poolsLose bool
+
 func TestAppendKeyAllocatesNothing(t *testing.T) {
+	if poolsLose {
+		t.Skip("pools lose what they are given")
+	}
 	f := fields()
 	d := document(t, `{"metadata": {"labels": {"level": "1"}, "annotations": {"a": "b", "c": "d"}}, "spec": {"containers": [{"name": "a"}], "hints": {"x": [1, {"b": 2, "a": 1}]}}}`)
 	buffer := make([]byte, 0, 1024)

@@ -1,0 +1,161 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// racePolicies decide by the version of the data, each in another way, and say which version that was. All nodes have
+// the same version at any one time.
+var racePolicies = []string{
+	`all contains v if some v in versions
+versions := {n: node.version | some n, node in data.kubernetes.nodes}`,
+	`all contains node.version if { some n; node := data.kubernetes.nodes[n]; startswith(n, input.prefix) }`,
+	`versions[n] := node.version if some n, node in data.kubernetes.nodes
+all contains versions[n] if { some n; startswith(n, input.prefix) }`,
+	`version(node) := node.version
+all contains version(data.kubernetes.nodes[n]) if { ready; some n in object.keys(data.kubernetes.nodes) }
+ready if every _, node in data.kubernetes.nodes { node.version > 0 }`,
+}
+
+// raceText is one of the policies. The number makes it another text that decides alike.
+func raceText(policy, number int) string {
+	return fmt.Sprintf("package p\n# %d\n%s\nlabels := {\"id\": input.id}\nannotations := {\"versions\": sort([v | some v in all]), \"policy\": %q}\n",
+		number, racePolicies[policy], strconv.Itoa(number))
+}
+
+// TestDecisionsUnderChange has several policies decide while the data and the policies change. It is for the race
+// detector; without it, too, a decision must be one of some moment between its beginning and its end: of one version of
+// the data, that was not there before the version that was published before it began, nor after the one that was begun
+// to be published when it ended.
+func TestDecisionsUnderChange(t *testing.T) {
+	const size = 12
+	world := func(version int) []*unstructured.Unstructured {
+		out := make([]*unstructured.Unstructured, size)
+		for i := range out {
+			out[i] = document("", fmt.Sprintf("n%d", i), "version", int64(version))
+		}
+		return out
+	}
+	data := NewData()
+	data.Replace(nodes.GroupVersionResource, world(1))
+	data.Replace(pods.GroupVersionResource, nil)
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 3})
+	// A decision is of a version from published, as it was at its beginning, to begun, as it is at its end.
+	var begun, published, numbers atomic.Int64
+	begun.Store(1)
+	published.Store(1)
+	put := func(policy int) (placement.Evaluator, int) {
+		number := int(numbers.Add(1))
+		ev, err := raceEvaluator(t.Context(), e, raceText(policy, number))
+		if err != nil {
+			t.Error(err)
+		}
+		return ev, number
+	}
+	type inForce struct {
+		evaluator placement.Evaluator
+		number    int
+	}
+	current := make([]atomic.Pointer[inForce], len(racePolicies))
+	for i := range current {
+		ev, number := put(i)
+		current[i].Store(&inForce{ev, number})
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+
+	var writers, readers sync.WaitGroup
+	stop := make(chan struct{})
+	writers.Go(func() {
+		for version := 2; ; version++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			begun.Store(int64(version))
+			data.Replace(nodes.GroupVersionResource, world(version))
+			published.Store(int64(version))
+		}
+	})
+	writers.Go(func() {
+		// What nobody reads comes and goes.
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			name := fmt.Sprint(i % 5)
+			data.Put(pods.GroupVersionResource, document("a", name, "round", int64(i)))
+			data.Delete(pods.GroupVersionResource, "a", fmt.Sprint((i+2)%5))
+		}
+	})
+	writers.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ev, number := put(i % len(racePolicies))
+			current[i%len(racePolicies)].Store(&inForce{ev, number})
+		}
+	})
+	for worker := range 4 {
+		readers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 0))
+			for i := range 400 {
+				p := current[random.IntN(len(current))].Load()
+				input := map[string]any{"id": fmt.Sprint(random.IntN(3)), "prefix": []string{"n", "n1"}[random.IntN(2)]}
+				low := published.Load()
+				d, err := p.evaluator.Evaluate(t.Context(), input)
+				high := begun.Load()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var versions []int64
+				if err := json.Unmarshal([]byte(d.Annotations["versions"]), &versions); err != nil || len(versions) != 1 {
+					t.Errorf("decision %d is of versions %s", i, d.Annotations["versions"])
+					return
+				}
+				if versions[0] < low || versions[0] > high || d.Labels["id"] != input["id"] || d.Annotations["policy"] != strconv.Itoa(p.number) {
+					t.Errorf("decision %v of policy %d on %v, while the data went from version %d to %d", d, p.number, input, low, high)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	writers.Wait()
+	t.Logf("%d versions of the data, %d of policies", begun.Load(), numbers.Load())
+}
+
+func raceEvaluator(ctx context.Context, e *Engine, text string) (placement.Evaluator, error) {
+	spec := v1(text)
+	m, err := policy.Compile("p", spec)
+	if err != nil {
+		return nil, err
+	}
+	b, err := policy.Bind("p", m, nil, everything)
+	if err != nil {
+		return nil, err
+	}
+	return e.Prepare(ctx, "p", m, b)
+}
