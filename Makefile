@@ -130,6 +130,14 @@ RACE_PACKAGES ?= ./internal/...
 test-race: ## Run the unit tests under the race detector; needs a C compiler.
 	CGO_ENABLED=1 go test -race -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(RACE_PACKAGES)
 
+# What is found is written to the package's testdata/fuzz, and is a test from then on.
+FUZZTIME ?= 20s
+
+.PHONY: fuzz
+fuzz: ## Look for policies on which the engine, or the analysis of what is read, is wrong, for FUZZTIME each.
+	go test ./internal/policy -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+
 # Each figure several times, as benchstat wants it. Not by -count, which Ginkgo refuses.
 BENCH ?= .
 BENCH_COUNT ?= 6

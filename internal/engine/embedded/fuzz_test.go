@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-var programs = flag.Int("programs", 150, "how many random policies TestDecisionsOfRandomPolicies tries")
+var programs = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
 
 // errTooLong says that a decision takes longer than anybody waits for.
 var errTooLong = errors.New("evaluation takes too long")
@@ -252,7 +252,7 @@ func randomDecisions(t testing.TB, bytes []byte, seen *counts, rounds int) int {
 // For hours of it, and the faster way that is without the fuzzer's choice:
 //
 //	go test -run=^$ -fuzz=FuzzRandomPolicies -fuzztime=4h -fuzzminimizetime=10x ./internal/engine/embedded
-//	go test -run=TestDecisionsOfRandomPolicies -programs=1000000 -timeout=0 ./internal/engine/embedded
+//	go test ./internal/engine/embedded -run=TestDecisionsOfRandomPolicies -timeout=0 -programs=1000000
 //
 // What is found lies in testdata/fuzz/FuzzRandomPolicies from then on; a policy that was thought of goes to
 // internal/policy/testdata/fields.

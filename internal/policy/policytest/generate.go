@@ -250,7 +250,7 @@ func (g *Generator) body(n int) []string {
 func (g *Generator) statement() string {
 	g.depth++
 	defer func() { g.depth-- }()
-	switch g.Pick(28) {
+	switch choice := g.Pick(28); choice {
 	case 0, 1, 2, 3:
 		t := g.term()
 		return g.fresher() + " := " + t
@@ -304,6 +304,14 @@ func (g *Generator) statement() string {
 			}
 			return "every " + names + " in " + t + " { " + strings.Join(g.body(1+g.Pick(2)), "; ") + " }"
 		})
+	default:
+		return g.rarer(choice)
+	}
+}
+
+// rarer is a statement that is less common.
+func (g *Generator) rarer(choice int) string {
+	switch choice {
 	case 20, 21:
 		return g.one(g.place,
 			func() string { return "not " + g.bound(g.place) },
