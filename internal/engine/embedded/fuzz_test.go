@@ -29,7 +29,10 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-var programs = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
+var (
+	programs = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
+	first    = flag.Uint64("first", 0, "which of the random policies is the first one")
+)
 
 // errTooLong says that a decision takes longer than anybody waits for.
 var errTooLong = errors.New("evaluation takes too long")
@@ -294,11 +297,14 @@ func TestDecisionsOfRandomPolicies(t *testing.T) {
 	var seed uint64
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the %dth policy", seed)
+			t.Logf("-first=%d", *first+seed)
 		}
 	})
 	for seed = range uint64(*programs) {
-		if n := randomDecisions(t, policytest.RandomBytes(5_000_000+seed), seen, 6); n > 0 {
+		if seed > 0 && seed%10_000 == 0 {
+			t.Logf("%d policies, %d of them compile; %d decisions", seed, compiled, compared)
+		}
+		if n := randomDecisions(t, policytest.RandomBytes(5_000_000+*first+seed), seen, 6); n > 0 {
 			compiled++
 			compared += n
 		}
