@@ -73,12 +73,12 @@ func (m *memo) get(revision uint64, key []byte) (d placement.Decision, check, ok
 	if !young {
 		m.put(revision, key, d)
 	}
-	return d, sampled(m.hits.Add(1)), true
+	return d, sampled(m.hits.Add(1), checkEvery), true
 }
 
-// sampled says whether the n-th use of what is remembered is checked.
-func sampled(n uint64) bool {
-	return n%checkEvery == 0 || n < checkEvery && n&(n-1) == 0
+// sampled says whether the n-th use of what is remembered is checked, if one of so many is.
+func sampled(n, every uint64) bool {
+	return n%every == 0 || n < every && n&(n-1) == 0
 }
 
 func (m *memo) find(revision uint64, key []byte) (d placement.Decision, young, ok bool) {

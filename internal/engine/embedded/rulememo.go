@@ -17,6 +17,9 @@ const (
 	ruleMemoBytes = 1 << 20
 	// termBytes is about what one value of the policy language takes besides its text.
 	termBytes = 80
+	// rulesCheckEvery is how many evaluations with known rules there are to a check. Over a thousand clusters the check
+	// takes a hundred times as long as the evaluation.
+	rulesCheckEvery = 8 * checkEvery
 	// ruleTrial is how many look-ups it takes to see whether a set of fields repeats, and ruleRetrial after how many it
 	// may show again that it does.
 	ruleTrial, ruleRetrial = 256, 1 << 14
@@ -44,7 +47,7 @@ type ruleMemo struct {
 
 // sample says whether to check an evaluation that values were known to. It counts them.
 func (m *ruleMemo) sample() bool {
-	return sampled(m.reuses.Add(1))
+	return sampled(m.reuses.Add(1), rulesCheckEvery)
 }
 
 // memoRule is a rule whose values are remembered.
