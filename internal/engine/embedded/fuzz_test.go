@@ -30,8 +30,8 @@ import (
 )
 
 var (
-	programs = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
-	first    = flag.Uint64("first", 0, "which of the random policies is the first one")
+	randomPrograms = flag.Int("programs", 400, "how many random policies TestDecisionsOfRandomPolicies tries")
+	first          = flag.Uint64("first", 0, "which of the random policies is the first one")
 )
 
 // errTooLong says that a decision takes longer than anybody waits for.
@@ -300,7 +300,7 @@ func TestDecisionsOfRandomPolicies(t *testing.T) {
 			t.Logf("-first=%d", *first+seed)
 		}
 	})
-	for seed = range uint64(*programs) {
+	for seed = range uint64(*randomPrograms) {
 		if seed > 0 && seed%10_000 == 0 {
 			t.Logf("%d policies, %d of them compile; %d decisions", seed, compiled, compared)
 		}
@@ -310,9 +310,9 @@ func TestDecisionsOfRandomPolicies(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d policies compile; %d decisions, %d of them remembered; %d rules known, %d evaluated",
-		compiled, *programs, compared, seen.hits.Load(), seen.known.Load(), seen.evaluated.Load())
-	n := int64(*programs)
-	if compiled < *programs/5 || seen.hits.Load() < n || seen.known.Load() < n {
+		compiled, *randomPrograms, compared, seen.hits.Load(), seen.known.Load(), seen.evaluated.Load())
+	n := int64(*randomPrograms)
+	if compiled < *randomPrograms/5 || seen.hits.Load() < n || seen.known.Load() < n {
 		t.Error("the test tests too little")
 	}
 }
