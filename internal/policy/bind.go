@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -33,6 +34,8 @@ type Binding struct {
 	Clusters bool
 	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
 	Resources []Resource
+	// Fields are what the policy reads of the prepared objects of each of the Resources (replication.Prepare), sealed.
+	Fields map[schema.GroupVersionResource]*projection.Fields
 	// Missing are reads that the API server does not serve.
 	Missing []Read
 }
@@ -48,14 +51,14 @@ type BoundPath struct {
 // Bind resolves a module's reads, and what spec.replicate lists, to what is served. The error is a *CompileError and
 // means that a bare plural name stands for several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served Served) (*Binding, error) {
-	b := &Binding{}
+	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{}}
 	for _, read := range m.Reads {
-		if err := b.bindRead(name, read, served); err != nil {
+		if err := b.bindRead(name, m, read, served); err != nil {
 			return nil, err
 		}
 	}
 	for _, l := range listed {
-		b.bindListed(l, served)
+		b.bindListed(m, l, served)
 	}
 	slices.SortFunc(b.Paths, func(x, y BoundPath) int { return slices.Compare(x.Path, y.Path) })
 	slices.SortFunc(b.Resources, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
@@ -63,7 +66,7 @@ func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, serve
 	return b, nil
 }
 
-func (b *Binding) bindRead(name string, read Read, served Served) error {
+func (b *Binding) bindRead(name string, m *Module, read Read, served Served) error {
 	switch {
 	case read.Clusters:
 		b.Clusters = true
@@ -72,7 +75,7 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 		for _, inventory := range replication.Inventories {
 			// Of the versions that are served the first is enough: they show the same objects.
 			if r, ok := served.Exact(inventory); ok && !bound[r.GroupResource()] {
-				b.Resources = append(b.Resources, r)
+				b.needs(r, replication.NormalFields(m.ObjectFields(read, false)))
 				bound[r.GroupResource()], found = true, true
 			}
 		}
@@ -85,7 +88,7 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 			b.Missing = append(b.Missing, read)
 			return nil
 		}
-		b.add(r, rootBerth, read.Quotas)
+		b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), rootBerth, read.Quotas)
 		b.Paths[len(b.Paths)-1].Quota = true
 	case read.GroupVersion != "":
 		// The analysis has parsed it before.
@@ -95,14 +98,14 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 			b.Missing = append(b.Missing, read)
 			return nil
 		}
-		b.add(r, rootResources, read.GroupVersion, read.Plural)
+		b.add(r, m.ObjectFields(read, r.Namespaced), rootResources, read.GroupVersion, read.Plural)
 	default:
 		candidates := served.ByPlural(read.Plural)
 		switch len(candidates) {
 		case 0:
 			b.Missing = append(b.Missing, read)
 		case 1:
-			b.add(candidates[0], rootKubernetes, read.Plural)
+			b.add(candidates[0], m.ObjectFields(read, candidates[0].Namespaced), rootKubernetes, read.Plural)
 		default:
 			return ambiguous(name, read, candidates)
 		}
@@ -111,7 +114,7 @@ func (b *Binding) bindRead(name string, read Read, served Served) error {
 }
 
 // bindListed binds a type of spec.replicate at both of its places.
-func (b *Binding) bindListed(l placementv1.ReplicatedResource, served Served) {
+func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served Served) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
@@ -119,12 +122,22 @@ func (b *Binding) bindListed(l placementv1.ReplicatedResource, served Served) {
 		return
 	}
 	r := candidates[i]
-	b.add(r, rootKubernetes, r.Resource)
-	b.add(r, rootResources, r.GroupVersion().String(), r.Resource)
+	gv := r.GroupVersion().String()
+	b.add(r, m.ObjectFields(Read{Plural: r.Resource}, r.Namespaced), rootKubernetes, r.Resource)
+	b.add(r, m.ObjectFields(Read{Plural: r.Resource, GroupVersion: gv}, r.Namespaced), rootResources, gv, r.Resource)
 }
 
-func (b *Binding) add(r Resource, path ...string) {
+// needs notes that the policy reads some fields of a resource type.
+func (b *Binding) needs(r Resource, fields *projection.Fields) {
 	b.Resources = append(b.Resources, r)
+	if standing, ok := b.Fields[r.GroupVersionResource]; ok {
+		fields = projection.Union(standing, fields)
+	}
+	b.Fields[r.GroupVersionResource] = fields
+}
+
+func (b *Binding) add(r Resource, fields *projection.Fields, path ...string) {
+	b.needs(r, fields)
 	if !slices.ContainsFunc(b.Paths, func(p BoundPath) bool { return slices.Equal(p.Path, path) }) {
 		b.Paths = append(b.Paths, BoundPath{Path: path, Resource: r.GroupVersionResource})
 	}

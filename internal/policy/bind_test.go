@@ -3,13 +3,16 @@ package policy_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // served is what a fake API server serves, the preferred version of each group first.
@@ -162,7 +165,12 @@ func TestBind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&tc.want, b); diff != "" {
+			for _, r := range b.Resources {
+				if b.Fields[r.GroupVersionResource] == nil {
+					t.Errorf("no fields of %v", r)
+				}
+			}
+			if diff := cmp.Diff(&tc.want, b, cmpopts.IgnoreFields(policy.Binding{}, "Fields")); diff != "" {
 				t.Errorf("binding (-want +got):\n%s", diff)
 			}
 		})
@@ -188,5 +196,56 @@ func TestListedNamesakes(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, b.Paths); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
+// What is read of a type is gathered from every place at which the policy sees it; of clusters and quotas it is read of
+// the normal form, which is a part of the prepared object.
+func TestBindFields(t *testing.T) {
+	nodes := resource("", "v1", "nodes")
+	quotas := policy.Resource{GroupVersionResource: placementv1.GroupVersion.WithResource("scopedquotas"), Namespaced: true}
+	profiles := policy.Resource{GroupVersionResource: replication.Inventories[0], Namespaced: true}
+	managed := policy.Resource{GroupVersionResource: replication.Inventories[1]}
+	const normal = `["placement.berth.dev/normal-form"]`
+	tests := map[string]struct {
+		body   string
+		listed []placementv1.ReplicatedResource
+		want   map[policy.Resource][]string
+	}{
+		"OnePlace":   {body: `data.kubernetes.nodes[_].metadata.labels.zone == input.zone`, want: map[policy.Resource][]string{nodes: {".metadata.labels.zone.**"}}},
+		"TwoPlaces":  {body: `data.kubernetes.nodes[_].a == data.resources.v1.nodes[_].b`, want: map[policy.Resource][]string{nodes: {".a.**", ".b.**"}}},
+		"Existence":  {body: `data.kubernetes.nodes[input.name]`, want: map[policy.Resource][]string{nodes: nil}},
+		"Whole":      {body: `data.kubernetes.nodes[_] == input.node`, want: map[policy.Resource][]string{nodes: {".**"}}},
+		"Names":      {body: `count(data.kubernetes.nodes) > 1`, want: map[policy.Resource][]string{nodes: nil}},
+		"Clusters":   {body: `data.clusters[_].region == "eu"`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**"}}},
+		"Quotas":     {body: `data.berth.quotas[_][_].used.pods == "1"`, want: map[policy.Resource][]string{quotas: {".used.pods.**"}}},
+		"BothForms":  {body: `data.clusters[_].region == data.kubernetes.managedclusters[_].spec.x`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**", ".spec.x.**"}}},
+		"Listed":     {body: `data.kubernetes[input.kind][_].x == 1`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: {".x.**"}}},
+		"ListedOnly": {body: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: nil}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(placementv1.RegoV1, "package p\nlabels := {\"x\": \"y\"} if "+tc.body)
+			spec.Replicate = tc.listed
+			m, err := policy.Compile("p", spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := policy.Bind("p", m, tc.listed, served{nodes, quotas, profiles, managed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[policy.Resource][]string{}
+			for _, r := range b.Resources {
+				got[r] = nil
+				for _, path := range b.Fields[r.GroupVersionResource].Paths() {
+					got[r] = append(got[r], strings.TrimPrefix(path, normal))
+				}
+				slices.Sort(got[r])
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

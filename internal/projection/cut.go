@@ -1,5 +1,7 @@
 package projection
 
+import "github.com/open-policy-agent/opa/v1/ast"
+
 // Union returns the fields that any of the sealed sets has, sealed.
 func Union(sets ...*Fields) *Fields {
 	budget := maxFields
@@ -73,4 +75,75 @@ func (f *Fields) cut(document any) any {
 	default:
 		return document
 	}
+}
+
+// Below names a sealed set: it returns the set, sealed, of which the fields are those below the member of that name.
+func Below(name string, fields *Fields) *Fields {
+	budget := maxFields
+	return union([]*Fields{{named: map[string]*Fields{name: fields}}}, &budget)
+}
+
+// Same says whether two values show the same in the fields of the sealed set: whether they would be cut to equal
+// values. Both have at least these fields. Numbers are the same if their texts are, since a policy can tell.
+func (f *Fields) Same(a, b ast.Value) bool {
+	switch x := a.(type) {
+	case ast.Object:
+		y, ok := b.(ast.Object)
+		return ok && (x == y || f.sameObjects(x, y))
+	case *ast.Array:
+		y, ok := b.(*ast.Array)
+		return ok && (x == y || f.sameArrays(x, y))
+	case ast.String, ast.Number, ast.Boolean, ast.Null:
+		return a == b
+	default:
+		return a == nil && b == nil
+	}
+}
+
+func (f *Fields) sameObjects(a, b ast.Object) bool {
+	if !f.all && f.each == nil {
+		for _, n := range f.names {
+			x, y := a.Get(n.term), b.Get(n.term)
+			if (x == nil) != (y == nil) || x != nil && x != y && !n.fields.Same(x.Value, y.Value) {
+				return false
+			}
+		}
+		return true
+	}
+	return a.Len() == b.Len() && !a.Until(func(key, x *ast.Term) bool {
+		y := b.Get(key)
+		return y == nil || x != y && !f.member(key).Same(x.Value, y.Value)
+	})
+}
+
+// member returns the fields of a member of an object of which all names are read.
+func (f *Fields) member(key *ast.Term) *Fields {
+	if f.all {
+		return f
+	}
+	if name, ok := key.Value.(ast.String); ok {
+		if next, ok := f.named[string(name)]; ok {
+			return next
+		}
+	}
+	return f.each
+}
+
+func (f *Fields) sameArrays(a, b *ast.Array) bool {
+	fields := f.each
+	if f.all {
+		fields = f
+	}
+	if fields == nil {
+		return true
+	}
+	if a.Len() != b.Len() {
+		return false
+	}
+	for i := range a.Len() {
+		if !fields.Same(a.Elem(i).Value, b.Elem(i).Value) {
+			return false
+		}
+	}
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/berth-dev/berth/internal/projection"
 )
@@ -173,5 +174,52 @@ func TestCoversTable(t *testing.T) {
 	}
 	if projection.Union().Whole() || len(projection.Union().Paths()) > 0 {
 		t.Error("the union of nothing has something")
+	}
+}
+
+// Values show the same exactly if what they are cut to is equal, whatever else they have.
+func TestSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	same := 0
+	for range 4_000 {
+		f := randomFields(r, 2)
+		more := projection.Union(f, randomFields(r, 2))
+		a, b := randomObject(r), randomObject(r)
+		for r.IntN(2) == 0 {
+			b = f.Cut(a)
+			b["other"] = randomDocument(r, 1)
+		}
+		value := func(f *projection.Fields, d map[string]any) ast.Value {
+			text, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, err := f.Value(document(t, string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		want := value(f, a).String() == value(f, b).String()
+		if got := f.Same(value(more, a), value(f, b)); got != want {
+			t.Fatalf("%v: %s and %s show the same: %t", f.Paths(), value(f, a), value(f, b), got)
+		}
+		if want {
+			same++
+		}
+	}
+	if same < 400 || same > 3_600 {
+		t.Errorf("%d pairs show the same", same)
+	}
+	one, other := ast.Number("1"), ast.Number("1.0")
+	if (&projection.Fields{}).Same(one, other) || one.Compare(other) != 0 {
+		t.Error("numbers of different texts are the same")
+	}
+	if !(&projection.Fields{}).Same(nil, nil) || (&projection.Fields{}).Same(nil, one) || (&projection.Fields{}).Same(one, nil) {
+		t.Error("nothing is the same as nothing alone")
+	}
+	below := projection.Below("a", randomFields(r, 0))
+	if diff := cmp.Diff([]string{".a"}, below.Paths()); diff != "" {
+		t.Error(diff)
 	}
 }
