@@ -297,6 +297,15 @@ type Dependency struct {
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
+	// fields are the fields that the policy reads of the objects, each with all that is below it: "*" stands for every
+	// member, "**" for the whole object, and a last "..." for more than are listed. Where the policy reads the objects
+	// as data.clusters or data.berth, they are fields of what is there. Only these fields are replicated.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	Fields []string `json:"fields,omitempty"`
+
 	// objects is the number of replicated objects.
 	// +optional
 	Objects *int32 `json:"objects,omitempty"`

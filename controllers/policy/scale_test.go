@@ -109,7 +109,7 @@ func newController(t testing.TB, c *cluster) (*Controller, *placement.Registry) 
 		t.Fatal(err)
 	}
 	data := embedded.NewData()
-	data.Replace(replication.Inventories[0], []*unstructured.Unstructured{})
+	data.Load(replication.Inventories[0], nil, []*unstructured.Unstructured{})
 	registry := placement.NewRegistry()
 	return New(c, c, embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 2}), registry, c, m, "berth-system"), registry
 }

@@ -20,6 +20,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
@@ -30,7 +31,7 @@ type Deps struct {
 	Client      client.Client
 	Engine      string
 	Registry    *placement.Registry
-	Replication func(schema.GroupVersionResource) (watches.State, int)
+	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	Hook        func(policy string) status.HookState
 	Targets     func(*placement.Policy) watches.State
 	Ledger      *remediation.Ledger

@@ -4,6 +4,8 @@ package replication
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +23,7 @@ import (
 // Controller replicates. Create it with New, add it to a manager as a Runnable.
 type Controller struct {
 	registry *placement.Registry
-	sink     *sink
+	data     engine.Data
 	watches  *watches.Manager
 	// wake says that the set of policies changed.
 	wake chan struct{}
@@ -31,10 +33,10 @@ type Controller struct {
 }
 
 // New returns a controller that feeds data with what the policies in registry read.
-func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, m *metrics.Metrics) *Controller {
-	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
-	c.sink = &sink{data: data, metrics: m, changed: c.notify}
-	c.watches = watches.NewManager(client, c.sink, c.notify)
+func New(client dynamic.Interface, registry *placement.Registry, data engine.Data) *Controller {
+	c := &Controller{registry: registry, data: data, wake: make(chan struct{}, 1)}
+	c.watches = watches.NewManager(client, &sink{data: data, changed: c.notify}, c.notify)
+	c.watches.Prepare = replication.Prepare
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
 		case c.wake <- struct{}{}:
@@ -77,55 +79,77 @@ func (c *Controller) Start(ctx context.Context) error {
 
 // wanted is what the policies in force read.
 func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
-	out := map[schema.GroupVersionResource]*projection.Fields{}
+	sets := map[schema.GroupVersionResource][]*projection.Fields{}
 	for _, standing := range c.registry.All() {
 		if standing.Binding == nil {
 			continue
 		}
-		for _, r := range standing.Binding.Resources {
-			out[r.GroupVersionResource] = nil
+		for resource, fields := range standing.Binding.Fields {
+			// Many policies read the same.
+			if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
+				sets[resource] = append(sets[resource], fields)
+			}
 		}
+	}
+	out := make(map[schema.GroupVersionResource]*projection.Fields, len(sets))
+	for resource, all := range sets {
+		out[resource] = projection.Union(all...)
 	}
 	return out
 }
 
-// State returns how the replication of a type fares.
-func (c *Controller) State(resource schema.GroupVersionResource) watches.State {
-	state, _ := c.watches.State(resource)
+// State returns how the replication of some fields of a type fares.
+func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.Fields) watches.State {
+	state, _ := c.watches.StateOf(resource, fields)
 	return state
 }
 
-// Settled says whether every type that some policy reads is complete, or known not to be to be had.
+// Settled says whether what policies read of every type is complete, or known not to be to be had.
 func (c *Controller) Settled() bool {
-	states := c.watches.States()
-	for resource := range c.wanted() {
-		if !states[resource].Settled() {
+	for resource, fields := range c.wanted() {
+		if !c.State(resource, fields).Settled() {
 			return false
 		}
 	}
 	return true
 }
 
-// sink puts what is watched into the engine, without what never becomes policy data.
+// Replicas returns what is held of each resource type, of all its versions together.
+func (c *Controller) Replicas() []metrics.Replica {
+	types := map[schema.GroupResource]metrics.Replica{}
+	for resource := range c.watches.States() {
+		objects, bytes, ok := c.data.Size(resource)
+		if !ok {
+			continue
+		}
+		r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: c.watches.Confirmed(resource)}
+		if other, ok := types[r.Resource]; ok {
+			r.Objects += other.Objects
+			r.Bytes += other.Bytes
+			if other.Confirmed.Before(r.Confirmed) {
+				r.Confirmed = other.Confirmed
+			}
+		}
+		types[r.Resource] = r
+	}
+	return slices.Collect(maps.Values(types))
+}
+
+// sink puts what is watched into the engine.
 type sink struct {
 	data    engine.Data
-	metrics *metrics.Metrics
 	changed func(schema.GroupVersionResource)
 }
 
 var _ watches.Sink = (*sink)(nil)
 
 // Replace implements watches.Sink.
-func (s *sink) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
-	for _, o := range objects {
-		replication.Strip(resource.GroupResource(), o)
-	}
-	s.tell(resource, s.data.Replace(resource, objects))
+func (s *sink) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+	s.tell(resource, s.data.Load(resource, fields, objects))
 }
 
 // Put implements watches.Sink.
 func (s *sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
-	replication.Strip(resource.GroupResource(), object)
 	s.tell(resource, s.data.Put(resource, object))
 }
 
@@ -140,13 +164,7 @@ func (s *sink) Drop(resource schema.GroupVersionResource) {
 }
 
 func (s *sink) tell(resource schema.GroupVersionResource, changed bool) {
-	if !changed {
-		return
+	if changed {
+		s.changed(resource)
 	}
-	if n, ok := s.data.Objects(resource); ok {
-		s.metrics.Replicated(resource.GroupResource(), n)
-	} else {
-		s.metrics.ForgetResource(resource.GroupResource())
-	}
-	s.changed(resource)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // Engine makes compiled policies decidable. Implementations are safe for concurrent use.
@@ -26,20 +27,22 @@ type Engine interface {
 	PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 }
 
-// Data receives the replicated world. Methods are safe for concurrent use; changes of one resource type must come
-// from one goroutine at a time, in their order. Objects are not changed, nor kept, after the call. Each method says
-// whether the content changed.
+// Data receives the replicated world, as prepared objects (replication.Prepare) of which it keeps some fields. Methods
+// are safe for concurrent use; changes of one resource type must come from one goroutine at a time, in their order.
+// Objects are not changed, nor kept, after the call. Each method says whether what is kept changed.
 type Data interface {
-	// Replace makes the objects the complete content of a resource type, which is complete from then on.
-	Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool
+	// Load makes the objects the complete content of a resource type, which is complete from then on. Of these and of
+	// all that follow just the fields are kept, a sealed set, which the objects have; nil stands for all fields.
+	Load(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) bool
 	// Put adds or replaces one object of a resource type that is complete.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
 	// Delete removes one object.
 	Delete(resource schema.GroupVersionResource, namespace, name string) bool
 	// Drop forgets a resource type; who reads it gets a NotReplicatedError from then on.
 	Drop(resource schema.GroupVersionResource) bool
-	// Objects returns the number of objects of a resource type; ok is false while it is not complete.
-	Objects(resource schema.GroupVersionResource) (count int, ok bool)
+	// Size returns the number of objects of a resource type and about how many bytes of memory they take; ok is false
+	// while it is not complete.
+	Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool)
 }
 
 // ErrDeadline says that an evaluation was cut off at its deadline.

@@ -53,7 +53,7 @@ type Metric struct {
 // All returns Berth's metrics by name. What is returned is not to be changed.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, violations, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
 		policyQuarantined, policyQuarantines,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
@@ -160,6 +160,16 @@ var (
 	replicatedObjects = Metric{
 		Name: "berth_replicated_objects", Type: Gauge, Reporter: EachReplica,
 		Help:   "Objects that this replica holds as policy data, by resource type.",
+		Labels: []Label{ofResource},
+	}
+	replicatedBytes = Metric{
+		Name: "berth_replicated_bytes", Type: Gauge, Reporter: EachReplica,
+		Help:   "About how much memory this replica takes for policy data, by resource type: of objects that show the same, once.",
+		Labels: []Label{ofResource},
+	}
+	replicatedConfirmed = Metric{
+		Name: "berth_replicated_confirmed_timestamp_seconds", Type: Gauge, Reporter: EachReplica,
+		Help:   "When the API server last told this replica of a resource type that is policy data, be it that nothing changed, in Unix time.",
 		Labels: []Label{ofResource},
 	}
 	violations = Metric{

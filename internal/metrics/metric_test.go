@@ -23,7 +23,8 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	if _, err := metrics.New(r); err != nil {
 		t.Fatal(err)
 	}
-	r.MustRegister(metrics.NewQuarantine(placement.NewRegistry().InForce), metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
+	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }), metrics.NewQuarantine(placement.NewRegistry().InForce),
+		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)
 	close(described)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/placement"
 )
@@ -62,7 +61,6 @@ type Metrics struct {
 	errors       *prometheus.CounterVec
 	requests     *prometheus.HistogramVec
 	policies     *prometheus.GaugeVec
-	objects      *prometheus.GaugeVec
 	violations   *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
@@ -74,10 +72,10 @@ type Metrics struct {
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
-		requests: admissionDuration.histogram(), policies: policies.gauge(), objects: replicatedObjects.gauge(),
+		requests: admissionDuration.histogram(), policies: policies.gauge(),
 		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.objects, m.violations, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines}
 	for _, c := range append(own, m.quotas.collectors()...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -121,16 +119,6 @@ func (m *Metrics) Policies(byState map[string]int) {
 	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
 		m.policies.WithLabelValues(state).Set(float64(byState[state]))
 	}
-}
-
-// Replicated sets how many objects of a resource type are held.
-func (m *Metrics) Replicated(resource schema.GroupResource, objects int) {
-	m.objects.WithLabelValues(resource.String()).Set(float64(objects))
-}
-
-// ForgetResource removes a resource type's series.
-func (m *Metrics) ForgetResource(resource schema.GroupResource) {
-	m.objects.DeleteLabelValues(resource.String())
 }
 
 // Violations sets how many objects violate a policy.

@@ -58,7 +58,8 @@ func TestMetrics(t *testing.T) {
 	touch("unknown")
 	m.Admission("denied", time.Second)
 	m.Policies(map[string]int{metrics.StateInForce: 2})
-	m.Replicated(schema.GroupResource{Group: "apps", Resource: "deployments"}, 5)
+	held := []metrics.Replica{{Resource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Objects: 5, Bytes: 600, Confirmed: time.Unix(7, 0)}}
+	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return held }))
 	ofPolicy := func(name string) []string {
 		return []string{
 			"berth_decision_memo_mismatch_total{policy=" + name + "}",
@@ -78,7 +79,10 @@ func TestMetrics(t *testing.T) {
 		"berth_quota_charge_conflicts_total{}",
 		"berth_rule_memo_total{result=hit}", "berth_rule_memo_total{result=miss}",
 	}
-	replicated := "berth_replicated_objects{resource=deployments.apps}"
+	replicated := []string{
+		"berth_replicated_bytes{resource=deployments.apps}", "berth_replicated_confirmed_timestamp_seconds{resource=deployments.apps}",
+		"berth_replicated_objects{resource=deployments.apps}",
+	}
 	expect := func(when string, parts ...[]string) {
 		t.Helper()
 		want := slices.Sorted(slices.Values(slices.Concat(parts...)))
@@ -86,13 +90,13 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	expect("two policies", common, ofPolicy("p"), ofPolicy("p.q"), []string{replicated})
+	expect("two policies", common, ofPolicy("p"), ofPolicy("p.q"), replicated)
 	m.ForgetPolicy("p")
-	expect("one policy is gone", common, ofPolicy("p.q"), []string{replicated})
+	expect("one policy is gone", common, ofPolicy("p.q"), replicated)
 	// What was under way when the policy went must not bring its series back.
 	touch("p")
-	expect("a late decision", common, ofPolicy("p.q"), []string{replicated})
-	m.ForgetResource(schema.GroupResource{Group: "apps", Resource: "deployments"})
+	expect("a late decision", common, ofPolicy("p.q"), replicated)
+	held = nil
 	m.ForgetPolicy("p.q")
 	m.ForgetPolicy("unknown")
 	expect("everything is gone", common)

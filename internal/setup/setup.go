@@ -47,6 +47,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
@@ -319,7 +320,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
-	p.replication = replication.New(p.dynamic, p.registry, p.data, p.metrics)
+	p.replication = replication.New(p.dynamic, p.registry, p.data)
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),
@@ -346,9 +347,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), Registry: p.registry,
-		Replication: func(r schema.GroupVersionResource) (watches.State, int) {
-			objects, _ := p.data.Objects(r)
-			return p.replication.State(r), objects
+		Replication: func(r schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+			objects, _, _ := p.data.Size(r)
+			return p.replication.State(r, fields), objects
 		},
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
@@ -359,6 +360,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerer().Register(metrics.NewQuarantine(p.registry.InForce)); err != nil {
+		return err
+	}
+	if err := p.registerer().Register(metrics.NewReplication(p.replication.Replicas)); err != nil {
 		return err
 	}
 	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {

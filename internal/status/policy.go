@@ -15,7 +15,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
 )
 
@@ -27,8 +29,8 @@ type Facts struct {
 	Engine string
 	// Standing is nil while the policy is not loaded.
 	Standing *placement.Standing
-	// Replication says how a type that the policy reads fares, and how many objects it has.
-	Replication func(schema.GroupVersionResource) (watches.State, int)
+	// Replication says how some fields of a type fare that the policy reads, and how many objects it has.
+	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	Hook        HookState
 	// Targets says how reading what the policy matches fares.
 	Targets watches.State
@@ -43,6 +45,9 @@ const (
 	maxDependencyMessage = 512
 	maxDependencyName    = 317
 	maxDependencies      = 64
+	maxFields            = 64
+	maxFieldName         = 256
+	maxFieldText         = 16 << 10
 	maxNames             = 3
 )
 
@@ -150,7 +155,7 @@ func (s *setter) replicated(f Facts) {
 	}
 	var waiting []string
 	for _, r := range f.Standing.Binding.Resources {
-		state, _ := f.Replication(r.GroupVersionResource)
+		state, _ := f.Replication(r.GroupVersionResource, f.Standing.Binding.Fields[r.GroupVersionResource])
 		if state.Err != nil && !state.Synced {
 			s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, reasonOf(state.Err), explain(r, state.Err))
 			return
@@ -209,9 +214,11 @@ func dependencies(f Facts) []placementv1.Dependency {
 		return nil
 	}
 	var out []placementv1.Dependency
+	budget := maxFieldText
 	for _, r := range f.Standing.Binding.Resources {
-		state, objects := f.Replication(r.GroupVersionResource)
-		d := placementv1.Dependency{Resource: r.GroupResource().String(), Version: r.Version, Synced: &state.Synced}
+		fields := f.Standing.Binding.Fields[r.GroupVersionResource]
+		state, objects := f.Replication(r.GroupVersionResource, fields)
+		d := placementv1.Dependency{Resource: r.GroupResource().String(), Version: r.Version, Synced: &state.Synced, Fields: fieldNames(fields, &budget)}
 		if state.Synced {
 			d.Objects = new(int32(objects))
 		}
@@ -224,6 +231,19 @@ func dependencies(f Facts) []placementv1.Dependency {
 		out = append(out, placementv1.Dependency{Resource: truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
 	}
 	return out[:min(len(out), maxDependencies)]
+}
+
+// fieldNames names fields as far as a status has room for them. Budget is the room for all dependencies together.
+func fieldNames(fields *projection.Fields, budget *int) []string {
+	var out []string
+	for _, path := range replication.Paths(fields) {
+		name := truncate(path, maxFieldName)
+		if *budget -= len(name); *budget < 0 || len(out) == maxFields-1 {
+			return append(out, "...")
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // summarize names the dependencies, the first few in full.

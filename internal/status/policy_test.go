@@ -26,7 +26,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -36,16 +38,25 @@ var (
 	nodes    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
 )
 
-// replication is how replicated types fare.
-type replication map[policy.Resource]watches.State
+// replicas is how replicated types fare.
+type replicas map[policy.Resource]watches.State
 
-func (r replication) of(resource schema.GroupVersionResource) (watches.State, int) {
+func (r replicas) of(resource schema.GroupVersionResource, _ *projection.Fields) (watches.State, int) {
 	for known, state := range r {
 		if known.GroupVersionResource == resource {
 			return state, 3
 		}
 	}
 	return watches.State{}, 0
+}
+
+// fields are the members of these names.
+func fields(names ...string) *projection.Fields {
+	f := &projection.Fields{}
+	for _, name := range names {
+		f.Name(name).All()
+	}
+	return f.Seal()
 }
 
 // sound are the facts of a policy with which all is well.
@@ -55,9 +66,11 @@ func sound() status.Facts {
 		Standing: &placement.Standing{
 			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
 			Generation: 4,
-			Binding:    &policy.Binding{Resources: []policy.Resource{profiles}},
+			Binding: &policy.Binding{
+				Resources: []policy.Resource{profiles}, Fields: map[schema.GroupVersionResource]*projection.Fields{profiles.GroupVersionResource: fields("region")},
+			},
 		},
-		Replication: replication{profiles: {Synced: true}, nodes: {Synced: true}}.of,
+		Replication: replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
 		Hook:        status.HookState{Generation: 4},
 		Targets:     watches.State{Synced: true},
 		Report:      remediation.Report{Matched: 5},
@@ -129,34 +142,34 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
 		},
 		"Replicating": {
-			change:  func(f *status.Facts) { f.Replication = replication{}.of },
+			change:  func(f *status.Facts) { f.Replication = replicas{}.of },
 			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
 			message: map[string]string{"Replicated": "waiting for clusterprofiles.multicluster.x-k8s.io"},
 		},
 		"Forbidden": {
-			change:  func(f *status.Facts) { f.Replication = replication{profiles: {Err: forbidden()}}.of },
+			change:  func(f *status.Facts) { f.Replication = replicas{profiles: {Err: forbidden()}}.of },
 			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 			message: map[string]string{"Replicated": `{apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch]}`},
 		},
 		"Uninstalled": {
 			change: func(f *status.Facts) {
-				f.Replication = replication{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.of
+				f.Replication = replicas{profiles: {Err: apierrors.NewNotFound(profiles.GroupResource(), "")}}.of
 			},
 			want: map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 		},
 		"WatchFailed": {
-			change: func(f *status.Facts) { f.Replication = replication{profiles: {Err: errors.New("broken pipe")}}.of },
+			change: func(f *status.Facts) { f.Replication = replicas{profiles: {Err: errors.New("broken pipe")}}.of },
 			want:   map[string]string{"Ready": "False WatchFailed", "Replicated": "False WatchFailed"},
 		},
 		"WatchFailedAfterwards": {
 			change: func(f *status.Facts) {
-				f.Replication = replication{profiles: {Synced: true, Err: errors.New("broken pipe")}}.of
+				f.Replication = replicas{profiles: {Synced: true, Err: errors.New("broken pipe")}}.of
 			},
 		},
 		"SecondTypeFails": {
 			change: func(f *status.Facts) {
 				f.Standing.Binding.Resources = []policy.Resource{nodes, profiles}
-				f.Replication = replication{nodes: {}, profiles: {Err: forbidden()}}.of
+				f.Replication = replicas{nodes: {}, profiles: {Err: forbidden()}}.of
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 		},
@@ -310,7 +323,7 @@ func TestCounts(t *testing.T) {
 	if *got.Remediated != 9 || *got.Matched != 5 || *got.Violations != 1 || len(got.ViolationSample) != 1 {
 		t.Errorf("status %+v", got)
 	}
-	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Objects: new(int32(3)), Synced: new(true)}}; !cmp.Equal(want, got.Dependencies) {
+	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: new(true)}}; !cmp.Equal(want, got.Dependencies) {
 		t.Errorf("dependencies (-want +got):\n%s", cmp.Diff(want, got.Dependencies))
 	}
 	// A new leader that has not loaded the policy yet does not take back what the old one counted.
@@ -325,6 +338,45 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// The fields that are read are shown as far as there is room, and an end that is no field says that there are more.
+func TestFields(t *testing.T) {
+	var many []string
+	for i := range 70 {
+		many = append(many, fmt.Sprintf("f%02d", i))
+	}
+	labels := &projection.Fields{}
+	labels.Name("metadata").Name("labels").Name("example.com/zone").All()
+	labels.Name("spec").Name("taints").Each().Name("key").All()
+	labels.Name("status")
+	whole := &projection.Fields{}
+	whole.All()
+	normal := &projection.Fields{}
+	normal.Name("labels").Name("region").All()
+	normal.Name("ready").All()
+	tests := map[string]struct {
+		fields *projection.Fields
+		want   []string
+	}{
+		"Some":    {labels.Seal(), []string{`metadata.labels["example.com/zone"]`, "spec.taints.*.key", "status"}},
+		"None":    {fields(), nil},
+		"Whole":   {whole.Seal(), []string{"**"}},
+		"Normal":  {replication.NormalFields(normal.Seal()), []string{"labels.region", "ready"}},
+		"Names":   {replication.NormalFields(fields()), nil},
+		"Most":    {fields(many[:63]...), many[:63]},
+		"TooMany": {fields(many...), append(slices.Clone(many[:63]), "...")},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			facts.Standing.Binding.Fields[profiles.GroupVersionResource] = tc.fields
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			if diff := cmp.Diff(tc.want, got.Dependencies[0].Fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Whatever the facts, the API server takes the status: one that it refuses would be tried for ever.
 func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
@@ -332,7 +384,7 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 		"Error":     func(f *status.Facts) { f.Standing.Err = errors.New(long) },
 		"Warnings":  func(f *status.Facts) { f.Standing.Warnings = []string{long, long} },
 		"Rejected":  func(f *status.Facts) { f.Hook.Rejected = long },
-		"Watch":     func(f *status.Facts) { f.Replication = replication{profiles: {Err: errors.New(long)}}.of },
+		"Watch":     func(f *status.Facts) { f.Replication = replicas{profiles: {Err: errors.New(long)}}.of },
 		"Targets":   func(f *status.Facts) { f.Targets = watches.State{Err: errors.New(long)} },
 		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
 		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
@@ -343,6 +395,18 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 				r := nodes
 				r.Resource = fmt.Sprintf("things%d", i)
 				f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
+			}
+		},
+		"ManyFields": func(f *status.Facts) {
+			var names []string
+			for i := range 100 {
+				names = append(names, fmt.Sprintf("%d%s", i, long))
+			}
+			for i := range 64 {
+				r := nodes
+				r.Resource = fmt.Sprintf("things%d", i)
+				f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
+				f.Standing.Binding.Fields[r.GroupVersionResource] = fields(names...)
 			}
 		},
 		"ManyMissing": func(f *status.Facts) {
@@ -386,7 +450,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 			maybe(func() { f.Report.Violations = r.IntN(3) })
 			maybe(func() { f.Report.Failed = r.IntN(3) })
 			maybe(func() { f.Targets = watches.State{} })
-			maybe(func() { f.Replication = replication{profiles: {Err: forbidden()}}.of })
+			maybe(func() { f.Replication = replicas{profiles: {Err: forbidden()}}.of })
 			maybe(func() { f.Standing.Policy.Mode = placementv1.ModeWarn })
 			return f
 		}

@@ -94,8 +94,16 @@ func TestManagerGrows(t *testing.T) {
 			if state, _ := m.State(pods); i > 0 && !state.Synced {
 				t.Errorf("step %d: not synced while it is read anew", i)
 			}
+			// Who wants what is on its way waits for it; who wants what is there does not.
+			fresh := i == 0 || server.listed(pods) != step.lists
+			if state, _ := m.StateOf(pods, step.wanted); state.Synced == fresh {
+				t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
+			}
 			later()
 			check(t, m, sink, State{Synced: true}, []string{"a"})
+			if state, _ := m.StateOf(pods, step.wanted); !state.Synced {
+				t.Errorf("step %d: the wanted fields never came", i)
+			}
 			if n := server.listed(pods); n != step.lists {
 				t.Errorf("step %d: listed %d times, want %d", i, n, step.lists)
 			}

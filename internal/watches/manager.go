@@ -82,6 +82,8 @@ type running struct {
 
 	mu    sync.Mutex
 	state State
+	// have are the fields of what the sink has, while the state is synced.
+	have *projection.Fields
 	// confirmed is when the API server last told anything of the content.
 	confirmed time.Time
 }
@@ -141,7 +143,7 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 		if ok {
 			standing.cancel()
 			<-standing.done
-			r.state, r.confirmed = standing.state, standing.confirmed
+			r.state, r.have, r.confirmed = standing.state, standing.have, standing.confirmed
 		}
 		m.running[resource] = r
 		go func() {
@@ -153,6 +155,12 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 
 // State returns how a type fares; ok is false if it is not watched.
 func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok bool) {
+	return m.StateOf(resource, projection.Union())
+}
+
+// StateOf returns how some fields of a type fare, a sealed set, nil for all: they are not synced before the sink has
+// them.
+func (m *Manager) StateOf(resource schema.GroupVersionResource, fields *projection.Fields) (state State, ok bool) {
 	m.mu.Lock()
 	r, ok := m.running[resource]
 	m.mu.Unlock()
@@ -161,7 +169,9 @@ func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok b
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.state, true
+	state = r.state
+	state.Synced = state.Synced && covers(r.have, fields)
+	return state, true
 }
 
 // Confirmed returns when the API server last told anything of a type's content, be it that nothing changed; zero if it
@@ -255,7 +265,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	store := &store{
 		resource: resource, fields: r.fields, sink: m.sink, cut: cut, withheld: unwatchable.Load, confirmed: r.confirm,
 		synced: func() {
-			m.setState(resource, r, func(s *State) { *s = State{Synced: true} })
+			m.setState(resource, r, func(s *State) { *s, r.have = State{Synced: true}, r.fields })
 		},
 	}
 	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, store, cache.ReflectorOptions{

@@ -35,11 +35,15 @@ func document(namespace, name string, fields ...any) *unstructured.Unstructured 
 	return &unstructured.Unstructured{Object: out}
 }
 
+// Replace makes the objects the complete content of a type, of which everything is kept.
+func (d *Data) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
+	return d.Load(resource, nil, objects)
+}
+
+// revisionOf returns the revision of everything that there is of a type.
 func (d *Data) revisionOf(r policy.Resource) uint64 {
-	if t, ok := d.current.Load().tables[r.GroupVersionResource]; ok {
-		return t.revision
-	}
-	return 0
+	l := d.lens(r.GroupVersionResource, nil)
+	return d.current.Load().revision(l)
 }
 
 func TestDataTellsWhatChanged(t *testing.T) {
@@ -84,7 +88,7 @@ func TestDataTellsWhatChanged(t *testing.T) {
 			t.Errorf("%s: changed = %t, want %t", step.name, got, step.changed)
 		}
 		after := d.revisionOf(pods)
-		if n, ok := d.Objects(pods.GroupVersionResource); n != step.objects || ok != step.ok {
+		if n, _, ok := d.Size(pods.GroupVersionResource); n != step.objects || ok != step.ok {
 			t.Errorf("%s: %d objects, %t; want %d, %t", step.name, n, ok, step.objects, step.ok)
 		}
 		if step.name == "OtherTable" {

@@ -74,7 +74,7 @@ const result = "result"
 
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	out := &evaluator{engine: e, name: name, revised: b.Resources, clusters: b.Clusters, fields: m.Input, rules: newRuleMemo(m)}
+	out := &evaluator{engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, rules: newRuleMemo(m)}
 	out.quarantine.clock = e.clock
 	if !m.Input.Whole() {
 		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
@@ -150,14 +150,13 @@ func queryText(m *policy.Module) string {
 
 // evaluator is one policy, prepared.
 type evaluator struct {
-	engine  *Engine
-	name    string
-	query   *rego.PreparedEvalQuery
-	view    *view
-	revised []policy.Resource
+	engine *Engine
+	name   string
+	query  *rego.PreparedEvalQuery
+	view   *view
+	// lenses are how it sees the resource types that it reads.
+	lenses  []*lens
 	missing []string
-	// clusters says that the policy reads data.clusters.
-	clusters bool
 	// fields are those of the input that the policy reads.
 	fields *projection.Fields
 	// memo is nil if the policy reads all of the input.
@@ -175,8 +174,8 @@ var allFields = func() *projection.Fields {
 	return f.Seal()
 }()
 
-// Revision implements placement.Evaluator: the newest revision among the tables that the policy reads. It is 0, which
-// no table has, while one of them is missing.
+// Revision implements placement.Evaluator: the newest revision among what the policy reads of the tables. It is 0, which
+// nothing has, while some of that is missing.
 func (p *evaluator) Revision() uint64 {
 	snap := p.engine.data.current.Load()
 	if p.replicated(snap) != nil {
@@ -185,14 +184,11 @@ func (p *evaluator) Revision() uint64 {
 	return p.revision(snap)
 }
 
-// revision is that of a snapshot which has all of the data. It grows with every change.
+// revision is that of a snapshot which has all of the data. It grows with every change of what the policy reads.
 func (p *evaluator) revision(snap *snapshot) uint64 {
 	newest := noData
-	for _, r := range p.revised {
-		newest = max(newest, snap.tables[r.GroupVersionResource].revision)
-	}
-	if p.clusters {
-		newest = max(newest, snap.inventories)
+	for _, l := range p.lenses {
+		newest = max(newest, snap.revision(l))
 	}
 	return newest
 }
@@ -375,9 +371,9 @@ func (p *evaluator) replicated(snap *snapshot) error {
 	if len(p.missing) > 0 {
 		return &engine.NotReplicatedError{Data: strings.Join(p.missing, ", ")}
 	}
-	for _, r := range p.revised {
-		if _, ok := snap.tables[r.GroupVersionResource]; !ok {
-			return &engine.NotReplicatedError{Data: resourceText(r.GroupVersionResource)}
+	for _, l := range p.lenses {
+		if snap.revision(l) == 0 {
+			return &engine.NotReplicatedError{Data: resourceText(l.resource)}
 		}
 	}
 	return nil

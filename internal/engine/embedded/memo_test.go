@@ -300,7 +300,8 @@ func TestMemoAndChanges(t *testing.T) {
 	}
 }
 
-// Inventories that another policy brings in are part of data.clusters for all, and so of its revision.
+// A policy's clusters are those of the inventories that it is bound to: what another policy brings in, of which other
+// fields may be kept, is no part of them.
 func TestRevisionOfClusters(t *testing.T) {
 	data := newWorld()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})
@@ -315,9 +316,15 @@ func TestRevisionOfClusters(t *testing.T) {
 	}
 	expect("2")
 	data.Replace(fleet, []*unstructured.Unstructured{document("", "fleet")})
+	expect("2")
+	data.Drop(fleet)
+	if ev.Revision() != revisions[0] {
+		t.Error("an inventory that the policy does not read changed its revision")
+	}
+	data.Put(managed.GroupVersionResource, document("", "more"))
 	revisions = append(revisions, ev.Revision())
 	expect("3")
-	data.Drop(fleet)
+	data.Delete(managed.GroupVersionResource, "", "more")
 	revisions = append(revisions, ev.Revision())
 	expect("2")
 	if len(slices.Compact(slices.Clone(revisions))) != 3 || !slices.IsSorted(revisions) {

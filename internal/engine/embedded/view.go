@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync/atomic"
 
@@ -32,9 +33,10 @@ type node struct {
 	// static is a document of the policy's own; resource and clusters are the cluster's.
 	static   ast.Value
 	resource *schema.GroupVersionResource
-	clusters bool
-	// quota says that resource stands for what is used of its objects.
-	quota bool
+	// side is what is there of the resource's objects.
+	side side
+	// clusters are the inventories that the clusters are from.
+	clusters inventories
 }
 
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
@@ -42,6 +44,7 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	if m.Static != nil {
 		m.Static.Foreach(func(name, document *ast.Term) {
 			if s, ok := name.Value.(ast.String); ok {
+				settle(document.Value, math.MaxInt)
 				root.children[string(s)] = &node{static: document.Value}
 			}
 		})
@@ -56,10 +59,19 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 			}
 			at = next
 		}
-		at.resource, at.quota = &bound.Resource, bound.Quota
+		at.resource = &bound.Resource
+		if bound.Quota {
+			at.side = normal
+		}
 	}
 	if b.Clusters {
-		root.children["clusters"] = &node{clusters: true}
+		clusters := &node{}
+		for _, r := range b.Resources {
+			if i := inventoryIndex(r.GroupVersionResource); i >= 0 {
+				clusters.clusters |= 1 << i
+			}
+		}
+		root.children["clusters"] = clusters
 	}
 	return &view{data: data, root: root}
 }
@@ -131,8 +143,8 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	switch {
 	case n.resource != nil:
 		return s.lookupResource(n, rest)
-	case n.clusters:
-		return descend(s.clusters(), rest)
+	case n.clusters != 0:
+		return descend(s.clusters(n.clusters), rest)
 	case n.static != nil:
 		return descend(n.static, rest)
 	}
@@ -151,29 +163,26 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 	if !ok {
 		return nil
 	}
-	show := whole
-	if n.quota {
-		show = usage
-	}
 	if len(rest) == 0 {
-		if n.quota {
-			return t.document(show)
-		}
-		return t.whole()
+		return t.documents[n.side]()
+	}
+	if rest[0] == "" {
+		// What is in no namespace is not found by that.
+		return nil
 	}
 	if rest[0] == "" {
 		// What is in no namespace is not found by that.
 		return nil
 	}
 	// A lookup by name does not need the whole collection.
-	if o, ok := t.objects.Get(key("", rest[0])); ok {
-		return descend(show(o), rest[1:])
+	if r, ok := t.records.Get(at("", rest[0])); ok {
+		return descend(valueOf(r.shown.terms[n.side]), rest[1:])
 	}
 	if len(rest) == 1 {
-		return t.within(rest[0], show)
+		return t.within(rest[0], n.side)
 	}
-	if o, ok := t.objects.Get(key(rest[0], rest[1])); ok {
-		return descend(show(o), rest[2:])
+	if r, ok := t.records.Get(at(rest[0], rest[1])); ok {
+		return descend(valueOf(r.shown.terms[n.side]), rest[2:])
 	}
 	return nil
 }

@@ -1,0 +1,574 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// fleetOf are policies over one Data, which is fed as it is in production: with objects that are cut to what all of them
+// read.
+type fleetOf struct {
+	data     *Data
+	engine   *Engine
+	policies []*member
+	// objects are what the API server has, by namespace and name; carried are the fields that the data has.
+	objects map[policy.Resource]map[string]*unstructured.Unstructured
+	carried map[policy.Resource]*projection.Fields
+}
+
+// member is one policy of the fleet.
+type member struct {
+	text    string
+	binding *policy.Binding
+	placement.Evaluator
+	plain plain
+	// Store is OPA's, of the data at hand.
+	storage.Store
+	// seen is what it could see at each revision that it had.
+	seen map[uint64]string
+}
+
+var replicatedTypes = []policy.Resource{pods, nodes, managed, profiles}
+
+func newFleet(g *policytest.Generator) *fleetOf {
+	f := &fleetOf{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{}, carried: map[policy.Resource]*projection.Fields{}}
+	f.engine = New(f.data, Options{Timeout: 10 * time.Second, Concurrency: 1})
+	for _, r := range replicatedTypes {
+		f.objects[r] = map[string]*unstructured.Unstructured{}
+		for _, name := range []string{"a", "b"} {
+			o := f.object(g, r, name)
+			f.objects[r][o.GetNamespace()+"/"+name] = o
+		}
+	}
+	return f
+}
+
+func (*fleetOf) object(g *policytest.Generator, r policy.Resource, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: g.Object(3)}
+	o.SetName(name)
+	if r.Namespaced {
+		o.SetNamespace(g.Of("a", "b"))
+	}
+	labels := map[string]string{}
+	for _, label := range []string{"a", "b", "c"} {
+		if g.Pick(3) > 0 {
+			labels[label] = g.Of("a", "b")
+		}
+	}
+	o.SetLabels(labels)
+	return o
+}
+
+// cut is an object as a list-watch hands it over.
+func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	out := o.DeepCopy()
+	replication.Prepare(r.GroupVersionResource, out)
+	identity := &projection.Fields{}
+	identity.Name("metadata").Name("name")
+	identity.Name("metadata").Name("namespace")
+	out.Object = projection.Union(f.carried[r], identity.Seal()).Cut(out.Object)
+	return out
+}
+
+// replicate does what the controller does after a change of the policies. Whatever is read already is not read anew
+// unless all is.
+func (f *fleetOf) replicate(all bool) {
+	wanted := map[policy.Resource]*projection.Fields{}
+	for _, p := range f.policies {
+		for _, r := range p.binding.Resources {
+			fields := p.binding.Fields[r.GroupVersionResource]
+			if standing, ok := wanted[r]; ok {
+				fields = projection.Union(standing, fields)
+			}
+			wanted[r] = fields
+		}
+	}
+	for _, r := range replicatedTypes {
+		fields, ok := wanted[r]
+		if !ok {
+			f.data.Drop(r.GroupVersionResource)
+			delete(f.carried, r)
+			continue
+		}
+		if carried, ok := f.carried[r]; ok && carried.Covers(fields) && !all {
+			continue
+		}
+		f.carried[r] = fields
+		var objects []*unstructured.Unstructured
+		for _, o := range f.objects[r] {
+			objects = append(objects, f.cut(r, o))
+		}
+		f.data.Load(r.GroupVersionResource, fields, objects)
+	}
+}
+
+// add compiles a policy that the generator writes and adds it, if it compiles.
+func (f *fleetOf) add(t testing.TB, g *policytest.Generator) bool {
+	spec := placementv1.PlacementPolicySpec{
+		RegoVersion: placementv1.RegoV1, Replicate: []placementv1.ReplicatedResource{{Resource: "pods"}, {Resource: "nodes"}},
+		Data: &apiextensionsv1.JSON{Raw: []byte(ownDocuments)},
+	}
+	spec.Rego = g.Policy()
+	if g.V0 {
+		spec.RegoVersion = placementv1.RegoV0
+	}
+	m, err := policy.Compile("p", spec)
+	if err != nil {
+		return false
+	}
+	b, err := policy.Bind("p", m, spec.Replicate, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &member{text: spec.Rego, binding: b, Store: inmem.New(), seen: map[uint64]string{}}
+	if p.Evaluator, err = f.engine.Prepare(t.Context(), "p", m, b); err != nil {
+		t.Fatal(err)
+	}
+	query, err := ast.ParseBodyWithOpts(queryText(m), ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.plain.query, err = rego.New(rego.ParsedQuery(query), rego.Compiler(m.Compiler), rego.Store(p)).PrepareForEval(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.policies = append(f.policies, p)
+	return true
+}
+
+const ownDocuments = `{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`
+
+// documents are `data` as plain OPA has it: whole objects.
+func (f *fleetOf) documents(t testing.TB) map[string]any {
+	t.Helper()
+	tables, clusters := map[string]any{}, map[string]any{}
+	for _, r := range replicatedTypes {
+		table := map[string]any{}
+		for _, o := range f.objects[r] {
+			put(table, o.GetNamespace(), o)
+		}
+		tables[r.Resource] = table
+	}
+	for _, r := range []policy.Resource{managed, profiles} {
+		for _, key := range slices.Sorted(maps.Keys(f.objects[r])) {
+			o := f.objects[r][key]
+			if cluster, _ := replication.Cluster(r.GroupVersionResource, o.Object); clusters[o.GetName()] == nil || r == profiles && !isProfile(clusters[o.GetName()]) {
+				clusters[o.GetName()] = cluster
+			}
+		}
+	}
+	text, err := json.Marshal(map[string]any{"kubernetes": tables, "clusters": clusters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]any{}
+	for _, source := range []string{string(text), ownDocuments} {
+		if err := json.Unmarshal([]byte(source), &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func isProfile(cluster any) bool {
+	return cluster.(map[string]any)["source"] == profiles.GroupResource().String()
+}
+
+// visible is what a policy can see of the objects, as text.
+func (f *fleetOf) visible(t testing.TB, p *member) string {
+	t.Helper()
+	var out strings.Builder
+	for _, r := range p.binding.Resources {
+		for _, key := range slices.Sorted(maps.Keys(f.objects[r])) {
+			o := f.objects[r][key].DeepCopy()
+			replication.Prepare(r.GroupVersionResource, o)
+			value, err := p.binding.Fields[r.GroupVersionResource].Value(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&out, "%s %s %s\n", r.Resource, key, value)
+		}
+	}
+	return out.String()
+}
+
+// compare has each policy decide as plain OPA does over whole objects, and checks its revision. It says how often it
+// could compare.
+func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
+	t.Helper()
+	documents := f.documents(t)
+	compared := 0
+	for _, p := range f.policies {
+		revision, visible := p.Revision(), f.visible(t, p)
+		if revision == 0 {
+			t.Fatalf("data is missing:\n%s", p.text)
+		}
+		standing, known := p.seen[revision]
+		if known && standing != visible {
+			t.Fatalf("revision %d was of\n%s\nand is of\n%s\n%s", revision, standing, visible, p.text)
+		}
+		if last := slices.Max(append(slices.Collect(maps.Keys(p.seen)), 0)); !known && p.seen[last] == visible && last > 0 {
+			t.Fatalf("what the policy sees has not changed, and its revision went from %d to %d\n%s\n%s", last, revision, visible, p.text)
+		}
+		p.seen[revision] = visible
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		p.Store = inmem.NewFromObjectWithOpts(documents, inmem.OptRoundTripOnWrite(false))
+		query := p.plain.query
+		rules, wantErr := ask(ctx, &query, rego.EvalInput(input))
+		late := ctx.Err() != nil
+		cancel()
+		var want placement.Decision
+		if wantErr == nil {
+			want, wantErr = placement.ParseDecision(rules)
+		}
+		got, gotErr := p.Evaluate(t.Context(), input)
+		if late || errors.Is(gotErr, engine.ErrDeadline) {
+			continue
+		}
+		compared++
+		if (wantErr != nil) != (gotErr != nil) || !equalDecisions(want, got) {
+			in, _ := json.Marshal(input)
+			all, _ := json.Marshal(documents)
+			t.Fatalf("on projected data:\n%+v, %v\nby plain OPA on all of it:\n%+v, %v\n%s\ninput %s\ndata %s\nseen\n%s", got, gotErr, want, wantErr, p.text, in, all, visible)
+		}
+	}
+	return compared
+}
+
+// change changes the objects in one place or a few, or the policies.
+func (f *fleetOf) change(t testing.TB, g *policytest.Generator) {
+	r := replicatedTypes[g.Pick(len(replicatedTypes))]
+	switch g.Pick(8) {
+	case 0:
+		// Another policy comes. Those that are there decide all the while.
+		before := len(f.policies)
+		if len(f.policies) < 4 && f.add(t, g) {
+			missing := f.policies[before].Revision() == 0
+			if _, err := f.policies[before].Evaluate(t.Context(), map[string]any{}); missing != isNotReplicated(err) && err != nil {
+				t.Fatalf("missing: %t, and %v", missing, err)
+			}
+			for _, p := range f.policies[:before] {
+				if p.Revision() == 0 {
+					t.Fatal("a policy misses data since another one came")
+				}
+			}
+			f.replicate(false)
+		}
+	case 1:
+		if len(f.policies) > 1 {
+			f.policies = slices.Delete(f.policies, 0, 1)
+			f.replicate(false)
+		}
+	case 2:
+		f.replicate(true)
+	case 3:
+		name := g.Of("a", "b", "c")
+		for _, namespace := range []string{"", "a", "b"} {
+			delete(f.objects[r], namespace+"/"+name)
+			f.data.Delete(r.GroupVersionResource, namespace, name)
+		}
+	default:
+		o := f.object(g, r, g.Of("a", "b", "c"))
+		key := o.GetNamespace() + "/" + o.GetName()
+		if standing, ok := f.objects[r][key]; ok && g.Pick(4) > 0 {
+			changed, ok := g.Change(standing.Object).(map[string]any)
+			if !ok {
+				return
+			}
+			changed = maps.Clone(changed)
+			changed["metadata"] = o.Object["metadata"]
+			o.Object = changed
+		}
+		f.objects[r][key] = o
+		if f.carried[r] != nil {
+			f.data.Put(r.GroupVersionResource, f.cut(r, o))
+		}
+	}
+}
+
+func isNotReplicated(err error) bool {
+	var missing *engine.NotReplicatedError
+	return errors.As(err, &missing)
+}
+
+// projected runs one fleet. It says how many decisions it compared.
+func projected(t testing.TB, bytes []byte, rounds int) int {
+	t.Helper()
+	g := &policytest.Generator{Bytes: bytes}
+	f := newFleet(g)
+	for range 3 {
+		f.add(t, &policytest.Generator{Bytes: g.Bytes[:min(len(g.Bytes), 800)]})
+		g.Bytes = g.Bytes[min(len(g.Bytes), 800):]
+	}
+	if len(f.policies) == 0 {
+		return 0
+	}
+	f.replicate(false)
+	input := g.Object(3)
+	compared := 0
+	for range rounds {
+		compared += f.compare(t, input)
+		if f.change(t, g); g.Pick(2) == 0 {
+			if changed, ok := g.Change(input).(map[string]any); ok {
+				input = changed
+			}
+		}
+	}
+	return compared
+}
+
+// Decisions of several policies over data that is cut to what they read together, and that grows and shrinks with
+// them, are those of plain OPA over whole objects. Equal revisions show equal data, and equal data in a row has one
+// revision.
+func TestProjectedDataDecides(t *testing.T) {
+	compared := 0
+	for seed := range uint64(120) {
+		compared += projected(t, policytest.RandomBytes(9_000_000+seed), 12)
+	}
+	t.Logf("%d decisions compared", compared)
+	if compared < 500 {
+		t.Errorf("only %d decisions were compared", compared)
+	}
+}
+
+// FuzzProjectedData is the same for as long as one likes.
+func FuzzProjectedData(f *testing.F) {
+	for seed := range uint64(5) {
+		f.Add(policytest.RandomBytes(seed))
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) { projected(t, bytes, 12) })
+}
+
+// fieldsOf are the fields that a policy's text reads of a type.
+func fieldsOf(t testing.TB, text string, r policy.Resource) *projection.Fields {
+	t.Helper()
+	m, err := policy.Compile("p", v1(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := policy.Bind("p", m, nil, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Fields[r.GroupVersionResource]
+}
+
+const (
+	zones  = "package p\nlabels := {\"zone\": z} if z := data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone"
+	beats  = "package p\nlabels := {\"beat\": b} if b := data.kubernetes.nodes[input.spec.nodeName].status.beat"
+	byName = "package p\nlabels := {\"region\": r} if r := data.clusters[input.spec.nodeName].region"
+)
+
+func beating(zone, beat string) *unstructured.Unstructured {
+	o := document("", "n1", "status", map[string]any{"beat": beat})
+	o.SetLabels(map[string]string{"zone": zone})
+	return o
+}
+
+// A heartbeat decides anew what reads heartbeats, and nothing else.
+func TestHeartbeats(t *testing.T) {
+	data, seen := NewData(), &counts{}
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
+	zone, _ := prepare(t, e, v1(zones))
+	beat, _ := prepare(t, e, v1(beats))
+	fields := projection.Union(fieldsOf(t, zones, nodes), fieldsOf(t, beats, nodes))
+	data.Load(nodes.GroupVersionResource, fields, []*unstructured.Unstructured{beating("eu", "1")})
+	input := onNode("n1", "a")
+	before := zone.Revision()
+	for i, step := range []struct {
+		zone, beat   string
+		hits, misses int64
+	}{{"eu", "1", 0, 2}, {"eu", "2", 1, 1}, {"eu", "3", 1, 1}, {"us", "3", 1, 1}, {"us", "3", 2, 0}, {"eu", "4", 0, 2}} {
+		hits, misses := seen.hits.Load(), seen.misses.Load()
+		data.Put(nodes.GroupVersionResource, beating(step.zone, step.beat))
+		if got := decide(t, zone, input).Labels["zone"]; got != step.zone {
+			t.Errorf("step %d: zone %s", i, got)
+		}
+		if got := decide(t, beat, input).Labels["beat"]; got != step.beat {
+			t.Errorf("step %d: beat %s", i, got)
+		}
+		if hits, misses = seen.hits.Load()-hits, seen.misses.Load()-misses; hits != step.hits || misses != step.misses {
+			t.Errorf("step %d: %d hits and %d misses, want %d and %d", i, hits, misses, step.hits, step.misses)
+		}
+		if i == 2 && zone.Revision() != before {
+			t.Error("a heartbeat changed the revision of a policy that does not read it")
+		}
+	}
+	// What nobody reads changes nothing at all.
+	o := beating("eu", "4")
+	o.SetAnnotations(map[string]string{"a": "b"})
+	if data.Put(nodes.GroupVersionResource, o) {
+		t.Error("what nobody reads counts as a change")
+	}
+}
+
+// A policy whose fields are not there yet waits alone. When they come, the others notice nothing.
+func TestFieldsGrow(t *testing.T) {
+	data := NewData()
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})
+	zone, _ := prepare(t, e, v1(zones))
+	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("eu", "1")})
+	revision := zone.Revision()
+	beat, _ := prepare(t, e, v1(beats))
+	input := onNode("n1", "a")
+	if _, err := beat.Evaluate(t.Context(), input); !isNotReplicated(err) || beat.Revision() != 0 {
+		t.Errorf("revision %d of data that is not there; error %v", beat.Revision(), err)
+	}
+	if got := decide(t, zone, input).Labels["zone"]; got != "eu" {
+		t.Errorf("zone %q", got)
+	}
+	all := projection.Union(fieldsOf(t, zones, nodes), fieldsOf(t, beats, nodes))
+	if !data.Load(nodes.GroupVersionResource, all, []*unstructured.Unstructured{beating("eu", "1")}) {
+		t.Error("more fields are no change")
+	}
+	if got := decide(t, beat, input).Labels["beat"]; got != "1" {
+		t.Errorf("beat %q", got)
+	}
+	if zone.Revision() != revision || beat.Revision() <= revision {
+		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
+	}
+	// Fewer fields leave out the policy that misses them.
+	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("eu", "1")})
+	if zone.Revision() != revision || beat.Revision() != 0 {
+		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
+	}
+}
+
+// An inventory that is read as clusters alone keeps no object, and one that is read as objects alone no cluster.
+func TestFormsAreKeptApart(t *testing.T) {
+	o := document("", "eu", "spec", map[string]any{"x": "1"}, "status", map[string]any{"version": map[string]any{"kubernetes": "1.36"}})
+	o.SetLabels(map[string]string{"topology.kubernetes.io/region": "eu"})
+	replication.Prepare(managed.GroupVersionResource, o)
+	const objects = "package p\nlabels := {\"x\": x} if x := data.kubernetes.managedclusters[input.spec.nodeName].spec.x"
+	for name, tc := range map[string]struct{ text, own, normal string }{
+		"Clusters": {byName, `{}`, `{"region": "eu"}`},
+		"Objects":  {objects, `{"spec": {"x": "1"}}`, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := NewData()
+			fields := fieldsOf(t, tc.text, managed)
+			data.Load(managed.GroupVersionResource, fields, []*unstructured.Unstructured{{Object: fields.Cut(o.Object)}})
+			// The name is not among the fields.
+			r, ok := data.current.Load().tables[managed.GroupVersionResource].records.Min()
+			if !ok || r.shown.terms[own].String() != tc.own || r.shown.terms[normal].String() != tc.normal {
+				t.Errorf("kept %v and %v", r.shown.terms[own], r.shown.terms[normal])
+			}
+		})
+	}
+}
+
+// Lenses of equal fields are one; those that nobody looks through any more leave their place to others.
+func TestLenses(t *testing.T) {
+	data := newWorld()
+	labels := func(name string) *projection.Fields {
+		f := &projection.Fields{}
+		f.Name("metadata").Name("labels").Name(name).All()
+		return f.Seal()
+	}
+	a, again := data.lens(nodes.GroupVersionResource, labels("a")), data.lens(nodes.GroupVersionResource, labels("a"))
+	if a != again {
+		t.Error("two lenses of the same fields")
+	}
+	for i := range 20 {
+		func() {
+			l := data.lens(nodes.GroupVersionResource, labels(fmt.Sprint(i)))
+			if data.current.Load().revision(l) == 0 {
+				t.Error("a lens on a table that is there sees nothing")
+			}
+		}()
+		heap()
+	}
+	if n := len(data.lenses[nodes.GroupVersionResource]); n > 10 {
+		t.Errorf("places for %d lenses", n)
+	}
+	before := data.current.Load().revision(a)
+	if b := data.lens(nodes.GroupVersionResource, labels("b")); data.current.Load().revision(b) == before || data.current.Load().revision(a) != before {
+		t.Error("a new lens has another one's revision, or changes it")
+	}
+}
+
+// Readers, writers, growth and policies that come and go, side by side. A policy that was prepared and loaded never
+// misses its data, and what it sees is of one moment.
+func TestFieldsGrowWhileRead(t *testing.T) {
+	data := NewData()
+	e := New(data, Options{Timeout: time.Minute, Concurrency: 4})
+	zone, _ := prepare(t, e, v1("package p\nlabels := {\"zones\": concat(\"-\", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}"))
+	fields := fieldsOf(t, "package p\nlabels := {\"zones\": concat(\"-\", sort([z | z := data.kubernetes.nodes[_].metadata.labels.zone]))}", nodes)
+	pair := func(n int) []*unstructured.Unstructured {
+		var out []*unstructured.Unstructured
+		for _, name := range []string{"a", "b"} {
+			o := beating(fmt.Sprint(n), fmt.Sprint(n))
+			o.SetName(name)
+			out = append(out, o)
+		}
+		return out
+	}
+	data.Load(nodes.GroupVersionResource, fields, pair(0))
+	var round atomic.Int64
+	stop := keepReading(func() bool {
+		d, err := zone.Evaluate(t.Context(), onNode("n1", fmt.Sprint(round.Load())))
+		first, second, _ := strings.Cut(d.Labels["zones"], "-")
+		if err != nil || first != second || first == "" {
+			t.Errorf("%v, %v", d, err)
+			return false
+		}
+		return true
+	})
+	for n := range 150 {
+		round.Store(int64(n))
+		beat, _ := prepare(t, e, v1(beats))
+		grown := fields
+		if n%2 == 0 {
+			grown = projection.Union(fields, fieldsOf(t, beats, nodes))
+		}
+		data.Load(nodes.GroupVersionResource, grown, pair(n))
+		if _, err := beat.Evaluate(t.Context(), onNode("a", "x")); isNotReplicated(err) == (n%2 == 0) {
+			t.Errorf("round %d: %v", n, err)
+		}
+		data.Put(pods.GroupVersionResource, document("x", "p"))
+		if n%10 == 0 {
+			data.Drop(pods.GroupVersionResource)
+			data.Load(pods.GroupVersionResource, nil, nil)
+		}
+	}
+	stop()
+}
+
+// What policies never see is not in memory, however much they read.
+func TestSecretsAreNotKept(t *testing.T) {
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	o := document("x", "s", "data", map[string]any{"password": "aHVudGVyMg=="}, "stringData", map[string]any{"password": "hunter2"}, "type", "Opaque")
+	o.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "hunter2", "a": "b"})
+	o.Object["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{"manager": "hunter2"}}
+	replication.Prepare(secrets, o)
+	data := NewData()
+	data.Load(secrets, nil, []*unstructured.Unstructured{o})
+	whole := data.current.Load().tables[secrets].documents[own]().String()
+	if want := `{"x": {"s": {"metadata": {"annotations": {"a": "b"}, "name": "s", "namespace": "x"}, "type": "Opaque"}}}`; whole != want {
+		t.Errorf("kept %s, want %s", whole, want)
+	}
+}

@@ -1,0 +1,138 @@
+package embedded
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// threeFields are the fields of a policy that reads three of a workload.
+func threeFields() *projection.Fields {
+	f := &projection.Fields{}
+	f.Name("metadata").Name("labels").Name("team").All()
+	f.Name("metadata").Name("annotations").Name(pciAnnotation).All()
+	f.Name("spec").Name("replicas").All()
+	return f.Seal()
+}
+
+// workload is what a list-watch hands over of the i-th workload: it is cut to three fields and its identity. No two
+// workloads share any text, as nothing does that comes from the API server.
+func workload(i, projections int) *unstructured.Unstructured {
+	labels := map[string]any{"team": fmt.Sprintf("team-%d", i%projections)}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{
+			"name": fmt.Sprintf("web-frontend-%06d", i), "namespace": fmt.Sprintf("team-%03d", i%500), "uid": fmt.Sprintf("uid-%d", i),
+			"labels": labels, "annotations": map[string]any{pciAnnotation: fmt.Sprintf("level-%d", i%projections)},
+		},
+		"spec": map[string]any{"replicas": int64(i % projections)},
+	}}
+}
+
+func workloads(n, projections int) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, n)
+	for i := range out {
+		out[i] = workload(i, projections)
+	}
+	return out
+}
+
+// heap is what is reachable.
+func heap() int64 {
+	var stats runtime.MemStats
+	// The second collection takes what the first one made unreachable by finalizing.
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// What a workload takes of memory, its name and its place in the index included, is bounded: by the fields that are read
+// of it, not by its size, and by less where others show the same. What the store says that it takes is near the truth.
+func TestMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector takes memory of its own")
+	}
+	const n = 100_000
+	tests := map[string]struct {
+		projections int
+		most        int64
+	}{
+		"Repeated": {40, 200},
+		"Distinct": {n, 2048},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			fields := threeFields()
+			d := NewData()
+			before := heap()
+			d.Load(pods.GroupVersionResource, fields, workloads(n, tc.projections))
+			loaded := heap() - before
+			// Many objects are written once more, and then replaced by others.
+			const many = n / 4
+			for i := range many {
+				d.Put(pods.GroupVersionResource, workload(i, tc.projections+1))
+			}
+			for i := range many {
+				o := workload(i, tc.projections)
+				d.Delete(pods.GroupVersionResource, o.GetNamespace(), o.GetName())
+				d.Put(pods.GroupVersionResource, workload(n+i, tc.projections))
+			}
+			written := heap() - before
+			objects, said, _ := d.Size(pods.GroupVersionResource)
+			t.Logf("%d bytes an object when it is loaded, %d after writes, %d as the store says", loaded/n, written/n, said/int64(objects))
+			for _, bytes := range []int64{loaded, written} {
+				if bytes/n > tc.most {
+					t.Errorf("%d bytes an object, want %d at most", bytes/n, tc.most)
+				}
+			}
+			if objects != n || said < written/2 || said > written*2 {
+				t.Errorf("the store says that %d objects take %d bytes; they take %d", objects, said, written)
+			}
+			d.Load(pods.GroupVersionResource, fields, nil)
+			s := d.store(pods.GroupVersionResource)
+			if len(s.shared.known) > 0 || s.shared.bytes != 0 {
+				t.Errorf("%d projections are kept of no objects, of %d bytes", len(s.shared.known), s.shared.bytes)
+			}
+			runtime.KeepAlive(d)
+		})
+	}
+}
+
+// BenchmarkPut is one object's update in a table of 100,000: to what others show, to what nobody shows, and to what it
+// shows already, as by a heartbeat that nobody reads.
+func BenchmarkPut(b *testing.B) {
+	const n = 100_000
+	for _, bm := range []struct {
+		name string
+		next func(i int) *unstructured.Unstructured
+	}{
+		{"Shared", func(i int) *unstructured.Unstructured { return workload(i%n, 40+i/n%2) }},
+		{"Distinct", func(i int) *unstructured.Unstructured {
+			o := workload(i%n, 40)
+			o.Object["spec"].(map[string]any)["replicas"] = int64(i)
+			return o
+		}},
+		{"Unread", func(i int) *unstructured.Unstructured { return workload(i%n, 40) }},
+	} {
+		b.Run("by="+bm.name, func(b *testing.B) {
+			d := NewData()
+			d.Load(pods.GroupVersionResource, threeFields(), workloads(n, 40))
+			l := d.lens(pods.GroupVersionResource, threeFields())
+			objects := make([]*unstructured.Unstructured, 10_000)
+			for i := range objects {
+				objects[i] = bm.next(i + n)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				d.Put(pods.GroupVersionResource, objects[i%len(objects)])
+				i++
+			}
+			runtime.KeepAlive(l)
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Replica is what a replica of Berth holds of a resource type.
+type Replica struct {
+	Resource schema.GroupResource
+	Objects  int
+	// Bytes is about how much memory they take.
+	Bytes int64
+	// Confirmed is when the API server last told anything of them.
+	Confirmed time.Time
+}
+
+// Replication collects what there is of each resource type at the moment of the scrape.
+type Replication struct {
+	list                      func() []Replica
+	objects, bytes, confirmed *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*Replication)(nil)
+
+// NewReplication returns a collector; list is to return at once, and each type once.
+func NewReplication(list func() []Replica) *Replication {
+	return &Replication{list: list, objects: replicatedObjects.desc(), bytes: replicatedBytes.desc(), confirmed: replicatedConfirmed.desc()}
+}
+
+// Describe implements prometheus.Collector.
+func (r *Replication) Describe(out chan<- *prometheus.Desc) {
+	out <- r.objects
+	out <- r.bytes
+	out <- r.confirmed
+}
+
+// Collect implements prometheus.Collector.
+func (r *Replication) Collect(out chan<- prometheus.Metric) {
+	for _, t := range r.list() {
+		tell := func(desc *prometheus.Desc, value float64) {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, t.Resource.String())
+		}
+		tell(r.objects, float64(t.Objects))
+		tell(r.bytes, float64(t.Bytes))
+		tell(r.confirmed, float64(t.Confirmed.UnixMilli())/1000)
+	}
+}
