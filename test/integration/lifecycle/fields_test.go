@@ -1,0 +1,133 @@
+package lifecycle_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// reading is a policy that shows a field of the Secret "facts", below its metadata or in the language's own words.
+func reading(namespace, field string) string {
+	return fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := json.marshal(data.kubernetes.secrets[%q].facts%s)\n", namespace, field)
+}
+
+// show asks which zone an object of a type would be given.
+func show(ctx context.Context, obj client.Object) (string, error) {
+	err := f.Client.Create(ctx, obj, client.DryRunAll)
+	return obj.GetAnnotations()["example.com/zone"], err
+}
+
+var _ = Describe("What is replicated of objects", func() {
+	facts := func(ctx context.Context, namespace string) *corev1.Secret {
+		GinkgoHelper()
+		out := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "facts", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{
+				"pool": "gold", corev1.LastAppliedConfigAnnotation: `{"data":"hunter2"}`,
+			}},
+			StringData: map[string]string{"password": "hunter2"},
+		}
+		Expect(f.Client.Create(ctx, out)).To(Succeed())
+		return out
+	}
+	fields := func(ctx context.Context, policy string) []string {
+		p, err := f.Policy(ctx, policy)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.Status.Dependencies).To(HaveLen(1))
+		return p.Status.Dependencies[0].Fields
+	}
+
+	It("grows with what policies read, and none of them fails meanwhile", func(ctx SpecContext) {
+		start(ctx)
+		namespace, first, second, whole := f.NewNamespace(ctx, nil), newName("first"), newName("second"), newName("whole")
+		facts(ctx, namespace)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(first, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
+		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+
+		loading, stop := context.WithCancel(ctx)
+		var load sync.WaitGroup
+		var asked atomic.Int64
+		for range 2 {
+			load.Go(func() {
+				defer GinkgoRecover()
+				for loading.Err() == nil {
+					got, err := tryZone(ctx, namespace)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(got).To(Equal(`"a"`))
+					asked.Add(1)
+				}
+			})
+		}
+		account := func(ctx context.Context) (string, error) {
+			return show(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"}})
+		}
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(second, reading(namespace, ".metadata.annotations.pool"), "", "serviceaccounts", namespace))
+		Eventually(account).WithContext(ctx).Should(Equal(`"gold"`))
+		service := func(ctx context.Context) (string, error) {
+			return show(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "try"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+		}
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(whole, reading(namespace, ""), "", "services", namespace))
+		Eventually(service).WithContext(ctx).Should(ContainSubstring(`"gold"`))
+		Expect(account(ctx)).To(Equal(`"gold"`))
+		before := asked.Load()
+		Eventually(asked.Load).WithContext(ctx).Should(BeNumerically(">", before))
+		stop()
+		load.Wait()
+
+		Expect(fields(ctx, first)).To(Equal([]string{"metadata.labels.zone"}))
+		Expect(fields(ctx, second)).To(Equal([]string{"metadata.annotations.pool"}))
+		Expect(fields(ctx, whole)).To(Equal([]string{"**"}))
+		By("even of whole Secrets, no payload and no copy of a manifest")
+		text, err := service(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(text).To(And(ContainSubstring(`"type":"Opaque"`), Not(ContainSubstring("hunter2")), Not(ContainSubstring("aHVudGVyMg")), Not(ContainSubstring("managedFields"))))
+	})
+
+	It("decides nothing anew when a field changes that nobody reads", func(ctx SpecContext) {
+		m := start(ctx)
+		namespace, name := f.NewNamespace(ctx, nil), newName("still")
+		secret := facts(ctx, namespace)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
+		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+		value := func(metric, label string) float64 {
+			series, err := m.Series(metric, label)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(series).To(HaveLen(1))
+			for _, v := range series {
+				return v
+			}
+			return 0
+		}
+		confirmed := func() float64 {
+			return value("berth_replicated_confirmed_timestamp_seconds", `resource="secrets"`)
+		}
+		misses := value("berth_decision_memo_total", `result="miss"`)
+		for range 3 {
+			before := confirmed()
+			secret.Annotations["heartbeat"] += "x"
+			Expect(f.Client.Update(ctx, secret)).To(Succeed())
+			Eventually(confirmed).WithContext(ctx).Should(BeNumerically(">", before))
+			Expect(tryZone(ctx, namespace)).To(Equal(`"a"`))
+		}
+		Expect(value("berth_decision_memo_total", `result="miss"`)).To(Equal(misses))
+		Expect(value("berth_replicated_objects", `resource="secrets"`)).To(BeNumerically(">=", 1))
+		Expect(value("berth_replicated_bytes", `resource="secrets"`)).To(BeNumerically(">", 0))
+		secret.Labels["zone"] = "b"
+		Expect(f.Client.Update(ctx, secret)).To(Succeed())
+		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"b"`))
+		Expect(value("berth_decision_memo_total", `result="miss"`)).To(BeNumerically(">", misses))
+
+		f.DeletePolicy(ctx, name)
+		Eventually(m.Series).WithArguments("berth_replicated_objects", `resource="secrets"`).WithContext(ctx).Should(BeEmpty())
+		Expect(m.Series("berth_replicated_bytes", `resource="secrets"`)).To(BeEmpty())
+		Expect(m.Series("berth_replicated_confirmed_timestamp_seconds", `resource="secrets"`)).To(BeEmpty())
+	})
+})
