@@ -48,7 +48,7 @@ func randomObject(r *rand.Rand) map[string]any {
 func TestCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	shorter := 0
-	for range 20_000 {
+	for range 4_000 {
 		f, d := randomFields(r, 3), randomObject(r)
 		before, err := json.Marshal(d)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestCut(t *testing.T) {
 			shorter++
 		}
 	}
-	if shorter < 10_000 {
+	if shorter < 2_000 {
 		t.Errorf("only %d cuts left anything out", shorter)
 	}
 }
@@ -111,7 +111,7 @@ func TestCutLeavesOut(t *testing.T) {
 func TestCovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	covered := 0
-	for range 5_000 {
+	for range 2_000 {
 		a, b := randomFields(r, 3), randomFields(r, 3)
 		union := projection.Union(a, b)
 		if !union.Covers(a) || !union.Covers(b) || !a.Covers(a) {
@@ -133,7 +133,7 @@ func TestCovers(t *testing.T) {
 			}
 		}
 	}
-	if covered < 200 {
+	if covered < 80 {
 		t.Errorf("only %d sets covered another", covered)
 	}
 }
@@ -143,11 +143,12 @@ func TestCoversTable(t *testing.T) {
 		f := &projection.Fields{}
 		at := f
 		for _, name := range path {
-			if name == "*" {
+			switch name {
+			case "*":
 				at = at.Each()
-			} else if name == "**" {
+			case "**":
 				at.All()
-			} else {
+			default:
 				at = at.Name(name)
 			}
 		}

@@ -429,7 +429,7 @@ func (t *table) document(show side) ast.Value {
 // sorted makes an object fit to be shared by goroutines: its members are sorted when that is first asked for, behind the
 // back of those who walk through them unsorted, such as who copies it.
 func sorted(o ast.Object) ast.Value {
-	o.KeysIterator()
+	o.Foreach(func(_, _ *ast.Term) {})
 	return o
 }
 

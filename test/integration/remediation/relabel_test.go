@@ -156,6 +156,10 @@ var _ = Describe("When a cluster's labels change", func() {
 		Expect(err).NotTo(HaveOccurred())
 		asked := decided(w.profiles)
 		merge(ctx, clusterProfile, w.fleet, "eu1", map[string]any{"metadata": map[string]any{"labels": map[string]any{"color": "blue"}}})
+		Consistently(func() int { return decided(w.profiles) - asked }).WithContext(ctx).Should(BeZero(), "nobody reads the label")
+		uncertified := framework.NewObject(clusterProfile, w.fleet, "eu3", nil)
+		uncertified.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+		Expect(f.Client.Create(ctx, uncertified)).To(Succeed())
 		Eventually(func() int { return decided(w.profiles) - asked }).WithContext(ctx).Should(BeNumerically(">=", 60))
 		Consistently(versions).WithContext(ctx).WithArguments(framework.Deployment, w.namespace).Should(Equal(before))
 	})
