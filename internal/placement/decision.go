@@ -24,6 +24,12 @@ type Decision struct {
 	Warnings []string
 }
 
+// Equal says whether two decisions say the same.
+func (d Decision) Equal(other Decision) bool {
+	return maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
+		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)
+}
+
 // ContractError says that a policy's result is not of the decision contract's types.
 type ContractError struct {
 	Rule    string

@@ -1,0 +1,439 @@
+package remediation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// reader is a policy that says what the data has for the field "read" of its input.
+type reader struct {
+	fields   *projection.Fields
+	revision uint64
+	data     map[string]string
+	// during is called while the policy is evaluated, before and after the data is looked at.
+	during    func()
+	evaluated int
+}
+
+var errEvaluation = errors.New("no such data")
+
+func readField() *projection.Fields {
+	f := &projection.Fields{}
+	f.Name("read")
+	return f.Seal()
+}
+
+func newReader() *reader {
+	return &reader{fields: readField(), revision: 1, data: map[string]string{}}
+}
+
+func (r *reader) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
+	r.evaluated++
+	if r.during != nil {
+		r.during()
+		defer r.during()
+	}
+	return r.fresh(input)
+}
+
+func (r *reader) fresh(input map[string]any) (placement.Decision, error) {
+	name, _ := input["read"].(string)
+	if r.revision == 0 || r.data[name] == "error" {
+		return placement.Decision{}, errEvaluation
+	}
+	return placement.Decision{Annotations: map[string]string{"value": r.data[name]}}, nil
+}
+
+func (r *reader) Revision() uint64          { return r.revision }
+func (r *reader) Input() *projection.Fields { return r.fields }
+
+// set changes the data.
+func (r *reader) set(revision uint64, name, value string) {
+	r.revision = revision
+	r.data[name] = value
+}
+
+func policyOf(name string, r *reader) *placement.Policy {
+	return &placement.Policy{Name: name, Evaluator: r}
+}
+
+func read(value string) map[string]any { return map[string]any{"read": value, "other": "x"} }
+
+// decide is what the controller does with an object that the policies match.
+func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[string]any, policies ...*placement.Policy) []remediation.Key {
+	t.Helper()
+	var parts []*remediation.Part
+	for _, p := range policies {
+		part := g.Look(p, input)
+		if !part.Known {
+			part.Decision, part.Err = p.Evaluator.Evaluate(t.Context(), input)
+		}
+		parts = append(parts, part)
+	}
+	return g.Record(k, parts)
+}
+
+func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []remediation.Key) {
+	t.Helper()
+	g.Sweep(p, func(input map[string]any) (placement.Decision, error) {
+		return p.Evaluator.Evaluate(t.Context(), input)
+	},
+		func(keys []remediation.Key) { again = append(again, keys...) })
+	return again
+}
+
+func numbered(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("web-%03d", i)) }
+
+// settle decides objects until none is called for.
+func settle(t *testing.T, g *remediation.Groups, p *placement.Policy, inputs map[remediation.Key]map[string]any) {
+	t.Helper()
+	queue := []remediation.Key{}
+	for k := range inputs {
+		queue = append(queue, k)
+	}
+	for n := 0; len(queue) > 0; n++ {
+		if n > 10*len(inputs) {
+			t.Fatal("it does not settle")
+		}
+		k := queue[0]
+		queue = append(queue[1:], decide(t, g, k, inputs[k], p)...)
+	}
+}
+
+// A change of data costs an evaluation for each distinct projection, and calls for the members of those whose decision
+// changed, and for nobody else.
+func TestSweepDecidesEachProjectionOnce(t *testing.T) {
+	g, r := remediation.NewGroups(), newReader()
+	p := policyOf("p", r)
+	inputs := map[remediation.Key]map[string]any{}
+	for i := range 1000 {
+		inputs[numbered(i)] = read(fmt.Sprint(i % 40))
+	}
+	settle(t, g, p, inputs)
+	if r.evaluated > 80 {
+		t.Errorf("%d evaluations to decide 40 distinct projections", r.evaluated)
+	}
+	r.evaluated = 0
+	r.set(2, "7", "moved")
+	again := sweep(t, g, p)
+	if r.evaluated != 40 {
+		t.Errorf("%d evaluations in a sweep of 40 distinct projections", r.evaluated)
+	}
+	if len(again) != 25 || !slices.ContainsFunc(again, func(k remediation.Key) bool { return k == numbered(7) }) {
+		t.Errorf("called for %v", again)
+	}
+	for _, k := range again {
+		if more := decide(t, g, k, inputs[k], p); len(more) > 0 {
+			t.Errorf("%s calls for %v", k, more)
+		}
+	}
+	if r.evaluated != 40 {
+		t.Errorf("%d evaluations after the members were decided", r.evaluated)
+	}
+	if again := sweep(t, g, p); len(again) > 0 || r.evaluated != 40 {
+		t.Errorf("without a change: %d evaluations, called for %v", r.evaluated, again)
+	}
+}
+
+// What can't be grouped is called for at each change: inputs that are alone, that are read as a whole, and failures.
+func TestSweepCallsForTheRest(t *testing.T) {
+	all := newReader()
+	all.fields = projection.Everything()
+	missing := newReader()
+	missing.revision = 0
+	failing := newReader()
+	failing.data["a"] = "error"
+	for name, r := range map[string]*reader{"Alone": newReader(), "Whole": all, "Missing": missing, "Failing": failing} {
+		t.Run(name, func(t *testing.T) {
+			g, p := remediation.NewGroups(), policyOf("p", r)
+			want := []remediation.Key{numbered(1)}
+			decide(t, g, numbered(1), read("a"), p)
+			if name != "Alone" {
+				decide(t, g, numbered(2), read("a"), p)
+				want = append(want, numbered(2))
+			}
+			r.set(9, "b", "x")
+			if diff := cmp.Diff(want, sweep(t, g, p)); diff != "" {
+				t.Errorf("called for (-want +got):\n%s", diff)
+			}
+			g.Forget(numbered(1))
+			g.Forget(numbered(2))
+			r.set(10, "b", "y")
+			if again := sweep(t, g, p); len(again) > 0 || len(g.Members(p)) > 0 {
+				t.Errorf("called for %v, which is forgotten", again)
+			}
+		})
+	}
+}
+
+// A decision is known to every object of the like, as long as the data is the same and the policy is.
+func TestLook(t *testing.T) {
+	g, r := remediation.NewGroups(), newReader()
+	p := policyOf("p", r)
+	r.data["a"] = "1"
+	settle(t, g, p, map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a")})
+	if part := g.Look(p, map[string]any{"read": "a", "other": "y"}); !part.Known || part.Decision.Annotations["value"] != "1" {
+		t.Errorf("of the like: %+v", part)
+	}
+	if g.Look(p, read("b")).Known {
+		t.Error("of another input it is known")
+	}
+	if g.Look(policyOf("p", r), read("a")).Known {
+		t.Error("of another policy it is known")
+	}
+	r.revision = 2
+	if g.Look(p, read("a")).Known {
+		t.Error("of older data it is known")
+	}
+}
+
+// A policy that turns out to read more than was thought has all of its objects decided again, by what they are each.
+func TestPolicyReadsMore(t *testing.T) {
+	inputs := map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a"), numbered(3): read("b")}
+	want := []remediation.Key{numbered(1), numbered(2), numbered(3)}
+	byName := func(a, b remediation.Key) int { return strings.Compare(a.Name, b.Name) }
+	for name, notice := range map[string]func(*remediation.Groups, *placement.Policy) []remediation.Key{
+		"Sweep": func(g *remediation.Groups, p *placement.Policy) []remediation.Key { return sweep(t, g, p) },
+		"Record": func(g *remediation.Groups, p *placement.Policy) []remediation.Key {
+			return decide(t, g, numbered(1), read("a"), p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, r := remediation.NewGroups(), newReader()
+			p := policyOf("p", r)
+			settle(t, g, p, inputs)
+			r.fields = projection.Everything()
+			if diff := cmp.Diff(want, slices.SortedFunc(slices.Values(notice(g, p)), byName)); diff != "" {
+				t.Errorf("called for (-want +got):\n%s", diff)
+			}
+			if g.Look(p, read("a")).Known {
+				t.Error("what another object was decided is known")
+			}
+			settle(t, g, p, inputs)
+			r.set(2, "a", "x")
+			if diff := cmp.Diff(want, slices.SortedFunc(slices.Values(sweep(t, g, p)), byName)); diff != "" {
+				t.Errorf("then called for (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// world is the queue of a controller, its workers and sweeper, the objects and the policies, all of whose steps come in
+// any order.
+type world struct {
+	t        *testing.T
+	r        *rand.Rand
+	groups   *remediation.Groups
+	policies []*placement.Policy
+	revision uint64
+	inputs   map[remediation.Key]map[string]any
+	// queued, working and dirty are the state of a work queue.
+	queued, working, dirty map[remediation.Key]bool
+	workers                []*worker
+	// notified says that data changed since the last sweep began.
+	notified, sweeping bool
+	depth              int
+	// applied are the decisions that objects were decided with last, by policy.
+	applied map[remediation.Key][]string
+}
+
+// worker is one reconcile under way.
+type worker struct {
+	key      remediation.Key
+	policies []*placement.Policy
+	input    map[string]any
+	parts    []*remediation.Part
+}
+
+func (w *world) enqueue(keys ...remediation.Key) {
+	for _, k := range keys {
+		if w.working[k] {
+			w.dirty[k] = true
+		} else {
+			w.queued[k] = true
+		}
+	}
+}
+
+func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
+
+func readerOf(p *placement.Policy) *reader { return p.Evaluator.(*reader) }
+
+// change is something that happens outside.
+func (w *world) change() {
+	k := numbered(w.r.IntN(12))
+	switch w.r.IntN(12) {
+	case 0:
+		delete(w.inputs, k)
+		w.enqueue(k)
+	case 1, 2, 3:
+		w.inputs[k] = read(fmt.Sprint(w.r.IntN(4)))
+		w.enqueue(k)
+	case 4:
+		// A new version of a policy: its objects are decided.
+		i := w.r.IntN(len(w.policies))
+		old := w.policies[i]
+		r := &reader{fields: readerOf(old).fields, revision: readerOf(old).revision, data: readerOf(old).data, during: w.elsewhere}
+		w.policies[i] = policyOf(old.Name, r)
+		w.enqueue(w.groups.Members(old)...)
+		for k := range w.inputs {
+			w.enqueue(k)
+		}
+	case 5:
+		r := readerOf(pick(w.r, w.policies))
+		r.fields = pick(w.r, []*projection.Fields{projection.Everything(), readField()})
+	default:
+		r := readerOf(pick(w.r, w.policies))
+		w.revision++
+		r.set(w.revision, fmt.Sprint(w.r.IntN(4)), pick(w.r, []string{"1", "2", "3", "error"}))
+		if w.r.IntN(8) == 0 {
+			r.revision = 0
+		}
+		w.notified = true
+	}
+}
+
+// work takes a step of a reconcile.
+func (w *world) work() {
+	if len(w.workers) < 3 && len(w.queued) > 0 && w.r.IntN(2) == 0 {
+		keys := []remediation.Key{}
+		for k := range w.queued {
+			keys = append(keys, k)
+		}
+		slices.SortFunc(keys, func(a, b remediation.Key) int { return strings.Compare(a.Name, b.Name) })
+		k := pick(w.r, keys)
+		delete(w.queued, k)
+		w.working[k] = true
+		if w.inputs[k] == nil {
+			w.groups.Forget(k)
+			delete(w.applied, k)
+			w.done(k)
+			return
+		}
+		w.workers = append(w.workers, &worker{key: k, input: w.inputs[k], policies: slices.Clone(w.policies)})
+		return
+	}
+	if len(w.workers) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.workers))
+	at := w.workers[i]
+	w.workers = slices.Delete(w.workers, i, i+1)
+	if n := len(at.parts); n < len(at.policies) {
+		p := at.policies[n]
+		part := w.groups.Look(p, at.input)
+		if !part.Known {
+			part.Decision, part.Err = p.Evaluator.Evaluate(w.t.Context(), at.input)
+		}
+		at.parts = append(at.parts, part)
+		w.workers = append(w.workers, at)
+		return
+	}
+	w.enqueue(w.groups.Record(at.key, at.parts)...)
+	texts := []string{}
+	for _, part := range at.parts {
+		texts = append(texts, fmt.Sprint(part.Decision, part.Err))
+	}
+	w.applied[at.key] = texts
+	w.done(at.key)
+}
+
+func (w *world) done(k remediation.Key) {
+	delete(w.working, k)
+	if w.dirty[k] {
+		delete(w.dirty, k)
+		w.queued[k] = true
+	}
+}
+
+func (w *world) sweep() {
+	if w.sweeping || !w.notified {
+		return
+	}
+	w.sweeping, w.notified = true, false
+	for _, p := range slices.Clone(w.policies) {
+		w.groups.Sweep(p, func(input map[string]any) (placement.Decision, error) {
+			return p.Evaluator.Evaluate(w.t.Context(), input)
+		},
+			func(keys []remediation.Key) { w.enqueue(keys...) })
+	}
+	w.sweeping = false
+}
+
+// elsewhere is what may happen during an evaluation.
+func (w *world) elsewhere() {
+	if w.depth > 2 {
+		return
+	}
+	w.depth++
+	defer func() { w.depth-- }()
+	for range w.r.IntN(4) {
+		w.step()
+	}
+}
+
+func (w *world) step() {
+	switch w.r.IntN(6) {
+	case 0:
+		w.change()
+	case 1:
+		w.sweep()
+	default:
+		w.work()
+	}
+}
+
+// Whatever the order of changes of objects, data and policies, of decisions and of sweeps: once all is quiet, every
+// object was decided last with what its policies say now.
+func TestNoDecisionIsLost(t *testing.T) {
+	for seed := range uint64(3000) {
+		w := &world{
+			t: t, r: rand.New(rand.NewPCG(seed, 1)), groups: remediation.NewGroups(), revision: 1,
+			inputs: map[remediation.Key]map[string]any{}, queued: map[remediation.Key]bool{}, working: map[remediation.Key]bool{},
+			dirty: map[remediation.Key]bool{}, applied: map[remediation.Key][]string{},
+		}
+		for _, name := range []string{"p", "q"} {
+			r := newReader()
+			r.during = w.elsewhere
+			w.policies = append(w.policies, policyOf(name, r))
+		}
+		for range 200 {
+			w.step()
+		}
+		for _, p := range w.policies {
+			readerOf(p).during = nil
+		}
+		for n := 0; len(w.queued)+len(w.workers) > 0 || w.notified; n++ {
+			if n > 10_000 {
+				t.Fatalf("seed %d: it does not settle", seed)
+			}
+			w.work()
+			if len(w.workers) == 0 {
+				w.sweep()
+			}
+		}
+		for k, input := range w.inputs {
+			var want []string
+			for _, p := range w.policies {
+				want = append(want, fmt.Sprint(readerOf(p).fresh(input)))
+			}
+			if diff := cmp.Diff(want, w.applied[k]); diff != "" {
+				t.Fatalf("seed %d: %s was decided otherwise (-now +then):\n%s", seed, k, diff)
+			}
+		}
+		if len(w.applied) != len(w.inputs) {
+			t.Fatalf("seed %d: %d objects, %d decided", seed, len(w.inputs), len(w.applied))
+		}
+	}
+}
