@@ -169,20 +169,24 @@ func contains(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, wildcard)
 }
 
+// SelectsNamespace says whether objects in a namespace with these labels may match; "" stands for no namespace.
+func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
+	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
+}
+
+// SelectsLabels says whether an object with these labels may match.
+func (m *Matcher) SelectsLabels(l map[string]string) bool { return m.objects.Matches(labels.Set(l)) }
+
 // Conditional says whether the match looks at more of an object than its type, its namespace and its labels.
 func (m *Matcher) Conditional() bool { return m.conditions != nil }
 
 // Matches says whether the policy is about the object. An error means that a condition could not be evaluated; it
 // counts as a match that can't be decided, as it does in the API server.
 func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
-	if !m.SelectsResource(o.Resource) || o.Namespace == NamespaceSystem {
+	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
 	}
-	if o.Namespace != "" && !m.namespaces.Matches(labels.Set(o.NamespaceLabels)) {
-		return false, nil
-	}
-	if !m.objects.Matches(labels.Set(o.Content.GetLabels())) &&
-		(o.Old == nil || !m.objects.Matches(labels.Set(o.Old.GetLabels()))) {
+	if !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || o.Old == o.Content || !m.SelectsLabels(o.Old.GetLabels())) {
 		return false, nil
 	}
 	if m.conditions == nil {

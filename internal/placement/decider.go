@@ -93,6 +93,8 @@ type Request struct {
 	Admission *admissionv1.AdmissionRequest
 	// AutomaticOnly leaves the part of policies whose remediation is not automatic as it stands.
 	AutomaticOnly bool
+	// VerdictsOnly leaves the outcome without an object: what differs is all that is wanted.
+	VerdictsOnly bool
 	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here.
 	Evaluate func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 }
@@ -108,7 +110,7 @@ type Source interface {
 
 // Outcome is what all matching policies together say of an object.
 type Outcome struct {
-	// Object is the object as it should be, with its record. It is nil if no policy matches.
+	// Object is the object as it should be, with its record. It is nil if no policy matches, or only verdicts were wanted.
 	Object *unstructured.Unstructured
 	// Verdicts are those of the matching policies, in order of precedence.
 	Verdicts []*Verdict
@@ -148,18 +150,23 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		}
 	}
 	m := &merger{
-		current: r.Object, intent: current, verdicts: verdicts,
+		intent: current, verdicts: verdicts,
 		held: func(p *Policy) bool { return r.AutomaticOnly && p.Remediation != placementv1.RemediationAutomatic },
 	}
-	object, next := m.merge()
+	values, next := m.merge()
+	if r.VerdictsOnly {
+		return &Outcome{Verdicts: verdicts}, nil
+	}
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
 		return nil, fmt.Errorf("recording the developer's intent: %w", err)
 	}
 	if text != "" {
-		annotations := metadataOf(object, fieldAnnotations)
-		annotations[placementv1.RequestedAnnotation] = text
-		object.SetAnnotations(annotations)
+		values[fieldAnnotations][placementv1.RequestedAnnotation] = text
+	}
+	object := withOwnMetadata(current.object)
+	for _, field := range fields {
+		setMetadata(object, field, values[field])
 	}
 	return &Outcome{Object: object, Verdicts: verdicts}, nil
 }

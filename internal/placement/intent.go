@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -174,6 +175,9 @@ func digest(value string) string {
 type intent struct {
 	// object is the developer's, without the record.
 	object *unstructured.Unstructured
+	// current and wanted are the labels and annotations, by field, of the object as it stands and as the developer wants
+	// it, without the record.
+	current, wanted map[string]map[string]string
 	// standing are the entries whose key still has the policy's value in the object as it stands.
 	standing record
 }
@@ -185,16 +189,20 @@ type intent struct {
 // applied once more. The object's own record counts first, and the old object's where a client replaced the object
 // by a manifest that has none.
 func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) intent {
-	out := intent{object: obj.DeepCopy()}
-	records := []*record{k.read(obj, id), k.readStored(old, id)}
+	out := intent{object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}}
+	records := []*record{k.read(obj, id)}
+	if records[0] == nil || old != obj {
+		records = append(records, k.readStored(old, id))
+	}
 	for _, field := range fields {
-		values := metadataOf(out.object, field)
+		current := metadataOf(obj, field)
+		values := maps.Clone(current)
 		for _, r := range records {
 			for key, entry := range r.of(field) {
 				if _, seen := out.standing.of(field)[key]; seen {
 					continue
 				}
-				value, present := metadataOf(obj, field)[key]
+				value, present := current[key]
 				if !present || digest(value) != entry.Set {
 					continue
 				}
@@ -209,9 +217,22 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) in
 		if field == fieldAnnotations {
 			delete(values, placementv1.RequestedAnnotation)
 		}
-		setMetadata(out.object, field, values)
+		if len(values) == 0 || !maps.Equal(current, values) {
+			setMetadata(out.object, field, values)
+		}
+		out.current[field], out.wanted[field] = current, values
 	}
 	return out
+}
+
+// withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which nobody
+// changes.
+func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := maps.Clone(obj.Object)
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		out["metadata"] = maps.Clone(metadata)
+	}
+	return &unstructured.Unstructured{Object: out}
 }
 
 // metadataOf returns a copy of the object's labels or annotations, never nil.

@@ -82,7 +82,6 @@ type winner struct {
 
 // merger lays the decisions over what the developer wants.
 type merger struct {
-	current  *unstructured.Unstructured
 	intent   intent
 	verdicts []*Verdict
 	// held says which policies' part of the object is to be left as it stands.
@@ -90,17 +89,17 @@ type merger struct {
 	next record
 }
 
-// merge returns the object as it should be, without its record, and the record. The verdicts must be in order of
-// precedence; their Changes and Conflicts are filled in.
-func (m *merger) merge() (*unstructured.Unstructured, record) {
-	out := m.intent.object.DeepCopy()
+// merge returns the labels and annotations as they should be, by field, without the record, and the record. The verdicts
+// must be in order of precedence; their Changes and Conflicts are filled in.
+func (m *merger) merge() (map[string]map[string]string, record) {
+	out := map[string]map[string]string{}
 	for _, field := range fields {
 		wins := m.resolve(field)
-		values := metadataOf(out, field)
+		values := maps.Clone(m.intent.wanted[field])
 		m.applyWins(field, wins, values)
 		m.settleRest(field, wins, values)
-		setMetadata(out, field, values)
 		m.hypothetical(field, values)
+		out[field] = values
 	}
 	return out, m.next
 }
@@ -130,7 +129,7 @@ func (m *merger) resolve(field string) map[string]winner {
 
 // applyWins sets every key that somebody won, and remembers what the developer asked for there.
 func (m *merger) applyWins(field string, wins map[string]winner, values map[string]string) {
-	current := metadataOf(m.current, field)
+	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
 		win := wins[key]
 		v := win.verdict
@@ -153,7 +152,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 // just decided not to, the developer's value returns. If it was not asked, or is gone, its value stays: deleting a
 // policy moves nothing.
 func (m *merger) settleRest(field string, wins map[string]winner, values map[string]string) {
-	current := metadataOf(m.current, field)
+	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.standing.of(field))) {
 		if _, won := wins[key]; won {
 			continue
@@ -175,7 +174,7 @@ func (m *merger) settleRest(field string, wins map[string]winner, values map[str
 // leave keeps a key as it stands, with its entry.
 func (m *merger) leave(field, key string, values map[string]string) {
 	if entry, ok := m.intent.standing.of(field)[key]; ok {
-		values[key] = metadataOf(m.current, field)[key]
+		values[key] = m.intent.current[field][key]
 		m.next.put(field, key, entry)
 	}
 }
