@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +32,6 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
@@ -74,31 +72,26 @@ type Controller struct {
 	targets *targets
 	watches *watches.Manager
 	brake   *remediation.Brake
-	wake    chan struct{}
+	groups  *remediation.Groups
+	needs   *needs
+	matched *matched
+	// rewatch says that the watched types may be others, and due that policies or their data changed.
+	rewatch, due chan struct{}
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
-
-	remembered sync.Map // of remediation.Key to *memory
-}
-
-// memory is what the policies decided of one object. One reconcile of a key runs at a time.
-type memory struct {
-	object    *unstructured.Unstructured
-	decisions map[string]remembered
-}
-
-// remembered is one policy's decision, and what it was made from besides the object.
-type remembered struct {
-	policy   *placement.Policy
-	revision uint64
-	decision placement.Decision
+	// changes are the policies that came into force or went out of it since follow looked.
+	changes map[*placement.Policy]bool
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, brake: remediation.NewBrake(), wake: make(chan struct{}, 1)}
-	c.targets = newTargets(func(key remediation.Key) { c.enqueue(key) })
+	c := &Controller{
+		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
+		needs: &needs{registry: d.Registry}, matched: newMatched(d.Catalog),
+		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), changes: map[*placement.Policy]bool{},
+	}
+	c.targets = newTargets(c.enqueue)
 	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
 	d.Registry.Subscribe(c.policyChanged)
 	return c
@@ -117,117 +110,6 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctl.Watch(source.TypedFunc[remediation.Key](c.start))
 }
 
-// start is the controller's source: it keeps the watches on what policies match.
-func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
-	c.mu.Lock()
-	c.queue = queue
-	c.mu.Unlock()
-	go func() {
-		for {
-			c.watches.Set(ctx, c.wanted())
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.wake:
-			}
-		}
-	}()
-	return nil
-}
-
-// wanted are the types that policies with remediation match, whole.
-func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
-	out := map[schema.GroupVersionResource]*projection.Fields{}
-	for _, p := range c.Registry.InForce() {
-		for _, r := range c.matched(p) {
-			out[r] = nil
-		}
-	}
-	return out
-}
-
-// matched are the types that a policy's remediation looks at.
-func (c *Controller) matched(p *placement.Policy) []schema.GroupVersionResource {
-	if p.Remediation == placementv1.RemediationOff {
-		return nil
-	}
-	var out []schema.GroupVersionResource
-	for _, r := range c.Catalog.Select(p.Matcher.SelectsResource) {
-		out = append(out, r.GroupVersionResource)
-	}
-	return out
-}
-
-// TargetState returns how the watches on what a policy matches fare: the first error, and whether all are complete.
-func (c *Controller) TargetState(p *placement.Policy) watches.State {
-	out := watches.State{Synced: true}
-	for _, r := range c.matched(p) {
-		state, _ := c.watches.State(r)
-		out.Synced = out.Synced && state.Synced
-		if state.Err != nil && out.Err == nil {
-			out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)
-		}
-	}
-	return out
-}
-
-func (c *Controller) enqueue(keys ...remediation.Key) {
-	c.mu.Lock()
-	queue := c.queue
-	c.mu.Unlock()
-	if queue == nil {
-		// Not started: this replica is not the leader. The watches will bring every object.
-		return
-	}
-	for _, key := range keys {
-		queue.Add(key)
-	}
-}
-
-func everywhere(string) bool { return true }
-
-// Rewatch has the watched types computed anew; what the API server serves has changed.
-func (c *Controller) Rewatch() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
-
-// policyChanged has every object decided that the policy matched or matches.
-func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
-	if after == nil {
-		c.Ledger.ForgetPolicy(name)
-	}
-	c.Rewatch()
-	keys := c.targets.keys(func(r schema.GroupVersionResource) bool {
-		return (before != nil && before.Matcher.SelectsResource(r)) || (after != nil && after.Matcher.SelectsResource(r))
-	}, everywhere)
-	for _, key := range keys {
-		// What did not settle under the old policy may under the new one.
-		c.brake.Forget(key)
-	}
-	c.enqueue(keys...)
-}
-
-// DataChanged has the objects decided whose policies read the type.
-func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
-	var readers []*placement.Policy
-	for _, standing := range c.Registry.All() {
-		if standing.Binding != nil && slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
-			readers = append(readers, standing.Policy)
-		}
-	}
-	c.enqueue(c.targets.keys(func(r schema.GroupVersionResource) bool {
-		return slices.ContainsFunc(readers, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
-	}, everywhere)...)
-}
-
-// NamespaceChanged has the objects of a namespace decided: selectors may match it now, or no longer.
-func (c *Controller) NamespaceChanged(namespace string) {
-	c.enqueue(c.targets.keys(func(schema.GroupVersionResource) bool { return true }, func(n string) bool { return n == namespace })...)
-}
-
 // watchChanged reports the policies that match a type whose watch fares differently now.
 func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 	for _, p := range c.Registry.InForce() {
@@ -237,31 +119,38 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 	}
 }
 
-// notReadyPace is how often a leader that is not ready yet looks again.
-const notReadyPace = 200 * time.Millisecond
+// incompletePace is how often an object is looked at again of which some policy reads more than is here. The rest is on
+// its way, and brings the object here by itself, unless the policy goes before.
+const incompletePace = time.Second
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile decides one object and has it put right if the policies say so.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
-	obj := c.targets.get(key)
+	obj, fields := c.targets.take(key)
 	if obj == nil || obj.GetDeletionTimestamp() != nil {
-		c.remembered.Delete(key)
+		c.groups.Forget(key)
 		c.brake.Forget(key)
 		c.report(c.Ledger.Forget(key))
 		return reconcile.Result{}, nil
 	}
-	if !c.Ready(ctx) {
-		return reconcile.Result{RequeueAfter: notReadyPace}, nil
+	if !covers(fields, c.needs.of(key.Resource)) {
+		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
 	ctx, span := c.Tracing.Root(ctx, "remediation")
 	defer span.End()
-	outcome, err := c.Decider.Decide(ctx, c.request(key, obj))
+	var parts []*remediation.Part
+	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, &parts))
 	tracing.Fail(span, err)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
+	if !covers(fields, c.needs.of(key.Resource)) {
+		// A policy came meanwhile, and may have seen less than it reads.
+		return reconcile.Result{RequeueAfter: incompletePace}, nil
+	}
+	c.enqueue(c.groups.Record(key, parts)...)
 	due := dueChanges(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
 	if span.IsRecording() {
@@ -275,8 +164,9 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	return c.remediate(ctx, key, obj, due)
 }
 
-// request asks what policies say of an existing object, as if Berth updated it without a change.
-func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured) placement.Request {
+// request asks what policies say of an existing object, as if Berth updated it without a change. What each says is
+// added to parts.
+func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, parts *[]*remediation.Part) placement.Request {
 	gvk := obj.GroupVersionKind()
 	return placement.Request{
 		Resource:  key.Resource,
@@ -295,34 +185,27 @@ func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured
 			DryRun:          new(false),
 		},
 		AutomaticOnly: true,
-		Evaluate:      c.evaluator(key, obj),
+		VerdictsOnly:  true,
+		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+			part := c.groups.Look(p, input)
+			if !part.Known {
+				part.Decision, part.Err = c.evaluate(ctx, p, input)
+			}
+			*parts = append(*parts, part)
+			return part.Decision, part.Err
+		},
 	}
 }
 
-// evaluator evaluates a policy unless its decision on this very object and the same data is remembered.
-func (c *Controller) evaluator(key remediation.Key, obj *unstructured.Unstructured) func(context.Context, *placement.Policy, map[string]any) (placement.Decision, error) {
-	value, _ := c.remembered.LoadOrStore(key, &memory{})
-	known := value.(*memory)
-	if known.object != obj {
-		known.object, known.decisions = obj, map[string]remembered{}
-	}
-	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-		// Read before the evaluation: data that changes during it makes the entry stale, never wrong.
-		revision := p.Evaluator.Revision()
-		if r, ok := known.decisions[p.Name]; ok && r.policy == p && r.revision == revision {
-			return r.decision, nil
-		}
-		ctx, span := tracing.Start(ctx, "evaluate")
-		start := c.Clock.Now()
-		decision, err := p.Evaluator.Evaluate(ctx, input)
-		outcome := metrics.OutcomeOf(decision, err)
-		c.Metrics.Decision(p.Name, metrics.SourceRemediation, outcome, c.Clock.Since(start))
-		tracing.Evaluated(span, p, outcome, err)
-		if err == nil && revision != 0 {
-			known.decisions[p.Name] = remembered{policy: p, revision: revision, decision: decision}
-		}
-		return decision, err
-	}
+// evaluate asks a policy, and counts it.
+func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	ctx, span := tracing.Start(ctx, "evaluate")
+	start := c.Clock.Now()
+	decision, err := p.Evaluator.Evaluate(ctx, input)
+	outcome := metrics.OutcomeOf(decision, err)
+	c.Metrics.Decision(p.Name, metrics.SourceRemediation, outcome, c.Clock.Since(start))
+	tracing.Evaluated(span, p, outcome, err)
+	return decision, err
 }
 
 // dueChanges are the verdicts by which the object is to be patched.

@@ -13,18 +13,32 @@ import (
 
 var _ watches.Sink = (*targets)(nil)
 
-// targets are the existing objects of every type that some policy matches, as the API server last sent them. Objects
-// are never changed: one that is the same pointer is the same object. It is safe for concurrent use.
+// targets are the existing objects of every type that some policy matches, as the API server last sent them, with the
+// fields that are needed. Objects are never changed: one that is the same pointer is the same object. It is safe for
+// concurrent use.
 type targets struct {
 	// changed is told of every object that came, changed or went.
-	changed func(remediation.Key)
+	changed func(...remediation.Key)
 
-	mu      sync.RWMutex
-	objects map[schema.GroupVersionResource]map[remediation.Key]*unstructured.Unstructured
+	mu     sync.RWMutex
+	tables map[schema.GroupVersionResource]*table
 }
 
-func newTargets(changed func(remediation.Key)) *targets {
-	return &targets{changed: changed, objects: map[schema.GroupVersionResource]map[remediation.Key]*unstructured.Unstructured{}}
+// table are the objects of one type.
+type table struct {
+	// fields are those that the objects have; nil for all.
+	fields  *projection.Fields
+	objects map[remediation.Key]*target
+}
+
+type target struct {
+	object *unstructured.Unstructured
+	// queued says that the object is in the queue, and that nobody has taken it yet.
+	queued bool
+}
+
+func newTargets(changed func(...remediation.Key)) *targets {
+	return &targets{changed: changed, tables: map[schema.GroupVersionResource]*table{}}
 }
 
 func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) remediation.Key {
@@ -32,41 +46,53 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 }
 
 // Replace implements watches.Sink.
-func (t *targets) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
-	next := make(map[remediation.Key]*unstructured.Unstructured, len(objects))
+func (t *targets) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+	next := &table{fields: fields, objects: make(map[remediation.Key]*target, len(objects))}
 	for _, o := range objects {
-		next[keyOf(resource, o)] = strip(o)
+		trim(fields, o)
+		next.objects[keyOf(resource, o)] = &target{object: o}
 	}
 	t.mu.Lock()
-	old := t.objects[resource]
+	old := t.tables[resource]
+	if old == nil {
+		old = &table{fields: fields}
+	}
+	grown := !covers(old.fields, fields)
 	var changed []remediation.Key
-	for key := range old {
-		if _, still := next[key]; !still {
+	for key := range old.objects {
+		if _, still := next.objects[key]; !still {
 			changed = append(changed, key)
 		}
 	}
-	for key, o := range next {
-		if before, known := old[key]; known && before.GetUID() == o.GetUID() && before.GetResourceVersion() == o.GetResourceVersion() {
-			next[key] = before
+	for key, now := range next.objects {
+		before, known := old.objects[key]
+		if known && before.object.GetUID() == now.object.GetUID() && before.object.GetResourceVersion() == now.object.GetResourceVersion() && !grown {
+			next.objects[key] = before
 			continue
 		}
+		now.queued = known && before.queued
 		changed = append(changed, key)
 	}
-	t.objects[resource] = next
+	t.tables[resource] = next
 	t.mu.Unlock()
-	for _, key := range changed {
-		t.changed(key)
-	}
+	t.changed(changed...)
 }
 
 // Put implements watches.Sink.
 func (t *targets) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(resource, o)
 	t.mu.Lock()
-	if t.objects[resource] == nil {
-		t.objects[resource] = map[remediation.Key]*unstructured.Unstructured{}
+	at := t.tables[resource]
+	if at == nil {
+		at = &table{objects: map[remediation.Key]*target{}}
+		t.tables[resource] = at
 	}
-	t.objects[resource][key] = strip(o)
+	trim(at.fields, o)
+	if standing, ok := at.objects[key]; ok {
+		standing.object = o
+	} else {
+		at.objects[key] = &target{object: o}
+	}
 	t.mu.Unlock()
 	t.changed(key)
 }
@@ -75,7 +101,9 @@ func (t *targets) Put(resource schema.GroupVersionResource, o *unstructured.Unst
 func (t *targets) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
-	delete(t.objects[resource], key)
+	if at := t.tables[resource]; at != nil {
+		delete(at.objects, key)
+	}
 	t.mu.Unlock()
 	t.changed(key)
 }
@@ -83,41 +111,83 @@ func (t *targets) Delete(resource schema.GroupVersionResource, namespace, name s
 // Drop implements watches.Sink.
 func (t *targets) Drop(resource schema.GroupVersionResource) {
 	t.mu.Lock()
-	old := t.objects[resource]
-	delete(t.objects, resource)
+	old := t.tables[resource]
+	delete(t.tables, resource)
 	t.mu.Unlock()
-	for key := range old {
-		t.changed(key)
+	if old == nil {
+		return
 	}
+	keys := make([]remediation.Key, 0, len(old.objects))
+	for key := range old.objects {
+		keys = append(keys, key)
+	}
+	t.changed(keys...)
 }
 
-// get returns an object; nil if there is none.
-func (t *targets) get(key remediation.Key) *unstructured.Unstructured {
+// take returns an object, nil if there is none, and the fields that it has, nil for all. Who queues it from now on
+// queues it for somebody else.
+func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at := t.tables[key.Resource]; at != nil {
+		if o, ok := at.objects[key]; ok {
+			o.queued = false
+			return o.object, at.fields
+		}
+	}
+	return nil, nil
+}
+
+// queue notes that objects are being queued, and returns those that are not queued already.
+func (t *targets) queue(keys []remediation.Key) []remediation.Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]remediation.Key, 0, len(keys))
+	for _, key := range keys {
+		if at := t.tables[key.Resource]; at != nil {
+			if o, ok := at.objects[key]; ok {
+				if o.queued {
+					continue
+				}
+				o.queued = true
+			}
+		}
+		out = append(out, key)
+	}
+	return out
+}
+
+// idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
+func (t *targets) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.objects[key.Resource][key]
+	out := map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured{}
+	for resource, at := range t.tables {
+		if !selects(resource) {
+			continue
+		}
+		byNamespace := map[string][]*unstructured.Unstructured{}
+		for key, o := range at.objects {
+			if !o.queued {
+				byNamespace[key.Namespace] = append(byNamespace[key.Namespace], o.object)
+			}
+		}
+		out[resource] = byNamespace
+	}
+	return out
 }
 
-// keys returns the objects of the types and namespaces that the functions select.
-func (t *targets) keys(resource func(schema.GroupVersionResource) bool, namespace func(string) bool) []remediation.Key {
+// within returns the objects of a namespace.
+func (t *targets) within(namespace string) []remediation.Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var out []remediation.Key
-	for r, objects := range t.objects {
-		if !resource(r) {
-			continue
-		}
-		for key := range objects {
-			if namespace(key.Namespace) {
+	for _, at := range t.tables {
+		for key := range at.objects {
+			if key.Namespace == namespace {
 				out = append(out, key)
 			}
 		}
 	}
 	return out
-}
-
-// strip drops the managed fields, which no decision depends on and which are much of an object.
-func strip(o *unstructured.Unstructured) *unstructured.Unstructured {
-	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	return o
 }

@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -43,6 +44,13 @@ func (b *Brake) Forget(key Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.patched, key)
+}
+
+// ForgetAll forgets the objects that forgotten says.
+func (b *Brake) ForgetAll(forgotten func(Key) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.patched, func(key Key, _ []time.Time) bool { return forgotten(key) })
 }
 
 func (b *Brake) recent(key Key, now time.Time) []time.Time {

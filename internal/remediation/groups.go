@@ -259,6 +259,18 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 	return append(out, keysOf(in.rest)...)
 }
 
+// Stale says whether Sweep has anything to do.
+func (g *Groups) Stale(p *placement.Policy) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	in := g.policies[p]
+	return in != nil && in.stale(p.Evaluator.Revision())
+}
+
+func (in *grouping) stale(revision uint64) bool {
+	return in.swept != revision || in.fields != in.policy.Evaluator.Input()
+}
+
 // Sweep brings a policy's groups to the newest data: evaluate is called for each group whose decision is of older data,
 // with what the policy reads of its members, and again with the objects that have to be decided again. These are the
 // members of groups whose decision is another one now, or failed, and those of no group. It is for one goroutine at a
@@ -284,7 +296,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []*group, ag
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
-	if in == nil || in.swept == revision && in.fields == p.Evaluator.Input() {
+	if in == nil || !in.stale(revision) {
 		return nil, nil
 	}
 	in.swept = revision

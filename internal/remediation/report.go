@@ -27,8 +27,12 @@ func (k Key) String() string {
 }
 
 func compareKeys(a, b Key) int {
-	return cmp.Or(cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	if a.Resource != b.Resource {
+		if c := cmp.Compare(a.Resource.GroupResource().String(), b.Resource.GroupResource().String()); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // Report is one policy's account.
@@ -161,32 +165,49 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	out := Report{Matched: len(a.objects), Remediated: a.remediated}
 	conflicts := map[string]bool{}
-	for _, key := range slices.SortedFunc(maps.Keys(a.objects), compareKeys) {
-		f := a.objects[key]
+	// The account may have many more objects than are named: it is not sorted for these few.
+	var failed, sample, unsettled []Key
+	for key, f := range a.objects {
 		if f.failure != "" {
-			if out.Failed == 0 {
-				out.FailedMessage = key.String() + ": " + f.failure
-			}
 			out.Failed++
+			failed = keepFirst(failed, key, 1)
 		}
 		if f.violation != "" {
 			out.Violations++
-			if len(out.Sample) < maxSample {
-				out.Sample = append(out.Sample, placementv1.Violation{
-					Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name,
-					Message: truncate(f.violation),
-				})
-			}
+			sample = keepFirst(sample, key, maxSample)
 		}
 		if f.unsettled {
-			out.Unsettled = append(out.Unsettled, key.String())
+			unsettled = append(unsettled, key)
 		}
 		for _, name := range f.conflicts {
 			conflicts[name] = true
 		}
 	}
+	for _, key := range failed {
+		out.FailedMessage = key.String() + ": " + a.objects[key].failure
+	}
+	for _, key := range sample {
+		out.Sample = append(out.Sample, placementv1.Violation{
+			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name,
+			Message: truncate(a.objects[key].violation),
+		})
+	}
+	slices.SortFunc(unsettled, compareKeys)
+	for _, key := range unsettled {
+		out.Unsettled = append(out.Unsettled, key.String())
+	}
 	out.Conflicts = slices.Sorted(maps.Keys(conflicts))
 	return out
+}
+
+// keepFirst adds a key to those that sort first, at most limit of them, in order.
+func keepFirst(keys []Key, key Key, limit int) []Key {
+	i, _ := slices.BinarySearchFunc(keys, key, compareKeys)
+	if i == limit {
+		return keys
+	}
+	keys = slices.Insert(keys, i, key)
+	return keys[:min(len(keys), limit)]
 }
 
 // judge says in words what a verdict finds.

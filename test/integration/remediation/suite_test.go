@@ -125,12 +125,18 @@ func newFleet(ctx context.Context, clusters ...string) string {
 	GinkgoHelper()
 	fleet := f.NewNamespace(ctx, nil)
 	for _, name := range clusters {
-		obj := framework.NewObject(clusterProfile, fleet, name, nil)
-		obj.SetLabels(map[string]string{"pci": "yes"})
-		obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
-		Expect(f.Client.Create(ctx, obj)).To(Succeed())
+		addCluster(ctx, fleet, name)
 	}
 	return fleet
+}
+
+// addCluster makes a ClusterProfile that is labelled pci=yes.
+func addCluster(ctx context.Context, fleet, name string) {
+	GinkgoHelper()
+	obj := framework.NewObject(clusterProfile, fleet, name, nil)
+	obj.SetLabels(map[string]string{"pci": "yes"})
+	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+	Expect(f.Client.Create(ctx, obj)).To(Succeed())
 }
 
 // certify sets the label that certified looks at.
