@@ -353,7 +353,7 @@ func heap() uint64 {
 func BenchmarkClusterChanges(b *testing.B) {
 	const objects = 100_000
 	l := newLeader(b)
-	l.data.Replace(profiles, fleet(50))
+	l.data.Load(profiles, nil, fleet(50))
 	l.apply("eu-pci", demoPolicy(b))
 	l.catchUp(b.Context())
 	before := heap()
@@ -420,7 +420,7 @@ func BenchmarkStart(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				l := newLeader(b)
-				l.data.Replace(profiles, fleet(100))
+				l.data.Load(profiles, nil, fleet(100))
 				specs := map[string]placementv1.PlacementPolicySpec{}
 				for i := range size.policies {
 					spec := onDeployments(fmt.Sprintf(`annotations["example.com/clusters"] := sort([name | c := data.clusters[name]; c.labels["topology.berth.dev/jurisdiction"] == "eu"])

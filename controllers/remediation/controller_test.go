@@ -73,7 +73,7 @@ const byJurisdiction = `annotations["example.com/clusters"] := concat("_", sort(
 // After a change of data those objects are decided whose decision changed. The ledger knows the others still.
 func TestDataChanges(t *testing.T) {
 	l := newLeader(t)
-	l.data.Replace(profiles, fleet(4))
+	l.data.Load(profiles, nil, fleet(4))
 	l.apply("p", onDeployments(byJurisdiction, ""))
 	l.catchUp(t.Context())
 	var objects []*unstructured.Unstructured
