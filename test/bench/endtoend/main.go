@@ -1,0 +1,358 @@
+// Command endtoend measures what admission by Berth costs a client of a real API server and Berth's own process, beside
+// the same without a webhook and with a webhook that returns a fixed patch. Clients create Deployments of 5.5 KB, which
+// the API server stores nowhere. Each variant has a namespace of its own, so that all are measured in turns: in each
+// round every one, in an order that rotates. The webhooks are processes of their own: the manager as it is released, and
+// this command itself.
+//
+// It prints a line for each variant and round in the form that benchstat reads:
+//
+//	p50-ns, p99-ns  how long a creation took
+//	req/s           how many creations were answered
+//	cpu-ns/op       processor time of the webhook's process for each
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/bench/fixture"
+	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/controlplane/process"
+)
+
+// containers make a manifest of 5.5 KB.
+const containers = 4
+
+// options are what the command line says.
+type options struct {
+	rounds, requests, single int
+	policies                 int
+	profile                  string
+	only                     *regexp.Regexp
+}
+
+func main() {
+	o := options{only: regexp.MustCompile("")}
+	flag.IntVar(&o.rounds, "rounds", 6, "How often each variant is measured.")
+	flag.IntVar(&o.requests, "requests", 800, "How many creations 16 clients make in a round.")
+	flag.IntVar(&o.single, "single", 200, "How many creations one client alone makes in a round.")
+	flag.IntVar(&o.policies, "policies", 500, "How many policies there are in the second cluster; 0 for no second cluster.")
+	flag.StringVar(&o.profile, "profile", "", "File for a profile of Berth's processor time while it is first measured.")
+	flag.Func("bench", "Measure only variants whose names match a regular expression, as in clusters=50/.", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
+		return err
+	})
+	fixed, port := flag.String("serve-fixed", "", "Be the fixed webhook, with the certificate of this directory."), flag.Int("port", 0, "Port of the fixed webhook.")
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	run := o.run
+	if *fixed != "" {
+		run = func(ctx context.Context) error { return serveFixed(ctx, *fixed, *port) }
+	}
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "endtoend:", err)
+		os.Exit(1)
+	}
+}
+
+// variant is one way of admission.
+type variant struct {
+	// name is the part of the benchmark's name that says which.
+	name      string
+	world     *world
+	namespace string
+	// webhook is the process that is asked; nil for none. annotation shows that it was.
+	webhook    *process.Process
+	annotation string
+	// clusters are those that Deployments ask for; inputs is how many different wishes there are, 0 for no two alike.
+	clusters, inputs int
+	// made is how many Deployments were created.
+	made int
+}
+
+// bodies returns the next n Deployments.
+func (v *variant) bodies(n int) [][]byte {
+	out := make([][]byte, n)
+	for i := range out {
+		wish := v.made
+		if v.inputs > 0 {
+			wish %= v.inputs
+		}
+		out[i] = fixture.Text(fixture.Manifest(v.namespace, fmt.Sprintf("web-%d", v.made), containers, wish%fixture.Levels, fixture.Requested(wish, v.clusters)))
+		v.made++
+	}
+	return out
+}
+
+func (o options) run(ctx context.Context) error {
+	binary, remove, err := build(ctx)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	few, variants, err := o.few(ctx, binary)
+	if err != nil {
+		return err
+	}
+	stop := few.stop
+	if o.policies > 0 {
+		many, more, err := o.many(ctx, binary)
+		if err != nil {
+			return errors.Join(err, stop())
+		}
+		variants = append(variants, more...)
+		stop = func() error { return errors.Join(few.stop(), many.stop()) }
+	}
+	return errors.Join(o.measure(ctx, variants), stop())
+}
+
+// build builds the manager as make build does.
+func build(ctx context.Context) (binary string, remove func(), err error) {
+	root, err := controlplane.RepositoryRoot()
+	if err != nil {
+		return "", nil, err
+	}
+	dir, err := os.MkdirTemp("", "berth-bench-manager-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	binary = filepath.Join(dir, "manager")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/manager")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("building the manager: %w\n%s", err, out)
+	}
+	return binary, remove, nil
+}
+
+// few is a cluster with two policies, of which one looks at 50 clusters and one at 1,000. A request concerns one.
+func (o options) few(ctx context.Context, binary string) (_ *world, _ []*variant, err error) {
+	w, err := newWorld(ctx, 16)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.stop())
+		}
+	}()
+	variants := []*variant{
+		{name: "webhook=none", namespace: "none", clusters: 50, inputs: 40},
+		{name: "webhook=fixed", namespace: "fixed", clusters: 50, inputs: 40},
+		{name: "webhook=berth/policies=1/clusters=50/inputs=40", namespace: "berth-50", clusters: 50, inputs: 40},
+		{name: "webhook=berth/policies=1/clusters=1000/inputs=40", namespace: "berth-1000", clusters: 1000, inputs: 40},
+		{name: "webhook=berth/policies=1/clusters=1000/inputs=distinct", namespace: "berth-1000", clusters: 1000},
+	}
+	for _, namespace := range []string{"none", "fixed", "berth-50", "berth-1000"} {
+		if err := w.addNamespace(ctx, namespace); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := w.startFixed(ctx, "fixed"); err != nil {
+		return nil, nil, err
+	}
+	if err := w.startBerth(ctx, binary); err != nil {
+		return nil, nil, err
+	}
+	var policies []*placementv1.PlacementPolicy
+	for _, n := range []int{50, 1000} {
+		namespace := fmt.Sprintf("fleet-%d", n)
+		if err := w.addClusters(ctx, namespace, n); err != nil {
+			return nil, nil, err
+		}
+		p, err := fixture.Policy()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.Name = fmt.Sprintf("of-%d", n)
+		fixture.OnlyOf(namespace, p)
+		policies = append(policies, selecting(fmt.Sprintf("berth-%d", n), p))
+	}
+	if err := w.addPolicies(ctx, policies); err != nil {
+		return nil, nil, err
+	}
+	return w, variants, w.settle(ctx, variants)
+}
+
+// many is a cluster with many policies of different texts, each for one variant's namespaces; three are for the same.
+func (o options) many(ctx context.Context, binary string) (_ *world, _ []*variant, err error) {
+	w, err := newWorld(ctx, 16)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.stop())
+		}
+	}()
+	variants := []*variant{
+		{name: fmt.Sprintf("webhook=none/policies=%d", o.policies), namespace: "none", clusters: 50, inputs: 40},
+		{name: fmt.Sprintf("webhook=berth/policies=%d/matching=3/clusters=50/inputs=40", o.policies), namespace: "berth-many", clusters: 50, inputs: 40},
+	}
+	for _, v := range variants {
+		if err := w.addNamespace(ctx, v.namespace); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := w.startBerth(ctx, binary); err != nil {
+		return nil, nil, err
+	}
+	if err := w.addClusters(ctx, fixture.FleetNamespace, 50); err != nil {
+		return nil, nil, err
+	}
+	var policies []*placementv1.PlacementPolicy
+	for i := range o.policies {
+		p, err := fixture.Variant(i)
+		variant := fmt.Sprintf("elsewhere-%d", i)
+		switch {
+		case i == 0:
+			p, err = fixture.Policy()
+			variant = "berth-many"
+		case i < 3:
+			variant = "berth-many"
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		policies = append(policies, selecting(variant, p))
+	}
+	if err := w.addPolicies(ctx, policies); err != nil {
+		return nil, nil, err
+	}
+	return w, variants, w.settle(ctx, variants)
+}
+
+// selecting has a policy match the namespaces of a variant.
+func selecting(variant string, p *placementv1.PlacementPolicy) *placementv1.PlacementPolicy {
+	p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{variantLabel: variant}}
+	return p
+}
+
+// settle completes the variants of a world and waits until the API server asks whom it should.
+func (w *world) settle(ctx context.Context, variants []*variant) error {
+	for _, v := range variants {
+		v.world = w
+		switch {
+		case strings.HasPrefix(v.name, "webhook=fixed"):
+			v.webhook, v.annotation = w.fixed, fixedAnnotation
+		case strings.HasPrefix(v.name, "webhook=berth"):
+			v.webhook, v.annotation = w.berth, placementv1.RequestedAnnotation
+		}
+		if err := w.awaitPatched(ctx, v.webhook, v.namespace, v.annotation, v.bodies(1)[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o options) measure(ctx context.Context, variants []*variant) error {
+	variants = slices.DeleteFunc(variants, func(v *variant) bool { return !o.only.MatchString("BenchmarkAdmission/" + v.name) })
+	for _, v := range variants {
+		// The first ones make connections, and fill what is remembered.
+		if _, err := v.world.clients.load(ctx, 16, v.namespace, v.bodies(200)); err != nil {
+			return err
+		}
+	}
+	fmt.Println("goos: linux\npkg: github.com/berth-dev/berth/test/bench/endtoend")
+	profiled := false
+	for round := range o.rounds {
+		for _, n := range []int{16, 1} {
+			requests := o.requests
+			if n == 1 {
+				requests = o.single
+			}
+			for i := range variants {
+				if requests == 0 {
+					continue
+				}
+				v := variants[(i+round)%len(variants)]
+				done := make(chan error, 1)
+				if o.profile != "" && n == 16 && v.webhook == v.world.berth && !profiled {
+					profiled = true
+					go func() { done <- v.world.writeProfile(ctx, o.profile) }()
+				} else {
+					done <- nil
+				}
+				if err := errors.Join(v.measure(ctx, n, requests), <-done); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measure makes requests and prints a line.
+func (v *variant) measure(ctx context.Context, n, requests int) error {
+	bodies := v.bodies(requests)
+	before, err := v.cpu()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	took, err := v.world.clients.load(ctx, n, v.namespace, bodies)
+	if err != nil {
+		return err
+	}
+	lasted := time.Since(start)
+	after, err := v.cpu()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("BenchmarkAdmission/%s/clients=%d\t%d\t%d p50-ns\t%d p99-ns\t%.1f req/s", v.name, n, requests,
+		quantile(took, 0.5), quantile(took, 0.99), float64(requests)/lasted.Seconds())
+	if v.webhook != nil {
+		fmt.Printf("\t%d cpu-ns/op", (after-before).Nanoseconds()/int64(requests))
+	}
+	fmt.Println()
+	return nil
+}
+
+// cpu is the processor time of the webhook's process so far.
+func (v *variant) cpu() (time.Duration, error) {
+	if v.webhook == nil {
+		return 0, nil
+	}
+	return v.webhook.CPU()
+}
+
+// writeProfile writes a profile of two seconds of Berth's processor time.
+func (w *world) writeProfile(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.profiles+"/debug/pprof/profile?seconds=2", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, response.Body)
+	return errors.Join(err, out.Close())
+}
