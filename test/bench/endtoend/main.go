@@ -182,10 +182,7 @@ func (o options) few(ctx context.Context, binary string) (_ *world, _ []*variant
 		if err := w.addClusters(ctx, namespace, n); err != nil {
 			return nil, nil, err
 		}
-		p, err := fixture.Policy()
-		if err != nil {
-			return nil, nil, err
-		}
+		p := fixture.Policy()
 		p.Name = fmt.Sprintf("of-%d", n)
 		fixture.OnlyOf(namespace, p)
 		policies = append(policies, selecting(fmt.Sprintf("berth-%d", n), p))
@@ -224,17 +221,12 @@ func (o options) many(ctx context.Context, binary string) (_ *world, _ []*varian
 	}
 	var policies []*placementv1.PlacementPolicy
 	for i := range o.policies {
-		p, err := fixture.Variant(i)
-		variant := fmt.Sprintf("elsewhere-%d", i)
+		p, variant := fixture.Variant(i), fmt.Sprintf("elsewhere-%d", i)
 		switch {
 		case i == 0:
-			p, err = fixture.Policy()
-			variant = "berth-many"
+			p, variant = fixture.Policy(), "berth-many"
 		case i < 3:
 			variant = "berth-many"
-		}
-		if err != nil {
-			return nil, nil, err
 		}
 		policies = append(policies, selecting(variant, p))
 	}

@@ -1,0 +1,161 @@
+package bench_test
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/bench/fixture"
+)
+
+// cpuTime is the processor time that this process has taken.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// measure measures work, which gets the number of its call. Besides the usual figures it reports the processor time,
+// garbage collection included, which depends less than the time on what else the machine does.
+func measure(b *testing.B, work func(i int)) {
+	b.Helper()
+	b.ReportAllocs()
+	runtime.GC()
+	i := 0
+	start := cpuTime(b)
+	for b.Loop() {
+		work(i)
+		i++
+	}
+	b.ReportMetric(float64(cpuTime(b)-start)/float64(i), "cpu-ns/op")
+}
+
+// heap is how much the heap holds.
+func heap() uint64 {
+	// What finalizers hold goes with the second collection.
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// served is an API server that serves the resources of fixture.
+type served struct{}
+
+var resources = []policy.Resource{
+	{GroupVersionResource: fixture.ClusterProfiles, Namespaced: true},
+	{GroupVersionResource: fixture.Deployments, Namespaced: true},
+}
+
+func (served) ByPlural(plural string) (out []policy.Resource) {
+	for _, r := range resources {
+		if r.Resource == plural {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (served) Exact(gvr schema.GroupVersionResource) (policy.Resource, bool) {
+	i := slices.IndexFunc(resources, func(r policy.Resource) bool { return r.GroupVersionResource == gvr })
+	if i < 0 {
+		return policy.Resource{}, false
+	}
+	return resources[i], true
+}
+
+// labelled are namespaces with labels.
+type labelled map[string]map[string]string
+
+// Labels implements placement.Namespaces.
+func (l labelled) Labels(_ context.Context, name string) (map[string]string, error) {
+	return l[name], nil
+}
+
+// world is a replica without its controllers: policies in force over data.
+type world struct {
+	data     *embedded.Data
+	engine   *embedded.Engine
+	registry *placement.Registry
+	decider  *placement.Decider
+}
+
+func newWorld(b *testing.B) *world {
+	b.Helper()
+	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := &world{data: embedded.NewData(), registry: placement.NewRegistry()}
+	w.engine = embedded.New(w.data, embedded.Options{Timeout: time.Minute, Concurrency: 8})
+	w.decider = &placement.Decider{Policies: w.registry, Namespaces: labelled{}, Keyring: keyring, OwnNamespace: "berth-system"}
+	return w
+}
+
+// put puts a policy in force as controllers/policy does.
+func (w *world) put(b *testing.B, p *placementv1.PlacementPolicy) *placement.Policy {
+	b.Helper()
+	m, err := policy.Compile(p.Name, p.Spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	binding, err := policy.Bind(p.Name, m, p.Spec.Replicate, served{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	evaluator, err := w.engine.Prepare(b.Context(), p.Name, m, binding)
+	if err != nil {
+		b.Fatal(err)
+	}
+	matcher, errs := match.New(p.Spec.Match, field.NewPath("spec", "match"))
+	if len(errs) > 0 {
+		b.Fatal(errs.ToAggregate())
+	}
+	out := &placement.Policy{
+		Name: p.Name, Generation: p.Generation, Mode: p.Spec.Mode, FailurePolicy: p.Spec.FailurePolicy,
+		Remediation: p.Spec.Remediation.Mode, Matcher: matcher, Evaluator: evaluator,
+	}
+	w.registry.Set(p.Name, &placement.Standing{Policy: out, Generation: p.Generation, Binding: binding})
+	return out
+}
+
+func (w *world) decide(b *testing.B, evaluator placement.Evaluator, input map[string]any) placement.Decision {
+	b.Helper()
+	d, err := evaluator.Evaluate(b.Context(), input)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+// replicate makes clusters the data of policies, as controllers/replication does.
+func (w *world) replicate(clusters []*unstructured.Unstructured) {
+	var stripped []*unstructured.Unstructured
+	for _, o := range clusters {
+		o = o.DeepCopy()
+		replication.Strip(fixture.ClusterProfiles.GroupResource(), o)
+		stripped = append(stripped, o)
+	}
+	w.data.Replace(fixture.ClusterProfiles, stripped)
+}
+
+func object(content map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: content}
+}

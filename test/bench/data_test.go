@@ -1,0 +1,80 @@
+package bench_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/test/bench/fixture"
+)
+
+const (
+	// workloads is how many there are.
+	workloads = 100_000
+	// perNamespace is how many of them are in a namespace.
+	perNamespace = 100
+)
+
+// reader is a policy that reads three fields of each Deployment.
+func reader(b *testing.B) *placementv1.PlacementPolicy {
+	b.Helper()
+	p := fixture.Policy()
+	p.Name = "reader"
+	p.Spec.Rego = fmt.Sprintf(`package reader
+
+warnings contains sprintf("%%s/%%s is like this one", [namespace, name]) if {
+	some namespace, name
+	other := data.kubernetes.deployments[namespace][name]
+	other.metadata.annotations[%q] == input.metadata.annotations[%q]
+	other.metadata.annotations[%q] == input.metadata.annotations[%q]
+	other.metadata.labels.team != input.metadata.labels.team
+}
+`, fixture.EUAnnotation, fixture.EUAnnotation, fixture.PCIAnnotation, fixture.PCIAnnotation)
+	return p
+}
+
+// workload is a Deployment as it is replicated. What it is read for has as many values as distinct says.
+func workload(i, distinct int) *unstructured.Unstructured {
+	o := object(fixture.Stored(fmt.Sprintf("ns-%d", i/perNamespace), fmt.Sprintf("web-%d", i), 2, fixture.Requested(i%40, 50)))
+	labels := o.GetLabels()
+	labels["team"] = fmt.Sprintf("team-%d", i%distinct)
+	o.SetLabels(labels)
+	replication.Strip(fixture.Deployments.GroupResource(), o)
+	return o
+}
+
+// fill replicates the workloads one by one, so that no more than one of them is in memory as a whole.
+func (w *world) fill(b *testing.B, distinct int) {
+	b.Helper()
+	w.data.Replace(fixture.Deployments, nil)
+	for i := range workloads {
+		if !w.data.Put(fixture.Deployments, workload(i, distinct)) {
+			b.Fatal("a new object changes nothing")
+		}
+	}
+}
+
+// BenchmarkUpdate is the update of one replicated Deployment among 100,000, in a field that a policy reads.
+func BenchmarkUpdate(b *testing.B) {
+	w := newWorld(b)
+	w.put(b, reader(b))
+	w.fill(b, workloads)
+	var objects []*unstructured.Unstructured
+	for i := range 2000 {
+		o := workload(i%1000, workloads)
+		labels := o.GetLabels()
+		labels["team"] = fmt.Sprintf("changed-%d", i/1000)
+		o.SetLabels(labels)
+		objects = append(objects, o)
+	}
+	b.Run(fmt.Sprintf("present=%d", workloads), func(b *testing.B) {
+		measure(b, func(i int) {
+			if !w.data.Put(fixture.Deployments, objects[i%len(objects)]) {
+				b.Fatal("an update changes nothing")
+			}
+		})
+	})
+}
