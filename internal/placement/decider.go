@@ -111,6 +111,7 @@ type Source interface {
 // Outcome is what all matching policies together say of an object.
 type Outcome struct {
 	// Object is the object as it should be, with its record. It is nil if no policy matches, or only verdicts were wanted.
+	// All but labels and annotations it shares with the request's, so that neither is to be changed.
 	Object *unstructured.Unstructured
 	// Verdicts are those of the matching policies, in order of precedence.
 	Verdicts []*Verdict
