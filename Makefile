@@ -138,16 +138,24 @@ fuzz: ## Look for policies on which the engine, or the analysis of what is read,
 	go test ./internal/policy -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 
-# Each figure several times, as benchstat wants it. Not by -count, which Ginkgo refuses.
+# Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .
 BENCH_COUNT ?= 6
-BENCHFLAGS ?= -benchtime=1000x
-BENCH_PACKAGES ?= ./internal/quota ./test/integration/quotaload ./test/integration/scaling
+BENCHTIME ?= 300ms
+BENCH_PACKAGES ?= ./test/bench ./test/bench/endtoend
+BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 
 .PHONY: bench
 bench: $(assets) ## Run the benchmarks, in the form that benchstat reads; they want a machine of their own.
-	@for i in $$(seq $(BENCH_COUNT)); do \
-	  go test -count=1 -run='^$$' -bench='$(BENCH)' -timeout=$(TEST_TIMEOUT) $(BENCHFLAGS) $(BENCH_PACKAGES); done
+	@$(BENCH_RUN) -count=$(BENCH_COUNT) $(BENCH_PACKAGES)
+
+.PHONY: bench-results
+bench-results: $(assets) ## Run all benchmarks and write their medians into test/bench/RESULTS.md.
+	@$(BENCH_RUN) -count=$(BENCH_COUNT) -results=test/bench/RESULTS.md $(BENCH_PACKAGES)
+
+.PHONY: bench-check
+bench-check: $(assets) ## Fail where ratios and sizes are out of what test/bench/ranges.yaml asserts; two minutes or three.
+	@go run ./test/bench/runner -check -count=3 -benchtime=200ms
 
 ##@ Build
 

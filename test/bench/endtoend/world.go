@@ -239,6 +239,9 @@ func (w *world) addClusters(ctx context.Context, namespace string, n int) error 
 	}
 	var objects []client.Object
 	for _, o := range fixture.Clusters(namespace, n) {
+		// The API server's own.
+		o.SetResourceVersion("")
+		o.SetManagedFields(nil)
 		objects = append(objects, o)
 	}
 	return w.create(ctx, objects)

@@ -1,0 +1,248 @@
+// Command runner runs benchmarks in turns, as many rounds as asked for, and prints what they print, in the form that
+// benchstat reads. With -check it runs those that ranges.yaml asserts something of, and fails where the medians are out
+// of range three times; with -results it writes the medians down.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/berth-dev/berth/test/controlplane"
+)
+
+const (
+	// endToEnd is the package whose command measures through an API server; all others have benchmarks of go test.
+	endToEnd = "./test/bench/endtoend"
+	inParts  = "./test/bench"
+	// admission is what the benchmarks of endToEnd are called.
+	admission = "Admission/"
+	// tries is how often a range is measured before it counts as failed.
+	tries = 3
+)
+
+type options struct {
+	root           string
+	count          int
+	bench          string
+	benchtime      string
+	timeout        string
+	ranges         string
+	check          bool
+	only           string
+	results, input string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.count, "count", 6, "How many rounds.")
+	flag.StringVar(&o.bench, "bench", ".", "Regular expression of the benchmarks, as for go test.")
+	flag.StringVar(&o.benchtime, "benchtime", "300ms", "How long each benchmark runs in a round, as for go test.")
+	flag.StringVar(&o.timeout, "timeout", "60m", "How long a package's benchmarks may take.")
+	flag.StringVar(&o.ranges, "ranges", "test/bench/ranges.yaml", "File with the ranges.")
+	flag.BoolVar(&o.check, "check", false, "Run what the ranges assert something of, and compare.")
+	flag.StringVar(&o.only, "only", "", "With -check, regular expression of the ranges' names.")
+	flag.StringVar(&o.results, "results", "", "File to write medians and ranges to.")
+	flag.StringVar(&o.input, "input", "", "File with what benchmarks printed before, in place of running any.")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := o.run(ctx, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "runner:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, packages []string) (err error) {
+	if o.root, err = controlplane.RepositoryRoot(); err != nil {
+		return err
+	}
+	all, err := readRanges(filepath.Join(o.root, o.ranges))
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if o.check {
+		return o.checkRanges(ctx, dir, all)
+	}
+	f := figures{}
+	if o.input != "" {
+		file, err := os.Open(o.input)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		err = f.read(file)
+		if err != nil {
+			return err
+		}
+	} else if err := o.measure(ctx, dir, packages, f); err != nil {
+		return err
+	}
+	if o.results == "" {
+		return nil
+	}
+	return o.writeResults(ctx, f, all)
+}
+
+// measure runs all benchmarks of packages.
+func (o options) measure(ctx context.Context, dir string, packages []string, f figures) error {
+	var binaries, commands []string
+	for _, p := range packages {
+		binary := filepath.Join(dir, fmt.Sprintf("%d", len(binaries)+len(commands)))
+		if p == endToEnd {
+			if err := o.build(ctx, "build", binary, p); err != nil {
+				return err
+			}
+			commands = append(commands, binary)
+			continue
+		}
+		if err := o.build(ctx, "test", binary+".test", p, "-c"); err != nil {
+			return err
+		}
+		binaries = append(binaries, binary+".test", filepath.Join(o.root, p))
+	}
+	for range o.count {
+		for pair := range slices.Chunk(binaries, 2) {
+			err := o.output(ctx, f, pair[1], pair[0], "-test.run=^$", "-test.bench="+o.bench, "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, command := range commands {
+		if err := o.output(ctx, f, o.root, command, fmt.Sprintf("-rounds=%d", o.count), "-bench="+o.bench); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o options) build(ctx context.Context, verb, binary, pkg string, flags ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{verb}, flags...), "-o", binary, pkg)...)
+	cmd.Dir, cmd.Env = o.root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	}
+	return nil
+}
+
+// output runs a command, passes on what it prints and reads the figures from it.
+func (o options) output(ctx context.Context, f figures, dir, command string, args ...string) error {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, command, args...)
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, os.Stderr, io.MultiWriter(os.Stdout, &out)
+	// What it has started ends with it, given the time.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("running %s: %w", filepath.Base(command), err)
+	}
+	return f.read(&out)
+}
+
+// checkRanges measures what is asserted, and what was out of range anew.
+func (o options) checkRanges(ctx context.Context, dir string, all []bounds) error {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(slices.Clone(all), func(b bounds) bool { return !b.asserted() || !only.MatchString(b.Name) })
+	parts, whole := filepath.Join(dir, "parts.test"), filepath.Join(dir, "endtoend")
+	if err := errors.Join(o.build(ctx, "test", parts, inParts, "-c"), o.build(ctx, "build", whole, endToEnd)); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		f := figures{}
+		if err := o.measureRanges(ctx, parts, whole, left, f); err != nil {
+			return err
+		}
+		fmt.Printf("\n%-36s %-16s %s\n", "range", "measured", "asserted")
+		var failed []bounds
+		for _, b := range left {
+			value, verdict := b.value(f), "holds"
+			if !b.holds(value) {
+				verdict = "OUT OF RANGE"
+				failed = append(failed, b)
+			}
+			fmt.Printf("%-36s %-16s %-24s %s\n", b.Name, b.shown(value), b.asserts(), verdict)
+		}
+		if len(failed) == 0 {
+			return nil
+		}
+		if try == tries {
+			return outOfRange(failed, f)
+		}
+		fmt.Printf("\nMeasuring %d ranges again\n", len(failed))
+		left = failed
+	}
+}
+
+// outOfRange says which ranges failed, with figures.
+func outOfRange(failed []bounds, f figures) error {
+	var lines []string
+	for _, b := range failed {
+		line := fmt.Sprintf("range %s: %s is %s, asserted is %s", b.Name, b.What, b.shown(b.value(f)), b.asserts())
+		for _, name := range b.benchmarks() {
+			line += fmt.Sprintf("; %s %s", name, text(median(f[name][b.Unit]), b.Unit))
+		}
+		lines = append(lines, line)
+	}
+	return fmt.Errorf("%d ranges failed %d times:\n%s", len(failed), tries, strings.Join(lines, "\n"))
+}
+
+// measureRanges runs each benchmark of the ranges once a round.
+func (o options) measureRanges(ctx context.Context, parts, whole string, left []bounds, f figures) error {
+	var names, through []string
+	for _, b := range left {
+		for _, name := range b.benchmarks() {
+			list := &names
+			if strings.HasPrefix(name, admission) {
+				list = &through
+			}
+			if !slices.Contains(*list, name) {
+				*list = append(*list, name)
+			}
+		}
+	}
+	for range o.count {
+		for _, name := range names {
+			err := o.output(ctx, f, filepath.Join(o.root, inParts), parts, "-test.run=^$", "-test.bench="+exactly(name), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if len(through) == 0 {
+		return nil
+	}
+	variants := make([]string, len(through))
+	for i, name := range through {
+		variants[i] = regexp.QuoteMeta(strings.TrimSuffix(name, "/clients=16"))
+	}
+	// Of one client alone nothing is asserted.
+	return o.output(ctx, f, o.root, whole, fmt.Sprintf("-rounds=%d", o.count), "-single=0", "-requests=500", "-policies=0", "-bench="+strings.Join(variants, "|")+"$")
+}
+
+// exactly is the regular expression by which go test runs one benchmark.
+func exactly(name string) string {
+	parts := strings.Split("Benchmark"+name, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}

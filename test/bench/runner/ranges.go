@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// ranges are what ranges.yaml holds.
+type ranges struct {
+	Ranges []bounds `json:"ranges"`
+}
+
+// bounds say what a figure should be.
+type bounds struct {
+	// Name is short, and the range's own.
+	Name string `json:"name"`
+	// What is measured, and Target what it is to reach, in words.
+	What   string `json:"what"`
+	Target string `json:"target"`
+	// Of is the benchmark, and Unit the one of its figures that counts.
+	Of   string `json:"of"`
+	Unit string `json:"unit"`
+	// To is the benchmark by whose figure Of's is divided; empty for Of's alone.
+	To string `json:"to,omitempty"`
+	// AtLeast and AtMost are what is asserted, which is less than Target asks for: machines are busy. A figure without
+	// them is reported alone.
+	AtLeast float64 `json:"atLeast,omitempty"`
+	AtMost  float64 `json:"atMost,omitempty"`
+	// Awaits says what is missing until the bounds can be asserted; empty for nothing.
+	Awaits string `json:"awaits,omitempty"`
+}
+
+func readRanges(path string) ([]bounds, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out ranges
+	if err := yaml.UnmarshalStrict(raw, &out); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	seen := map[string]bool{}
+	for _, b := range out.Ranges {
+		switch {
+		case b.Name == "" || seen[b.Name] || b.What == "" || b.Target == "" || b.Of == "" || b.Unit == "":
+			return nil, fmt.Errorf("reading %s: range %q lacks a field, or is there twice", path, b.Name)
+		case b.bounded() && b.To == "" && strings.Contains(b.Unit, "ns"):
+			return nil, fmt.Errorf("reading %s: range %q: a time depends on the machine; assert a ratio", path, b.Name)
+		}
+		seen[b.Name] = true
+	}
+	return out.Ranges, nil
+}
+
+func (b bounds) bounded() bool { return b.AtLeast != 0 || b.AtMost != 0 }
+
+// asserted says whether a check judges the range.
+func (b bounds) asserted() bool { return b.bounded() && b.Awaits == "" }
+
+// benchmarks are those that have to be run for it.
+func (b bounds) benchmarks() []string {
+	if b.To == "" {
+		return []string{b.Of}
+	}
+	return []string{b.Of, b.To}
+}
+
+// value is the median of what was measured, or of the ratios of the rounds.
+func (b bounds) value(f figures) float64 {
+	of := f[b.Of][b.Unit]
+	if b.To != "" {
+		of = ratio(of, f[b.To][b.Unit])
+	}
+	return median(of)
+}
+
+// holds says whether a value is within the bounds. One that was not measured is not.
+func (b bounds) holds(value float64) bool {
+	return !math.IsNaN(value) && (b.AtLeast == 0 || value >= b.AtLeast) && (b.AtMost == 0 || value <= b.AtMost)
+}
+
+// asserts says in words what is asserted.
+func (b bounds) asserts() string {
+	unit := b.Unit
+	if b.To != "" {
+		unit = ""
+	}
+	var parts []string
+	if b.AtLeast != 0 {
+		parts = append(parts, "at least "+text(b.AtLeast, unit))
+	}
+	if b.AtMost != 0 {
+		parts = append(parts, "at most "+text(b.AtMost, unit))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shown is a value as results show it.
+func (b bounds) shown(value float64) string {
+	if b.To != "" {
+		if math.IsNaN(value) {
+			return text(value, "")
+		}
+		return text(value, "") + " times"
+	}
+	return text(value, b.Unit)
+}

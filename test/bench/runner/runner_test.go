@@ -1,0 +1,117 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const output = `goos: linux
+pkg: github.com/berth-dev/berth/test/bench
+BenchmarkDecision/clusters=50/by=OPA-2   	 100	 4000 ns/op	 300 cpu-ns/op	 947 B/op	 16862 allocs/op
+BenchmarkDecision/clusters=50/by=Seen-2  	 100	 40 ns/op	 20 cpu-ns/op
+PASS
+BenchmarkDecision/clusters=50/by=OPA-2   	 100	 5000 ns/op	 100 cpu-ns/op	 949 B/op	 16862 allocs/op
+BenchmarkDecision/clusters=50/by=Seen-2  	 100	 90 ns/op	 1 cpu-ns/op
+BenchmarkAdmission/webhook=fixed/clients=16	800	62438926 p50-ns	233.4 req/s
+`
+
+func TestRead(t *testing.T) {
+	got := figures{}
+	if err := got.read(strings.NewReader(output)); err != nil {
+		t.Fatal(err)
+	}
+	want := figures{
+		"Decision/clusters=50/by=OPA": {
+			"ns/op": {4000, 5000}, "cpu-ns/op": {300, 100}, "B/op": {947, 949}, "allocs/op": {16862, 16862},
+		},
+		"Decision/clusters=50/by=Seen":       {"ns/op": {40, 90}, "cpu-ns/op": {20, 1}},
+		"Admission/webhook=fixed/clients=16": {"p50-ns": {62438926}, "req/s": {233.4}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestValue(t *testing.T) {
+	f := figures{}
+	if err := f.read(strings.NewReader(output)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		b     bounds
+		want  float64
+		holds bool
+	}{
+		{"a figure", bounds{Of: "Decision/clusters=50/by=OPA", Unit: "B/op", AtMost: 948}, 948, true},
+		{"a figure that is too great", bounds{Of: "Decision/clusters=50/by=OPA", Unit: "B/op", AtMost: 947}, 948, false},
+		{"the median of the rounds' ratios", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Unit: "cpu-ns/op", AtLeast: 50}, 57.5, true},
+		{"a ratio that is too small", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Unit: "cpu-ns/op", AtLeast: 58}, 57.5, false},
+		{"what was not measured", bounds{Of: "Decision/clusters=50/by=Nobody", Unit: "B/op", AtMost: 1}, math.NaN(), false},
+	} {
+		got := c.b.value(f)
+		if !(got == c.want || math.IsNaN(got) && math.IsNaN(c.want)) || c.b.holds(got) != c.holds {
+			t.Errorf("%s: %v, holds %v, want %v, %v", c.name, got, c.b.holds(got), c.want, c.holds)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{9, 1, 2}, 2}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestRangesThatAreRefused(t *testing.T) {
+	const whole = "what: w, target: t, of: A, unit: "
+	for name, text := range map[string]string{
+		"a bound on a time":       "ranges: [{name: a, " + whole + "ns/op, atMost: 5}]",
+		"two of a name":           "ranges: [{name: a, " + whole + "B/op}, {name: a, " + whole + "B/op}]",
+		"one without a benchmark": "ranges: [{name: a, what: w, target: t, unit: B/op}]",
+		"an unknown field":        "ranges: [{name: a, " + whole + "B/op, most: 5}]",
+	} {
+		path := filepath.Join(t.TempDir(), "ranges.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readRanges(path); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}
+
+// What ranges.yaml names is measured by some benchmark, as the committed results show.
+func TestRangesAreMeasured(t *testing.T) {
+	all, err := readRanges("../ranges.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := os.ReadFile("../RESULTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
+		for _, name := range b.benchmarks() {
+			if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + ` \| ` + regexp.QuoteMeta(b.Unit) + ` \|`).Match(results) {
+				t.Errorf("range %s: RESULTS.md has no %s of %s", b.Name, b.Unit, name)
+			}
+		}
+	}
+}
+
+func TestExactly(t *testing.T) {
+	if got, want := exactly("Decision/clusters=50/by=OPA"), "^BenchmarkDecision$/^clusters=50$/^by=OPA$"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
