@@ -142,7 +142,7 @@ fuzz: ## Look for policies on which the engine, or the analysis of what is read,
 BENCH ?= .
 BENCH_COUNT ?= 6
 BENCHTIME ?= 300ms
-BENCH_PACKAGES ?= ./test/bench ./test/bench/endtoend
+BENCH_PACKAGES ?= ./test/bench ./controllers/remediation ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 
 .PHONY: bench

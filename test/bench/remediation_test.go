@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -70,16 +71,10 @@ func BenchmarkRedecide(b *testing.B) {
 // 100,000 as a whole would take gigabytes.
 func existing(like map[string]any, i int) *unstructured.Unstructured {
 	metadata, _ := like["metadata"].(map[string]any)
-	own := map[string]any{}
-	for k, v := range metadata {
-		own[k] = v
-	}
+	own := maps.Clone(metadata)
 	delete(own, "managedFields")
 	own["name"], own["namespace"], own["uid"] = fmt.Sprintf("web-%d", i), fmt.Sprintf("ns-%d", i/perNamespace), fmt.Sprintf("uid-%d", i)
-	out := map[string]any{}
-	for k, v := range like {
-		out[k] = v
-	}
+	out := maps.Clone(like)
 	out["metadata"] = own
 	return object(out)
 }

@@ -115,7 +115,10 @@ func (o options) measure(ctx context.Context, dir string, packages []string, f f
 		if err := o.build(ctx, "test", binary+".test", p, "-c"); err != nil {
 			return err
 		}
-		binaries = append(binaries, binary+".test", filepath.Join(o.root, p))
+		// Without tests there is none.
+		if _, err := os.Stat(binary + ".test"); err == nil {
+			binaries = append(binaries, binary+".test", filepath.Join(o.root, p))
+		}
 	}
 	for range o.count {
 		for pair := range slices.Chunk(binaries, 2) {
@@ -196,11 +199,11 @@ func (o options) checkRanges(ctx context.Context, dir string, all []bounds) erro
 func outOfRange(failed []bounds, f figures) error {
 	var lines []string
 	for _, b := range failed {
-		line := fmt.Sprintf("range %s: %s is %s, asserted is %s", b.Name, b.What, b.shown(b.value(f)), b.asserts())
+		parts := []string{fmt.Sprintf("range %s: %s is %s, asserted is %s", b.Name, b.What, b.shown(b.value(f)), b.asserts())}
 		for _, name := range b.benchmarks() {
-			line += fmt.Sprintf("; %s %s", name, text(median(f[name][b.Unit]), b.Unit))
+			parts = append(parts, fmt.Sprintf("%s %s", name, text(median(f[name][b.Unit]), b.Unit)))
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(parts, "; "))
 	}
 	return fmt.Errorf("%d ranges failed %d times:\n%s", len(failed), tries, strings.Join(lines, "\n"))
 }

@@ -91,7 +91,7 @@ func TestRangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What ranges.yaml names is measured by some benchmark, as the committed results show.
+// What ranges.yaml names is measured by some benchmark, as the committed results show, unless it awaits something.
 func TestRangesAreMeasured(t *testing.T) {
 	all, err := readRanges("../ranges.yaml")
 	if err != nil {
@@ -102,6 +102,9 @@ func TestRangesAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range all {
+		if b.Awaits != "" {
+			continue
+		}
 		for _, name := range b.benchmarks() {
 			if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + ` \| ` + regexp.QuoteMeta(b.Unit) + ` \|`).Match(results) {
 				t.Errorf("range %s: RESULTS.md has no %s of %s", b.Name, b.Unit, name)
