@@ -55,7 +55,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 800, "How many creations 16 clients make in a round.")
 	flag.IntVar(&o.single, "single", 200, "How many creations one client alone makes in a round.")
 	flag.IntVar(&o.policies, "policies", 500, "How many policies there are in the second cluster; 0 for no second cluster.")
-	flag.StringVar(&o.profile, "profile", "", "File for a profile of Berth's processor time while it is first measured.")
+	flag.StringVar(&o.profile, "profile", "", "File for a profile of Berth's processor time.")
 	flag.Func("bench", "Measure only variants whose names match a regular expression, as in clusters=50/.", func(text string) (err error) {
 		o.only, err = regexp.Compile(text)
 		return err
@@ -268,36 +268,44 @@ func (o options) measure(ctx context.Context, variants []*variant) error {
 		}
 	}
 	fmt.Println("goos: linux\npkg: github.com/berth-dev/berth/test/bench/endtoend")
-	profiled := false
+	if o.profile != "" {
+		if err := writeProfileOf(ctx, o.profile, variants); err != nil {
+			return err
+		}
+	}
 	for round := range o.rounds {
-		for _, n := range []int{16, 1} {
-			requests := o.requests
-			if n == 1 {
-				requests = o.single
+		for _, c := range []struct{ clients, requests int }{{16, o.requests}, {1, o.single}} {
+			if c.requests == 0 {
+				continue
 			}
-			for i := range variants {
-				if requests == 0 {
-					continue
+			seen := make([]sample, len(variants))
+			for turn := range turns {
+				for i := range variants {
+					at := (i + round + turn) % len(variants)
+					if err := variants[at].measure(ctx, c.clients, c.requests/turns, &seen[at]); err != nil {
+						return err
+					}
 				}
-				v := variants[(i+round)%len(variants)]
-				done := make(chan error, 1)
-				if o.profile != "" && n == 16 && v.webhook == v.world.berth && !profiled {
-					profiled = true
-					go func() { done <- v.world.writeProfile(ctx, o.profile) }()
-				} else {
-					done <- nil
-				}
-				if err := errors.Join(v.measure(ctx, n, requests), <-done); err != nil {
-					return err
-				}
+			}
+			for i, v := range variants {
+				v.print(c.clients, seen[i])
 			}
 		}
 	}
 	return nil
 }
 
-// measure makes requests and prints a line.
-func (v *variant) measure(ctx context.Context, n, requests int) error {
+// turns is how often it is a variant's turn in a round: what else the machine does changes within seconds.
+const turns = 4
+
+// sample is what a variant took in a round.
+type sample struct {
+	took        []time.Duration
+	lasted, cpu time.Duration
+}
+
+// measure makes requests and adds to a sample.
+func (v *variant) measure(ctx context.Context, n, requests int, to *sample) error {
 	bodies := v.bodies(requests)
 	before, err := v.cpu()
 	if err != nil {
@@ -308,18 +316,22 @@ func (v *variant) measure(ctx context.Context, n, requests int) error {
 	if err != nil {
 		return err
 	}
-	lasted := time.Since(start)
+	to.lasted += time.Since(start)
+	to.took = append(to.took, took...)
 	after, err := v.cpu()
-	if err != nil {
-		return err
-	}
+	to.cpu += after - before
+	return err
+}
+
+// print prints a line as benchmarks do.
+func (v *variant) print(n int, s sample) {
+	requests := len(s.took)
 	fmt.Printf("BenchmarkAdmission/%s/clients=%d\t%d\t%d p50-ns\t%d p99-ns\t%.1f req/s", v.name, n, requests,
-		quantile(took, 0.5), quantile(took, 0.99), float64(requests)/lasted.Seconds())
+		quantile(s.took, 0.5), quantile(s.took, 0.99), float64(requests)/s.lasted.Seconds())
 	if v.webhook != nil {
-		fmt.Printf("\t%d cpu-ns/op", (after-before).Nanoseconds()/int64(requests))
+		fmt.Printf("\t%d cpu-ns/op", s.cpu.Nanoseconds()/int64(requests))
 	}
 	fmt.Println()
-	return nil
 }
 
 // cpu is the processor time of the webhook's process so far.
@@ -330,9 +342,31 @@ func (v *variant) cpu() (time.Duration, error) {
 	return v.webhook.CPU()
 }
 
-// writeProfile writes a profile of two seconds of Berth's processor time.
+// writeProfileOf writes a profile of Berth while it answers the first variant that asks it.
+func writeProfileOf(ctx context.Context, path string, variants []*variant) error {
+	for _, v := range variants {
+		if v.webhook == nil || v.webhook != v.world.berth {
+			continue
+		}
+		done := make(chan error, 1)
+		go func() { done <- v.world.writeProfile(ctx, path) }()
+		for {
+			select {
+			case err := <-done:
+				return err
+			default:
+			}
+			if err := v.measure(ctx, 16, 100, &sample{}); err != nil {
+				return errors.Join(err, <-done)
+			}
+		}
+	}
+	return errors.New("none of the variants has a profile")
+}
+
+// writeProfile writes a profile of five seconds of Berth's processor time.
 func (w *world) writeProfile(ctx context.Context, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.profiles+"/debug/pprof/profile?seconds=2", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.profiles+"/debug/pprof/profile?seconds=5", nil)
 	if err != nil {
 		return err
 	}
