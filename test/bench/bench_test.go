@@ -145,7 +145,7 @@ func (w *world) decide(b *testing.B, evaluator placement.Evaluator, input map[st
 	return d
 }
 
-// replicate makes clusters the data of policies, as controllers/replication does.
+// replicate makes clusters the data of the policies that are in force, as controllers/replication does.
 func (w *world) replicate(clusters []*unstructured.Unstructured) {
 	var stripped []*unstructured.Unstructured
 	for _, o := range clusters {

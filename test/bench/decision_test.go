@@ -51,8 +51,8 @@ func benchmarkDecision(b *testing.B, name string, p *placementv1.PlacementPolicy
 	})
 	b.Run(name+"/by=Distinct", func(b *testing.B) {
 		w := newWorld(b)
-		w.replicate(objects)
 		evaluator := w.put(b, p).Evaluator
+		w.replicate(objects)
 		input, annotations := deployments(clusters)
 		decide := func(i int) {
 			annotations[fixture.PCIAnnotation], annotations[fixture.RequestedAnnotation] = levels[i%fixture.Levels], fixture.Requested(i, clusters)
@@ -65,8 +65,8 @@ func benchmarkDecision(b *testing.B, name string, p *placementv1.PlacementPolicy
 	})
 	b.Run(name+"/by=Seen", func(b *testing.B) {
 		w := newWorld(b)
-		w.replicate(objects)
 		evaluator := w.put(b, p).Evaluator
+		w.replicate(objects)
 		inputs := make([]map[string]any, 1000)
 		for i := range inputs {
 			inputs[i] = fixture.Stored("shop", fmt.Sprintf("web-%d", i), i%fixture.Levels, fixture.Requested(i%40, clusters))
@@ -102,8 +102,8 @@ func TestDecisionsAreOPAs(t *testing.T) {
 		}
 		p, objects := fixture.Policy(), fixture.Clusters(fixture.FleetNamespace, 50)
 		opa, w := newPlain(b, p, objects), newWorld(b)
-		w.replicate(objects)
 		evaluator := w.put(b, p).Evaluator
+		w.replicate(objects)
 		for i := range 100 {
 			input := deployment(i, 50)
 			want, got := opa.decide(b, ast.MustInterfaceToValue(input)), w.decide(b, evaluator, input)

@@ -21,8 +21,8 @@ import (
 func BenchmarkRedecide(b *testing.B) {
 	const clusters = 50
 	w := newWorld(b)
-	w.replicate(fixture.Clusters(fixture.FleetNamespace, clusters))
 	p := w.put(b, fixture.Policy())
+	w.replicate(fixture.Clusters(fixture.FleetNamespace, clusters))
 	objects := make([]*unstructured.Unstructured, workloads)
 	shared := make([]map[string]any, 40)
 	for i := range shared {

@@ -38,7 +38,6 @@ func BenchmarkWebhook(b *testing.B) {
 	for _, c := range []struct{ clusters, policies, matching int }{{50, 1, 1}, {1000, 1, 1}, {50, 500, 3}} {
 		b.Run(fmt.Sprintf("by=Berth/clusters=%d/policies=%d/matching=%d", c.clusters, c.policies, c.matching), func(b *testing.B) {
 			w := newWorld(b)
-			w.replicate(fixture.Clusters(fixture.FleetNamespace, c.clusters))
 			w.decider.Namespaces = labelled{"shop": {"team": "shop"}}
 			for i := range c.policies {
 				p := fixture.Policy()
@@ -52,6 +51,7 @@ func BenchmarkWebhook(b *testing.B) {
 				p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
 				w.put(b, p)
 			}
+			w.replicate(fixture.Clusters(fixture.FleetNamespace, c.clusters))
 			m, err := metrics.New(prometheus.NewRegistry())
 			if err != nil {
 				b.Fatal(err)
