@@ -22,7 +22,7 @@ import (
 )
 
 // cpuTime is the processor time that this process has taken.
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(b testing.TB) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -97,7 +97,7 @@ type world struct {
 	decider  *placement.Decider
 }
 
-func newWorld(b *testing.B) *world {
+func newWorld(b testing.TB) *world {
 	b.Helper()
 	keyring, err := placement.NewKeyring(make([]byte, placement.KeySize))
 	if err != nil {
@@ -110,7 +110,7 @@ func newWorld(b *testing.B) *world {
 }
 
 // put puts a policy in force as controllers/policy does.
-func (w *world) put(b *testing.B, p *placementv1.PlacementPolicy) *placement.Policy {
+func (w *world) put(b testing.TB, p *placementv1.PlacementPolicy) *placement.Policy {
 	b.Helper()
 	m, err := policy.Compile(p.Name, p.Spec)
 	if err != nil {
@@ -136,7 +136,7 @@ func (w *world) put(b *testing.B, p *placementv1.PlacementPolicy) *placement.Pol
 	return out
 }
 
-func (w *world) decide(b *testing.B, evaluator placement.Evaluator, input map[string]any) placement.Decision {
+func (w *world) decide(b testing.TB, evaluator placement.Evaluator, input map[string]any) placement.Decision {
 	b.Helper()
 	d, err := evaluator.Evaluate(b.Context(), input)
 	if err != nil {

@@ -96,29 +96,24 @@ func deployments(clusters int) (object, annotations map[string]any) {
 
 // The benchmark compares what decides alike, and something.
 func TestDecisionsAreOPAs(t *testing.T) {
-	testing.Benchmark(func(b *testing.B) {
-		if b.N > 1 {
-			return
+	p, objects := fixture.Policy(), fixture.Clusters(fixture.FleetNamespace, 50)
+	opa, w := newPlain(t, p, objects), newWorld(t)
+	evaluator := w.put(t, p).Evaluator
+	w.replicate(objects)
+	for i := range 100 {
+		input := deployment(i, 50)
+		want, got := opa.decide(t, ast.MustInterfaceToValue(input)), w.decide(t, evaluator, input)
+		if got.Annotations[fixture.RequestedAnnotation] != want.Annotations[fixture.RequestedAnnotation] ||
+			!slices.Equal(got.Errors, want.Errors) || len(want.Annotations) == 0 {
+			t.Errorf("%v: %v by Berth, %v by OPA", fixture.Requested(i, 50), got, want)
 		}
-		p, objects := fixture.Policy(), fixture.Clusters(fixture.FleetNamespace, 50)
-		opa, w := newPlain(b, p, objects), newWorld(b)
-		evaluator := w.put(b, p).Evaluator
-		w.replicate(objects)
-		for i := range 100 {
-			input := deployment(i, 50)
-			want, got := opa.decide(b, ast.MustInterfaceToValue(input)), w.decide(b, evaluator, input)
-			if got.Annotations[fixture.RequestedAnnotation] != want.Annotations[fixture.RequestedAnnotation] ||
-				!slices.Equal(got.Errors, want.Errors) || len(want.Annotations) == 0 {
-				t.Errorf("%v: %v by Berth, %v by OPA", fixture.Requested(i, 50), got, want)
-			}
-		}
-	})
+	}
 }
 
 // plain is OPA as it comes.
 type plain struct{ query rego.PreparedEvalQuery }
 
-func newPlain(b *testing.B, p *placementv1.PlacementPolicy, clusters []*unstructured.Unstructured) plain {
+func newPlain(b testing.TB, p *placementv1.PlacementPolicy, clusters []*unstructured.Unstructured) plain {
 	b.Helper()
 	table := map[string]any{}
 	for _, o := range clusters {
@@ -141,7 +136,7 @@ func newPlain(b *testing.B, p *placementv1.PlacementPolicy, clusters []*unstruct
 	return plain{query}
 }
 
-func (p plain) decide(b *testing.B, input ast.Value) placement.Decision {
+func (p plain) decide(b testing.TB, input ast.Value) placement.Decision {
 	b.Helper()
 	results, err := p.query.Eval(b.Context(), rego.EvalParsedInput(input))
 	if err != nil {

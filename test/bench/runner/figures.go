@@ -77,6 +77,8 @@ func text(value float64, unit string) string {
 	switch {
 	case math.IsNaN(value):
 		return "not measured"
+	case unit == "" && value >= 100:
+		return fmt.Sprintf("%.0f", value)
 	case unit == "":
 		return fmt.Sprintf("%.3g", value)
 	case strings.Contains(unit, "ns"):

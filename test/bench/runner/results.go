@@ -20,9 +20,12 @@ func (o options) writeResults(ctx context.Context, f figures, all []bounds) erro
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `# Results
 
-What `+"`make bench-results`"+` wrote on %s, at the commit %s: medians of the rounds, in each of which every variant was
-measured once. Machine: %s, %d cores, %s, load average %s at the end. Other work on it makes times longer; ratios are of
-what was measured in the same round.
+Written by `+"`make bench-results`"+`: medians of the rounds, in each of which every variant was measured once. A ratio is the
+median of the rounds' ratios.
+
+- date: %s, at the commit %s
+- machine: %s, %d cores, %s
+- load average at the end: %s; other work makes times longer, and hardly changes ratios and sizes
 
 `, time.Now().UTC().Format(time.DateOnly), o.commit(ctx), processor(), runtime.NumCPU(), runtime.Version(), load())
 	out.WriteString("To reproduce: `make bench-results` on a machine with nothing else to do, or `make bench | tee new.txt` and then\n`benchstat new.txt`. `make bench-check` is what CI runs; [ranges.yaml](ranges.yaml) says what it asserts.\n\n## Targets\n\n")
