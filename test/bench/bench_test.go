@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/test/bench/fixture"
 )
@@ -147,13 +148,24 @@ func (w *world) decide(b testing.TB, evaluator placement.Evaluator, input map[st
 
 // replicate makes clusters the data of the policies that are in force, as controllers/replication does.
 func (w *world) replicate(clusters []*unstructured.Unstructured) {
-	var stripped []*unstructured.Unstructured
+	var prepared []*unstructured.Unstructured
 	for _, o := range clusters {
 		o = o.DeepCopy()
-		replication.Strip(fixture.ClusterProfiles.GroupResource(), o)
-		stripped = append(stripped, o)
+		replication.Prepare(fixture.ClusterProfiles, o)
+		prepared = append(prepared, o)
 	}
-	w.data.Replace(fixture.ClusterProfiles, stripped)
+	w.data.Load(fixture.ClusterProfiles, w.fields(fixture.ClusterProfiles), prepared)
+}
+
+// fields are what the policies in force read of a resource type.
+func (w *world) fields(resource schema.GroupVersionResource) *projection.Fields {
+	var sets []*projection.Fields
+	for _, standing := range w.registry.All() {
+		if fields, ok := standing.Binding.Fields[resource]; ok {
+			sets = append(sets, fields)
+		}
+	}
+	return projection.Union(sets...)
 }
 
 func object(content map[string]any) *unstructured.Unstructured {

@@ -42,14 +42,14 @@ func workload(i, distinct int) *unstructured.Unstructured {
 	labels := o.GetLabels()
 	labels["team"] = fmt.Sprintf("team-%d", i%distinct)
 	o.SetLabels(labels)
-	replication.Strip(fixture.Deployments.GroupResource(), o)
+	replication.Prepare(fixture.Deployments, o)
 	return o
 }
 
 // fill replicates the workloads one by one, so that no more than one of them is in memory as a whole.
 func (w *world) fill(b *testing.B, distinct int) {
 	b.Helper()
-	w.data.Replace(fixture.Deployments, nil)
+	w.data.Load(fixture.Deployments, w.fields(fixture.Deployments), nil)
 	for i := range workloads {
 		if !w.data.Put(fixture.Deployments, workload(i, distinct)) {
 			b.Fatal("a new object changes nothing")
