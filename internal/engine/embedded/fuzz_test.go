@@ -26,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/policytest"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -78,33 +79,73 @@ func (o *opa) decide(t testing.TB, data, input map[string]any) (placement.Decisi
 	return placement.ParseDecision(rules)
 }
 
-// fuzzedWorld is what the API server has, for the engine and for plain OPA.
+// fuzzedWorld is what the API server has, for plain OPA, and for the engine what a list-watch hands over of it.
 type fuzzedWorld struct {
 	data    *Data
 	objects map[policy.Resource]map[string]*unstructured.Unstructured
+	// binding says what the policy reads; with others, who read everything, whole objects are kept.
+	binding *policy.Binding
+	others  bool
 }
 
-func newFuzzedWorld(g *policytest.Generator) *fuzzedWorld {
-	c := &fuzzedWorld{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{pods: {}, nodes: {}, managed: {}, profiles: {}}}
+func newFuzzedWorld(g *policytest.Generator, b *policy.Binding) *fuzzedWorld {
+	c := &fuzzedWorld{data: NewData(), binding: b, objects: map[policy.Resource]map[string]*unstructured.Unstructured{pods: {}, nodes: {}, managed: {}, profiles: {}}}
 	c.replace(g, nodes)
 	c.replace(g, pods)
 	c.replace(g, managed)
-	c.data.Replace(profiles.GroupVersionResource, nil)
+	c.load(profiles)
 	return c
+}
+
+// fields are those that are kept of a type's objects.
+func (c *fuzzedWorld) fields(r policy.Resource) *projection.Fields {
+	fields, ok := c.binding.Fields[r.GroupVersionResource]
+	if c.others || !ok {
+		return allFields
+	}
+	return fields
+}
+
+// cut is an object as a list-watch hands it over.
+func (c *fuzzedWorld) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	identity := &projection.Fields{}
+	identity.Name("metadata").Name("name")
+	identity.Name("metadata").Name("namespace")
+	out := o.DeepCopy()
+	replication.Prepare(r.GroupVersionResource, out)
+	out.Object = projection.Union(c.fields(r), identity.Seal()).Cut(out.Object)
+	return out
+}
+
+func (c *fuzzedWorld) load(r policy.Resource) {
+	var list []*unstructured.Unstructured
+	for _, o := range c.objects[r] {
+		list = append(list, c.cut(r, o))
+	}
+	c.data.Load(r.GroupVersionResource, c.fields(r), list)
+}
+
+// join has others come or go, who read everything.
+func (c *fuzzedWorld) join(others bool) {
+	if c.others == others {
+		return
+	}
+	c.others = others
+	for r := range c.objects {
+		c.load(r)
+	}
 }
 
 func (c *fuzzedWorld) replace(g *policytest.Generator, r policy.Resource) {
 	c.objects[r] = map[string]*unstructured.Unstructured{}
-	var list []*unstructured.Unstructured
 	for _, name := range []string{"a", "b", "c"} {
 		if g.Pick(4) == 0 {
 			continue
 		}
 		o := c.object(g, r, name)
 		c.objects[r][o.GetNamespace()+"/"+name] = o
-		list = append(list, o)
 	}
-	c.data.Replace(r.GroupVersionResource, list)
+	c.load(r)
 }
 
 func (*fuzzedWorld) object(g *policytest.Generator, r policy.Resource, name string) *unstructured.Unstructured {
@@ -148,7 +189,7 @@ func (c *fuzzedWorld) change(g *policytest.Generator) {
 			o.Object["metadata"] = meta
 		}
 		c.objects[r][key] = o
-		c.data.Put(r.GroupVersionResource, o.DeepCopy())
+		c.data.Put(r.GroupVersionResource, c.cut(r, o))
 	}
 }
 
@@ -198,7 +239,7 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := newFuzzedWorld(g)
+	world := newFuzzedWorld(g, b)
 	ev, err := New(world.data, Options{Timeout: 10 * time.Second, Concurrency: 1, Observer: seen}).Prepare(t.Context(), "p", m, b)
 	if err != nil {
 		t.Fatal(err)
@@ -207,6 +248,7 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 	input := g.Object(4)
 	compared := 0
 	for round := range rounds {
+		world.join(round%4 == 3)
 		if round > 0 {
 			switch g.Pick(6) {
 			case 0, 1:

@@ -481,6 +481,48 @@ func TestFormsAreKeptApart(t *testing.T) {
 	}
 }
 
+// Of an inventory that a policy reads in two versions, one has the fields of clusters. An object that is only in the
+// other one, for the moment, is no cluster that has none of them.
+func TestClustersAreOfOneVersion(t *testing.T) {
+	fleet := schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}
+	older := fleet.GroupResource().WithVersion("v1beta1")
+	const text = `package p
+labels := {"open": concat(",", [name | some name, c in data.clusters; not c.labels.closed])}
+annotations := {"older": v} if v := data.resources["cluster.kubernetes-fleet.io/v1beta1"].memberclusters.b.spec.v
+`
+	m, err := policy.Compile("p", v1(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := policy.Bind("p", m, nil, served{"memberclusters": {{GroupVersionResource: fleet}, {GroupVersionResource: older}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := NewData()
+	ev, err := New(data, Options{Timeout: time.Minute, Concurrency: 1}).Prepare(t.Context(), "p", m, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := func(name string) *unstructured.Unstructured {
+		o := document("", name, "spec", map[string]any{"v": "1"})
+		o.SetLabels(map[string]string{"closed": "yes"})
+		return o
+	}
+	for r, objects := range map[schema.GroupVersionResource][]*unstructured.Unstructured{fleet: {closed("a")}, older: {closed("a"), closed("b")}} {
+		for _, o := range objects {
+			replication.Prepare(r, o)
+			name := o.GetName()
+			o.Object = b.Fields[r].Cut(o.Object)
+			o.SetName(name)
+		}
+		data.Load(r, b.Fields[r], objects)
+	}
+	d, err := ev.Evaluate(t.Context(), map[string]any{})
+	if err != nil || d.Labels["open"] != "" || d.Annotations["older"] != "1" {
+		t.Errorf("decides %+v, %v", d, err)
+	}
+}
+
 // Lenses of equal fields are one; those that nobody looks through any more leave their place to others.
 func TestLenses(t *testing.T) {
 	data := newWorld()

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 var _ storage.Store = (*view)(nil)
@@ -65,15 +67,24 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 		}
 	}
 	if b.Clusters {
-		clusters := &node{}
-		for _, r := range b.Resources {
-			if i := inventoryIndex(r.GroupVersionResource); i >= 0 {
-				clusters.clusters |= 1 << i
-			}
-		}
-		root.children["clusters"] = clusters
+		root.children["clusters"] = &node{clusters: inventoriesOf(b)}
 	}
 	return &view{data: data, root: root}
+}
+
+// inventoriesOf are those of which a policy reads data.clusters. Of one in several versions it is the first, as for the
+// binding: objects of another one may lack the fields of clusters, and be of another moment.
+func inventoriesOf(b *policy.Binding) inventories {
+	var out inventories
+	bound := map[schema.GroupResource]bool{}
+	for i, inventory := range replication.Inventories {
+		read := slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == inventory })
+		if read && !bound[inventory.GroupResource()] {
+			out |= 1 << i
+			bound[inventory.GroupResource()] = true
+		}
+	}
+	return out
 }
 
 // transaction is what one evaluation sees.
@@ -165,10 +176,6 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 	}
 	if len(rest) == 0 {
 		return t.documents[n.side]()
-	}
-	if rest[0] == "" {
-		// What is in no namespace is not found by that.
-		return nil
 	}
 	if rest[0] == "" {
 		// What is in no namespace is not found by that.
