@@ -451,8 +451,15 @@ func TestFieldsGrow(t *testing.T) {
 	if zone.Revision() != revision || beat.Revision() <= revision {
 		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
 	}
+	// What changed meanwhile comes with other fields.
+	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("us", "1")})
+	if got := decide(t, zone, input).Labels["zone"]; got != "us" {
+		t.Errorf("zone %q", got)
+	}
+	revision = zone.Revision()
+	data.Load(nodes.GroupVersionResource, all, []*unstructured.Unstructured{beating("us", "1")})
 	// Fewer fields leave out the policy that misses them.
-	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("eu", "1")})
+	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("us", "1")})
 	if zone.Revision() != revision || beat.Revision() != 0 {
 		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
 	}
