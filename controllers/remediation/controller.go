@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
@@ -146,8 +148,9 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
-	if !covers(fields, c.needs.of(key.Resource)) {
-		// A policy came meanwhile, and may have seen less than it reads.
+	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
+		// A policy came meanwhile, or turned out to read more, and may have seen less than it reads.
+		wake(c.due)
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
 	c.enqueue(c.groups.Record(key, parts)...)
@@ -162,6 +165,11 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{}, nil
 	}
 	return c.remediate(ctx, key, obj, due)
+}
+
+// sufficient says whether an object with some fields has all that the policies read which decided it.
+func sufficient(fields *projection.Fields, verdicts []*placement.Verdict) bool {
+	return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !covers(fields, v.Policy.Evaluator.Input()) })
 }
 
 // request asks what policies say of an existing object, as if Berth updated it without a change. What each says is

@@ -1,10 +1,12 @@
 package remediation
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
@@ -176,6 +179,49 @@ func TestObjectsLackFields(t *testing.T) {
 	}
 	if r := l.Ledger.Report("q"); r.Matched != 1 || r.Violations != 1 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// learner turns out to read all of an object while it is evaluated.
+type learner struct {
+	placement.Evaluator
+	input atomic.Pointer[projection.Fields]
+}
+
+func (l *learner) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	l.input.Store(projection.Everything())
+	return l.Evaluator.Evaluate(ctx, input)
+}
+
+func (l *learner) Input() *projection.Fields { return l.input.Load() }
+
+// A decision on less than the policy turned out to read does not count, and the rest is asked for.
+func TestReadsMoreThanWasFound(t *testing.T) {
+	l := newLeader(t)
+	l.apply("p", onDeployments(`annotations["example.com/a"] := input.metadata.annotations.asks`, ""))
+	standing := *l.Registry.Get("p")
+	p := *standing.Policy
+	evaluator := &learner{Evaluator: p.Evaluator}
+	evaluator.input.Store(p.Evaluator.Input())
+	p.Evaluator = evaluator
+	standing.Policy = &p
+	l.Registry.Set("p", &standing)
+	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "front", "x")})
+	l.catchUp(t.Context())
+	for len(l.due) > 0 {
+		<-l.due
+	}
+	key, _ := l.work.Get()
+	again, err := l.Reconcile(t.Context(), key)
+	if err != nil || again.RequeueAfter == 0 || l.Ledger.Report("p").Matched != 0 {
+		t.Errorf("%v, %v, %+v", again, err, l.Ledger.Report("p"))
+	}
+	if len(l.due) == 0 {
+		t.Error("nobody is told")
+	}
+	l.catchUp(t.Context())
+	if fields := l.wanted()[deployments]; fields != nil {
+		t.Errorf("wanted are %v", fields.Paths())
 	}
 }
 

@@ -95,11 +95,16 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields
 	return out
 }
 
-// TargetState returns how the watches on what a policy matches fare: the first error, and whether all are complete.
+// TargetState returns how the watches on what a policy matches fare: the first error, and whether all are complete, with
+// what the policy reads.
 func (c *Controller) TargetState(p *placement.Policy) watches.State {
+	reads := p.Evaluator.Input()
+	if reads.Whole() || p.Matcher.Conditional() {
+		reads = nil
+	}
 	out := watches.State{Synced: true}
 	for _, r := range c.matched.by(p) {
-		state, _ := c.watches.State(r)
+		state, _ := c.watches.StateOf(r, reads)
 		out.Synced = out.Synced && state.Synced
 		if state.Err != nil && out.Err == nil {
 			out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)
@@ -188,6 +193,9 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 	wake(c.rewatch)
 	wake(c.due)
 }
+
+// ReadsMore has the policies looked at of which it turned out that they read more than was found.
+func (c *Controller) ReadsMore() { wake(c.due) }
 
 // DataChanged has the policies decide anew whose data changed.
 func (c *Controller) DataChanged(schema.GroupVersionResource) { wake(c.due) }

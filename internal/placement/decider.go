@@ -129,9 +129,11 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil || len(verdicts) == 0 {
 		return &Outcome{}, err
 	}
+	filled := make([]*projection.Fields, len(verdicts))
 	if r.Source != nil {
-		for _, v := range verdicts {
-			if err := r.Source.Fill(v.Policy.Evaluator.Input()); err != nil {
+		for i, v := range verdicts {
+			filled[i] = v.Policy.Evaluator.Input()
+			if err := r.Source.Fill(filled[i]); err != nil {
 				return &Outcome{}, err
 			}
 		}
@@ -145,10 +147,21 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 			return p.Evaluator.Evaluate(ctx, input)
 		}
 	}
-	for _, v := range verdicts {
-		if v.Err == nil {
-			v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+	for i, v := range verdicts {
+		if v.Err != nil {
+			continue
 		}
+		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
+			continue
+		}
+		// The policy turned out to read more than was known when the object was filled, and may have missed it.
+		if err := r.Source.Complete(); err != nil {
+			return &Outcome{}, err
+		}
+		current = readIntent(d.Keyring, r.Object, r.Old, id)
+		input = current.input()
+		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 	}
 	m := &merger{
 		intent: current, verdicts: verdicts,

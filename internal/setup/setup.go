@@ -257,7 +257,10 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	p.data = embedded.NewData()
 	p.engine = embedded.New(p.data, embedded.Options{
 		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
-		Observer: engineObserver{p.metrics, func(policy string) { p.status.Changed(policy) }},
+		Observer: engineObserver{
+			Metrics: p.metrics, changed: func(policy string) { p.status.Changed(policy) },
+			readsMore: func() { p.remediation.ReadsMore() },
+		},
 	})
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
@@ -286,6 +289,8 @@ type engineObserver struct {
 	*metrics.Metrics
 	// changed is called with policies whose quarantine began or ended.
 	changed func(policy string)
+	// readsMore is called when a policy turned out to read more than was found.
+	readsMore func()
 }
 
 // MemoMismatch implements embedded.Observer.
@@ -293,6 +298,7 @@ func (o engineObserver) MemoMismatch(policy string) {
 	o.Metrics.MemoMismatch(policy)
 	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
 		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
+	o.readsMore()
 }
 
 // Quarantined implements embedded.Observer.

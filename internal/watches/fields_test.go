@@ -99,10 +99,14 @@ func TestManagerGrows(t *testing.T) {
 			if state, _ := m.StateOf(pods, step.wanted); state.Synced == fresh {
 				t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
 			}
+			told := sink.changes()
 			later()
 			check(t, m, sink, State{Synced: true}, []string{"a"})
 			if state, _ := m.StateOf(pods, step.wanted); !state.Synced {
 				t.Errorf("step %d: the wanted fields never came", i)
+			}
+			if fresh && sink.changes() == told {
+				t.Errorf("step %d: nobody is told that the wanted fields are there", i)
 			}
 			if n := server.listed(pods); n != step.lists {
 				t.Errorf("step %d: listed %d times, want %d", i, n, step.lists)

@@ -302,9 +302,9 @@ func (r *running) confirm() {
 // setState changes a type's state and tells, if that made a difference.
 func (m *Manager) setState(resource schema.GroupVersionResource, r *running, change func(*State)) {
 	r.mu.Lock()
-	before := r.state
+	before, had := r.state, r.have
 	change(&r.state)
-	differs := before.Synced != r.state.Synced || errorText(before.Err) != errorText(r.state.Err)
+	differs := !covers(had, r.have) || before.Synced != r.state.Synced || errorText(before.Err) != errorText(r.state.Err)
 	r.mu.Unlock()
 	if differs {
 		m.changed(resource)
@@ -404,8 +404,8 @@ func (s *store) Replace(list []any, _ string) error {
 	if s.withheld() {
 		return nil
 	}
-	s.sink.Replace(s.resource, s.fields, objects)
 	s.confirmed()
+	s.sink.Replace(s.resource, s.fields, objects)
 	s.synced()
 	return nil
 }

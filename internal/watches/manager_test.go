@@ -161,6 +161,20 @@ type recording struct {
 	// fields are those of the last complete content; last is the last object that was given.
 	fields *projection.Fields
 	last   map[string]any
+	// told is how often the state of a type changed.
+	told int
+}
+
+func (r *recording) changed(schema.GroupVersionResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told++
+}
+
+func (r *recording) changes() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told
 }
 
 func (r *recording) call(resource schema.GroupVersionResource, text string, change func([]string) []string) {
@@ -230,7 +244,7 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
-		m := NewManager(server, sink, func(schema.GroupVersionResource) {})
+		m := NewManager(server, sink, sink.changed)
 		test(t, ctx, server, sink, m)
 		cancel()
 		m.Set(ctx, nil)

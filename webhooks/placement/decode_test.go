@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 type noNamespaces struct{}
@@ -232,6 +234,47 @@ func TestDecodesWhatIsRead(t *testing.T) {
 				t.Errorf("the old object is decoded: %t", done)
 			}
 		})
+	}
+}
+
+// learner is a policy of which it turns out, while it is evaluated, that it reads more than was found.
+type learner struct {
+	fields  atomic.Pointer[projection.Fields]
+	learned bool
+}
+
+func (l *learner) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
+	if l.learned {
+		l.fields.Store(projection.Everything())
+	}
+	if _, ok := input["spec"]; ok {
+		return placement.Decision{Errors: []string{"no"}}, nil
+	}
+	return placement.Decision{}, nil
+}
+
+func (*learner) Revision() uint64 { return 1 }
+
+func (l *learner) Input() *projection.Fields { return l.fields.Load() }
+
+// A decision on less than the policy turns out to read does not stand.
+func TestReadsMoreThanWasFound(t *testing.T) {
+	for _, learned := range []bool{false, true} {
+		h := newHandler(t, "metadata")
+		registry := h.Decider.Policies.(*placement.Registry)
+		standing := *registry.Get("metadata")
+		p := *standing.Policy
+		evaluator := &learner{learned: learned}
+		fields := &projection.Fields{}
+		fields.Name("metadata").Name("labels").All()
+		evaluator.fields.Store(fields.Seal())
+		p.Evaluator = evaluator
+		standing.Policy = &p
+		registry.Set("metadata", &standing)
+		req := requestOf(t, map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{}}, nil)
+		if got := h.Handle(t.Context(), req); got.Allowed == learned {
+			t.Errorf("learned %t, allowed %t", learned, got.Allowed)
+		}
 	}
 }
 
