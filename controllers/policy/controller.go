@@ -51,6 +51,13 @@ type Catalog interface {
 // up without any object of ours changing.
 const missingPace = 2 * time.Second
 
+const (
+	// maxWait is how long at most a version waits for what it reads, while the one before it goes on deciding.
+	maxWait = 30 * time.Second
+	// waitingPace is how often is looked whether it is there.
+	waitingPace = 50 * time.Millisecond
+)
+
 // Controller loads policies. Create it with New.
 type Controller struct {
 	reader client.Reader
@@ -62,12 +69,17 @@ type Controller struct {
 	metrics   *metrics.Metrics
 	// namespace holds the revisions of policies that compiled.
 	namespace string
+	// Settled says whether all is replicated that a policy reads, or known not to be to be had. Until it is, a version
+	// that is in force, and decides, stays. Set it before the start; without it nobody waits.
+	Settled func(*policy.Binding) bool
 	// served says that what the API server serves changed.
 	served chan event.GenericEvent
 
-	// compiled holds the last text of each policy that compiled. Reconciles of one policy never overlap.
+	// compiled holds the last text of each policy that compiled, and waiting the versions that wait for what they read.
+	// Reconciles of one policy never overlap.
 	mu       sync.Mutex
 	compiled map[string]compiled
+	waiting  map[string]waiting
 
 	states *tally
 
@@ -85,13 +97,19 @@ type compiled struct {
 	matcher    *match.Matcher
 }
 
+// waiting is a version that takes over once what it reads is there.
+type waiting struct {
+	standing *placement.Standing
+	until    time.Time
+}
+
 // New returns a controller that reads policies from reader and puts them into registry.
 //
 // Revisions of policies that compiled are read by revisions from namespace.
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, states: newTally(m.Policies),
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies),
 	}
 	catalog.Subscribe(func() {
 		select {
@@ -161,9 +179,15 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.loaded(req.Name)
 		return reconcile.Result{}, nil
 	}
+	// One that was deleted and created anew has no past.
+	_, known := c.lastCompiled(obj)
 	standing, err := c.load(ctx, obj)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	waits := false
+	if known {
+		standing, waits = c.takeTurn(req.Name, standing)
 	}
 	c.metrics.AddPolicy(req.Name)
 	if differs(c.registry.Get(req.Name), standing) {
@@ -171,11 +195,40 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.states.set(req.Name, stateOf(standing))
 	}
 	c.loaded(req.Name)
+	if waits {
+		return reconcile.Result{RequeueAfter: waitingPace}, nil
+	}
 	if standing.Binding != nil && len(standing.Binding.Missing) > 0 {
 		return reconcile.Result{RequeueAfter: missingPace}, nil
 	}
 	return reconcile.Result{}, nil
 }
+
+// takeTurn returns next, or, while what that reads is on its way, the standing that decides, with a note of what is
+// awaited: a new version that reads more must not refuse requests for as long as it takes to read that.
+func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *placement.Standing, waits bool) {
+	old := c.registry.Get(name)
+	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, waited := c.waiting[name]
+	if !waited {
+		w.until = now.Add(maxWait)
+	}
+	if !wait || !now.Before(w.until) {
+		delete(c.waiting, name)
+		return next, false
+	}
+	w.standing = next
+	c.waiting[name] = w
+	held := *old
+	held.Next = next.Binding
+	return &held, true
+}
+
+// bound says whether a standing can decide once what it reads is there.
+func bound(s *placement.Standing) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
 
 // load compiles and binds a policy, and falls back to what compiled before. An error means to try again.
 func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
@@ -210,7 +263,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	if standing := c.registry.Get(obj.Name); standing != nil && !standing.Broken && known {
 		// The text in force compiles, and what it reads has become ambiguous: it goes on with what it was bound to.
 		kept := *standing
-		kept.Generation, kept.Err = obj.Generation, compileErr
+		kept.Generation, kept.Err, kept.Next = obj.Generation, compileErr, nil
 		return &kept, nil
 	}
 	return broken(obj, compileErr), nil
@@ -256,11 +309,16 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 	if err != nil {
 		return nil, err
 	}
+	_, known := c.lastCompiled(obj)
 	c.remember(obj.Name, text)
-	if old := c.registry.Get(obj.Name); old != nil && !old.Broken && old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
-		same := *old
-		same.Generation, same.Err = obj.Generation, nil
-		return &same, nil
+	if known {
+		for _, old := range c.prepared(obj.Name) {
+			if old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
+				same := *old
+				same.Generation, same.Err, same.Next = obj.Generation, nil, nil
+				return &same, nil
+			}
+		}
 	}
 	evaluator, err := c.engine.Prepare(ctx, obj.Name, text.module, binding)
 	if err != nil {
@@ -334,7 +392,7 @@ func differs(old, next *placement.Standing) bool {
 	if old.Broken && next.Broken {
 		return old.Generation != next.Generation || old.Err.Error() != next.Err.Error()
 	}
-	return old.Policy != next.Policy || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil)
+	return old.Policy != next.Policy || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil)
 }
 
 func (c *Controller) lastCompiled(obj *placementv1.PlacementPolicy) (compiled, bool) {
@@ -343,6 +401,20 @@ func (c *Controller) lastCompiled(obj *placementv1.PlacementPolicy) (compiled, b
 	last, ok := c.compiled[obj.Name]
 	// A policy that was deleted and created anew has no past.
 	return last, ok && last.uid == obj.UID
+}
+
+// prepared returns what there is of a policy: what decides, and what waits.
+func (c *Controller) prepared(name string) []*placement.Standing {
+	var out []*placement.Standing
+	if s := c.registry.Get(name); s != nil && !s.Broken {
+		out = append(out, s)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.waiting[name]; ok {
+		out = append(out, w.standing)
+	}
+	return out
 }
 
 func (c *Controller) remember(name string, text compiled) {
@@ -354,6 +426,7 @@ func (c *Controller) remember(name string, text compiled) {
 func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	delete(c.compiled, name)
+	delete(c.waiting, name)
 	c.mu.Unlock()
 	if c.registry.Get(name) != nil {
 		c.registry.Remove(name)

@@ -179,6 +179,9 @@ func (c *Controller) Rewatch() {
 
 // policyChanged has every object decided that the policy matched or matches.
 func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
+	if after == before {
+		return
+	}
 	if after == nil {
 		c.Ledger.ForgetPolicy(name)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
@@ -81,13 +82,15 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
 	sets := map[schema.GroupVersionResource][]*projection.Fields{}
 	for _, standing := range c.registry.All() {
-		if standing.Binding == nil {
-			continue
-		}
-		for resource, fields := range standing.Binding.Fields {
-			// Many policies read the same.
-			if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
-				sets[resource] = append(sets[resource], fields)
+		for _, binding := range []*policy.Binding{standing.Binding, standing.Next} {
+			if binding == nil {
+				continue
+			}
+			for resource, fields := range binding.Fields {
+				// Many policies read the same.
+				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
+					sets[resource] = append(sets[resource], fields)
+				}
 			}
 		}
 	}
@@ -105,8 +108,13 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 }
 
 // Settled says whether what policies read of every type is complete, or known not to be to be had.
-func (c *Controller) Settled() bool {
-	for resource, fields := range c.wanted() {
+func (c *Controller) Settled() bool { return c.settled(c.wanted()) }
+
+// SettledFor says the same of what one policy reads.
+func (c *Controller) SettledFor(b *policy.Binding) bool { return c.settled(b.Fields) }
+
+func (c *Controller) settled(wanted map[schema.GroupVersionResource]*projection.Fields) bool {
+	for resource, fields := range wanted {
 		if !c.State(resource, fields).Settled() {
 			return false
 		}

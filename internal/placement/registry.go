@@ -25,6 +25,8 @@ type Standing struct {
 	Broken bool
 	// Binding is what Policy reads; nil if Broken.
 	Binding *policy.Binding
+	// Next is what a newer version reads that takes over once that is replicated; nil if none waits.
+	Next *policy.Binding
 	// Warnings are what the compiler thinks is probably not meant.
 	Warnings []string
 }

@@ -327,6 +327,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data)
+	p.policies.Settled = p.replication.SettledFor
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),

@@ -91,6 +91,44 @@ var _ = Describe("What is replicated of objects", func() {
 		Expect(text).To(And(ContainSubstring(`"type":"Opaque"`), Not(ContainSubstring("hunter2")), Not(ContainSubstring("aHVudGVyMg")), Not(ContainSubstring("managedFields"))))
 	})
 
+	It("grows with what a policy reads, and the version before decides meanwhile", func(ctx SpecContext) {
+		start(ctx)
+		namespace, name := f.NewNamespace(ctx, nil), newName("growing")
+		facts(ctx, namespace)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
+		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
+
+		loading, stop := context.WithCancel(ctx)
+		var load sync.WaitGroup
+		for range 4 {
+			load.Go(func() {
+				defer GinkgoRecover()
+				for loading.Err() == nil {
+					_, err := tryZone(ctx, namespace)
+					Expect(err).NotTo(HaveOccurred())
+				}
+			})
+		}
+		for _, grown := range []struct{ field, want string }{
+			{".metadata.annotations.pool", `"gold"`}, {".type", `"Opaque"`}, {".kind", `"Secret"`}, {".metadata.name", `"facts"`},
+		} {
+			p, err := f.Policy(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			p.Spec.Rego = reading(namespace, grown.field)
+			Expect(f.Client.Update(ctx, p)).To(Succeed())
+			Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(grown.want))
+		}
+		p, err := f.Policy(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		By("another type as well")
+		p.Spec.Rego = fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
+		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
+		Expect(f.Client.Update(ctx, p)).To(Succeed())
+		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("default"))
+		stop()
+		load.Wait()
+	})
+
 	It("decides nothing anew when a field changes that nobody reads", func(ctx SpecContext) {
 		m := start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), newName("still")

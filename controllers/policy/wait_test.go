@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// A version that reads more waits for it, for a while, and the one before it decides.
+func TestUpdatesWaitForData(t *testing.T) {
+	for name, then := range map[string]func(c *Controller, settled *bool){
+		"it comes":      func(_ *Controller, settled *bool) { *settled = true },
+		"it stays away": func(*Controller, *bool) { time.Sleep(maxWait) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				from := policiesOf(1, text)
+				c, registry := newController(t, from)
+				load(t, c, "policy-0")
+				first := registry.Get("policy-0")
+				settled := false
+				c.Settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
+
+				update := func() {
+					from.policies["policy-0"].Generation++
+					from.policies["policy-0"].Spec.Rego = text(1) + "\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+				}
+				update()
+				load(t, c, "policy-0")
+				held := registry.Get("policy-0")
+				if held.Policy != first.Policy || held.Generation != 1 || held.Next == nil {
+					t.Fatalf("in force is generation %d, observed %d, awaited %v", held.Policy.Generation, held.Generation, held.Next)
+				}
+				time.Sleep(maxWait / 2)
+				// A newer one does not wait anew.
+				update()
+				load(t, c, "policy-0")
+				waits := registry.Get("policy-0")
+				load(t, c, "policy-0")
+				if again := registry.Get("policy-0"); again != waits || again.Policy != first.Policy {
+					t.Error("who waits is told of again")
+				}
+				then(c, &settled)
+				load(t, c, "policy-0")
+				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || len(c.waiting) > 0 {
+					t.Errorf("in force is generation %d, observed %d, awaited %v", got.Policy.Generation, got.Generation, got.Next)
+				}
+			})
+		})
+	}
+}
+
+// A version that can't decide is not waited for, nor for: the correction of what fails must not be late.
+func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	c.Settled = func(*policy.Binding) bool { return false }
+	load(t, c, "policy-0")
+	from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = 2, text(1)
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil {
+		t.Errorf("in force is generation %d", got.Policy.Generation)
+	}
+}
+
+// A policy that was deleted and created anew, of which no more was seen than that, is not the old one.
+func TestAnotherPolicyOfTheSameName(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	c.Settled = func(*policy.Binding) bool { return true }
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "another", text(1)
+	load(t, c, "policy-0")
+	if registry.Get("policy-0").Policy == first.Policy {
+		t.Error("the policy that was deleted stays in force")
+	}
+}
