@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +83,7 @@ type Controller struct {
 	waiting  map[string]waiting
 
 	states *tally
+	clock  clock.PassiveClock
 
 	// pending are the policies that existed at the start and are not loaded yet; nil before they are known.
 	pendingMu sync.Mutex
@@ -109,7 +111,7 @@ type waiting struct {
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies),
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies), clock: clock.RealClock{},
 	}
 	catalog.Subscribe(func() {
 		select {
@@ -209,7 +211,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *placement.Standing, waits bool) {
 	old := c.registry.Get(name)
 	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
-	now := time.Now()
+	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, waited := c.waiting[name]

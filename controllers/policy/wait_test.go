@@ -12,7 +12,7 @@ import (
 func TestUpdatesWaitForData(t *testing.T) {
 	for name, then := range map[string]func(c *Controller, settled *bool){
 		"it comes":      func(_ *Controller, settled *bool) { *settled = true },
-		"it stays away": func(*Controller, *bool) { time.Sleep(maxWait) },
+		"it stays away": func(*Controller, *bool) { <-time.After(maxWait) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 				if held.Policy != first.Policy || held.Generation != 1 || held.Next == nil {
 					t.Fatalf("in force is generation %d, observed %d, awaited %v", held.Policy.Generation, held.Generation, held.Next)
 				}
-				time.Sleep(maxWait / 2)
+				<-time.After(maxWait / 2)
 				// A newer one does not wait anew.
 				update()
 				load(t, c, "policy-0")
