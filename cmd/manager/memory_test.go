@@ -15,15 +15,20 @@ func TestLimitMemory(t *testing.T) {
 	tests := map[string]struct {
 		container   memlimit.Provider
 		environment string
+		garbage     string
 		want        int64
+		wantGarbage int
 	}{
-		"Container":     {container: memlimit.Limit(1000 << 20), want: 900 << 20},
-		"NoLimit":       {container: func() (uint64, error) { return 0, memlimit.ErrNoLimit }, want: math.MaxInt64},
-		"Unreadable":    {container: func() (uint64, error) { return 0, errors.New("no cgroup") }, want: 7 << 30},
-		"ByTheOperator": {container: memlimit.Limit(1000 << 20), environment: "7GiB", want: 7 << 30},
+		"Container":     {container: memlimit.Limit(1000 << 20), want: 900 << 20, wantGarbage: limitedGarbage},
+		"NoLimit":       {container: func() (uint64, error) { return 0, memlimit.ErrNoLimit }, want: math.MaxInt64, wantGarbage: 100},
+		"Unreadable":    {container: func() (uint64, error) { return 0, errors.New("no cgroup") }, want: 7 << 30, wantGarbage: limitedGarbage},
+		"ByTheOperator": {container: memlimit.Limit(1000 << 20), environment: "7GiB", garbage: "100", want: 7 << 30, wantGarbage: 100},
 	}
-	before := debug.SetMemoryLimit(-1)
-	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	before, garbageBefore := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	t.Cleanup(func() {
+		debug.SetMemoryLimit(before)
+		debug.SetGCPercent(garbageBefore)
+	})
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", test.environment)
@@ -32,10 +37,15 @@ func TestLimitMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			t.Setenv("GOGC", test.garbage)
+			debug.SetGCPercent(100)
 			// As Go itself reads the variable at its start, and as it was before otherwise.
 			debug.SetMemoryLimit(7 << 30)
 			if got := limitMemory(testr.New(t), test.container); got != test.want {
 				t.Errorf("limit %d, want %d", got, test.want)
+			}
+			if got := debug.SetGCPercent(100); got != test.wantGarbage {
+				t.Errorf("%d %% of garbage, want %d", got, test.wantGarbage)
 			}
 		})
 	}

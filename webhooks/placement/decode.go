@@ -15,7 +15,7 @@ import (
 // wholeEvery is how many requests there are to one whose objects are decoded as a whole from the start, so that the
 // engine's checks of remembered decisions see what policies are not known to read. It shares no factor with the number
 // of hits between two checks, or the two would meet always or never.
-const wholeEvery = 7
+const wholeEvery = 31
 
 // objects are those of a request, decoded as far as was asked for. What every decision looks at is there from the
 // start: apiVersion, kind, and metadata without the managed fields, which are a good part of many objects.

@@ -147,6 +147,10 @@ func (w *world) startBerth(ctx context.Context, binary string) error {
 	}
 	at := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	w.profiles = at(ports[2])
+	// As in the container of its manifests.
+	if err := os.Setenv("GOMEMLIMIT", "920MiB"); err != nil {
+		return err
+	}
 	w.berth, err = w.group.Start("manager", binary, "--kubeconfig="+path,
 		"--webhook-url=https://localhost:"+strconv.Itoa(ports[0]), "--webhook-host=127.0.0.1", "--webhook-port="+strconv.Itoa(ports[0]),
 		"--health-probe-bind-address="+at(ports[1]), "--pprof-bind-address="+w.profiles,
