@@ -81,6 +81,10 @@ func text(value float64, unit string) string {
 		return fmt.Sprintf("%.0f", value)
 	case unit == "":
 		return fmt.Sprintf("%.3g", value)
+	case strings.Contains(unit, "cpu-ms"):
+		return text(value*1e6, "ns")
+	case strings.Contains(unit, "cpu-s/"):
+		return text(value*1e9, "ns")
 	case strings.Contains(unit, "ns"):
 		for _, scale := range []struct {
 			of   float64
