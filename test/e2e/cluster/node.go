@@ -3,11 +3,13 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,9 @@ import (
 	"strings"
 	"syscall"
 	"text/template"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/controlplane/process"
@@ -47,6 +52,8 @@ type nodeSpec struct {
 type component struct {
 	Name string
 	Args []string
+	// Socket, if it has one, is where it listens; what comes after it starts when it does.
+	Socket string
 }
 
 func (n *node) socket() string { return filepath.Join(n.dir, "containerd.sock") }
@@ -180,7 +187,7 @@ func (c *Cluster) configure(n *node, address, pods, logs, pauseImage string) ([]
 		return nil, err
 	}
 	return []component{
-		{Name: "containerd", Args: []string{paths["containerd"], "--config", filepath.Join(n.dir, "containerd.toml")}},
+		{Name: "containerd", Args: []string{paths["containerd"], "--config", filepath.Join(n.dir, "containerd.toml")}, Socket: n.socket()},
 		{Name: "kubelet", Args: []string{
 			paths["kubelet"], "--config=" + filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig=" + kubelet,
 			"--hostname-override=" + n.name, "--node-ip=" + address, "--root-dir=" + filepath.Join(n.dir, "kubelet"),
@@ -245,6 +252,9 @@ func runNode() error {
 		}
 		pids[p.Pid] = component.Name
 		log.Close()
+		if err := awaitSocket(component.Socket); err != nil {
+			return fmt.Errorf("waiting for %s: %w", component.Name, err)
+		}
 	}
 	for {
 		var status syscall.WaitStatus
@@ -335,4 +345,18 @@ func processes(filter func(pid string) bool) ([]int, error) {
 		}
 	}
 	return out, nil
+}
+
+// awaitSocket waits until somebody listens there. A kubelet that finds nobody ends at once.
+func awaitSocket(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return false, nil
+		}
+		return true, conn.Close()
+	})
 }
