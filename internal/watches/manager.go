@@ -86,6 +86,8 @@ type running struct {
 	have *projection.Fields
 	// confirmed is when the API server last told anything of the content.
 	confirmed time.Time
+	// refused is when the API server began to say that the type is not to be had; zero if it does not.
+	refused time.Time
 }
 
 // covers says whether objects have the wanted fields if they have the given ones; nil stands for all.
@@ -208,6 +210,10 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
+// refusal is how long the API server has to say that a type is not to be had before what was read of it is dropped. One
+// that has just started says so until it has read its own roles and definitions.
+const refusal = time.Second
+
 func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource, r *running) {
 	log := ctrllog.FromContext(ctx).WithName("watches").WithValues("resource", resource.String())
 	log.V(2).Info("Starting watch")
@@ -217,14 +223,15 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			return
 		}
 		log.V(2).Info("Watch failed", "error", err.Error())
+		lost := false
 		m.setState(resource, r, func(s *State) {
 			s.Err = err
 			s.Failures++
-			if gone(err) {
+			if lost = r.lost(err); lost {
 				s.Synced = false
 			}
 		})
-		if gone(err) {
+		if lost {
 			// What can't be read any more must not go on deciding.
 			m.sink.Drop(resource)
 		}
@@ -265,7 +272,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	store := &store{
 		resource: resource, fields: r.fields, sink: m.sink, cut: cut, withheld: unwatchable.Load, confirmed: r.confirm,
 		synced: func() {
-			m.setState(resource, r, func(s *State) { *s, r.have = State{Synced: true}, r.fields })
+			m.setState(resource, r, func(s *State) { *s, r.have, r.refused = State{Synced: true}, r.fields, time.Time{} })
 		},
 	}
 	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
@@ -297,6 +304,20 @@ func (r *running) confirm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmed = time.Now()
+}
+
+// lost says, of an error, whether what was read before is not to be had any more. The caller holds the lock.
+func (r *running) lost(err error) bool {
+	switch {
+	case !gone(err):
+		r.refused = time.Time{}
+		return false
+	case !r.state.Synced:
+		return true
+	case r.refused.IsZero():
+		r.refused = time.Now()
+	}
+	return time.Since(r.refused) >= refusal
 }
 
 // setState changes a type's state and tells, if that made a difference.

@@ -286,6 +286,33 @@ func TestManagerFollowsObjects(t *testing.T) {
 	})
 }
 
+// An API server that has just started refuses what it grants a moment later; what was read before stands meanwhile.
+func TestManagerRefusedForAMoment(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		server.set(func() { server.objects[pods] = []string{"a"} })
+		m.Set(ctx, only(pods))
+		later()
+		down := errors.New("connection refused")
+		server.set(func() { server.listErr[pods], server.watchErr[pods] = down, down })
+		server.end(pods)
+		later()
+		forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
+		server.set(func() { server.listErr[pods], server.watchErr[pods] = forbidden, forbidden })
+		// The next try is within the longest pause.
+		for listed := server.listed(pods); server.listed(pods) == listed; {
+			<-time.After(100 * time.Millisecond)
+		}
+		server.set(func() { delete(server.listErr, pods); delete(server.watchErr, pods) })
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a"})
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		if slices.Contains(sink.calls, "drop pods") {
+			t.Errorf("calls %v: what was refused for a moment was dropped", sink.calls)
+		}
+	})
+}
+
 func TestManagerFaults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
 	missing := apierrors.NewNotFound(pods.GroupResource(), "")
