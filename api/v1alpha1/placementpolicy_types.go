@@ -95,6 +95,11 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Replicate []ReplicatedResource `json:"replicate,omitempty"`
 
+	// predicates has what the policy decides checked against the nodes or clusters that there are, by the filters of
+	// Kubernetes' scheduler.
+	// +optional
+	Predicates *Predicates `json:"predicates,omitempty"`
+
 	// mode says what decisions do: Enforce them, Warn of them, or only count them (DryRun). Defaults to Enforce.
 	// +optional
 	// +default="Enforce"
@@ -117,6 +122,37 @@ type PlacementPolicySpec struct {
 	// remediation says what becomes of existing objects when the policy, its data or the object changes.
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
+}
+
+// PredicateCandidates are what predicates judge.
+//
+// +kubebuilder:validation:Enum=Nodes;Clusters
+type PredicateCandidates string
+
+const (
+	// PredicateCandidatesNodes are the nodes of the cluster that Berth serves.
+	PredicateCandidatesNodes PredicateCandidates = "Nodes"
+	// PredicateCandidatesClusters are the clusters of all inventories.
+	PredicateCandidatesClusters PredicateCandidates = "Clusters"
+)
+
+// Predicates says what predicates a policy uses, and on what.
+type Predicates struct {
+	// candidates are what the object has to fit: it is denied where none of them is feasible, and clusters that are not
+	// are left out of what the policy decides. Absent, only the policy's own calls of k8s.feasible and
+	// k8s.feasible_clusters ask predicates.
+	// +optional
+	Candidates PredicateCandidates `json:"candidates,omitempty"`
+
+	// names narrows the predicates to these, out of those that the manager's --predicates allows; absent, all of those
+	// are used. Their order is the manager's.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
 }
 
 // Match selects objects by the conventions of admissionregistration.k8s.io: an object is matched if one of the

@@ -18,6 +18,10 @@ type Decision struct {
 	// Annotations and Labels are to be merged into the object's metadata.
 	Annotations map[string]string
 	Labels      map[string]string
+	// Scheduling says where the object's pods may run, by the keys that it is merged under; see scheduling.go.
+	Scheduling map[string]string
+	// Clusters are the clusters that the object may run on, sorted; nil if the policy names none.
+	Clusters []string
 	// Errors deny the object; sorted.
 	Errors []string
 	// Warnings are for the client; sorted.
@@ -27,6 +31,7 @@ type Decision struct {
 // Equal says whether two decisions say the same.
 func (d Decision) Equal(other Decision) bool {
 	return maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
+		maps.Equal(d.Scheduling, other.Scheduling) && slices.Equal(d.Clusters, other.Clusters) &&
 		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)
 }
 

@@ -36,6 +36,9 @@ type Binding struct {
 	Resources []Resource
 	// Fields are what the policy reads of the prepared objects of each of the Resources (replication.Prepare), sealed.
 	Fields map[schema.GroupVersionResource]*projection.Fields
+	// World is what predicates look at of nodes and pods (predicates.Reads), if the policy asks them; nil if not. It is
+	// kept apart from Fields: policies do not see it under data.
+	World map[schema.GroupVersionResource]*projection.Fields
 	// Missing are reads that the API server does not serve.
 	Missing []Read
 }

@@ -61,6 +61,8 @@ type Module struct {
 	Input, Data *projection.Fields
 	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
 	Helpers []Helper
+	// Nodes and Clusters say that predicates are asked about those, by a call in the text or by spec.predicates.
+	Nodes, Clusters bool
 	// Static are the policy's own documents; nil if it has none.
 	Static ast.Object
 	// Warnings say what is probably not meant.
