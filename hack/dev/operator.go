@@ -86,11 +86,11 @@ func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, r
 
 // configure chooses ports, which stay the same over restarts because the webhook configurations name them.
 func (o *operator) configure(kubeconfig string) error {
-	ports, err := freePorts(3)
+	ports, err := process.FreePorts(3)
 	if err != nil {
 		return err
 	}
-	webhook, metrics, health := ports[0], ports[1], ports[2]
+	webhook, metrics, health := strconv.Itoa(ports[0]), strconv.Itoa(ports[1]), strconv.Itoa(ports[2])
 	host := cmp.Or(os.Getenv("BERTH_WEBHOOK_HOST"), "localhost")
 	bind := "127.0.0.1"
 	if host != "localhost" && host != bind {
@@ -112,21 +112,6 @@ func (o *operator) configure(kubeconfig string) error {
 		"--shutdown-delay=0s",
 	}
 	return nil
-}
-
-// freePorts returns n different ports that nobody listens on.
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
-		}
-		// Held until all are found, or the same one would be found again.
-		defer l.Close()
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports, nil
 }
 
 func (o *operator) waitReady(ctx context.Context, p *process.Process) error {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -197,10 +196,10 @@ func start(ctx context.Context, version string) *replica {
 	if version != "" {
 		options.Metrics = prometheus.NewRegistry()
 	}
-	options.WebhookHost, options.WebhookPort = "127.0.0.1", freePort()
+	options.WebhookHost, options.WebhookPort = "127.0.0.1", framework.FreePort()
 	options.WebhookURL = "https://localhost:" + strconv.Itoa(options.WebhookPort)
-	options.MetricsAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort()))
-	options.ProbeAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort()))
+	options.MetricsAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
+	options.ProbeAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(framework.FreePort()))
 	out.metrics = "https://" + options.MetricsAddress + "/metrics"
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	mgr, err := setup.New(run, cfg, options)
@@ -236,18 +235,4 @@ func get(ctx context.Context, url, token string) (int, string, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(text), err
-}
-
-// freePort returns a port that was free a moment ago, below those that outgoing connections are given.
-func freePort() int {
-	GinkgoHelper()
-	for range 100 {
-		port := 10000 + rand.IntN(20000)
-		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			Expect(listener.Close()).To(Succeed())
-			return port
-		}
-	}
-	Fail("no port is free")
-	return 0
 }

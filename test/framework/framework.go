@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/setup"
 	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/controlplane/process"
 )
 
 // Names of the suites' waits. Machines are slow: what is waited for comes long before.
@@ -309,36 +309,10 @@ func (m *Manager) Stop() {
 	gomega.Expect(errors.Is(m.err, context.Canceled) || m.err == nil).To(gomega.BeTrue(), "%v", m.err)
 }
 
-// firstPort is the lowest port that FreePort returns; well-known services are below it.
-const firstPort = 10000
-
-// FreePort returns a port that was free a moment ago, and that no outgoing connection is given: it is below those that
-// the machine takes for them, unless that leaves none.
+// FreePort returns a port that was free a moment ago; see process.FreePorts.
 func FreePort() int {
 	ginkgo.GinkgoHelper()
-	limit := firstEphemeralPort()
-	if limit <= firstPort {
-		limit = 1 << 16
-	}
-	var err error
-	for range 100 {
-		port := firstPort + rand.IntN(limit-firstPort)
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			gomega.Expect(listener.Close()).To(gomega.Succeed())
-			return port
-		}
-	}
-	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "no port is free")
-	return 0
-}
-
-// firstEphemeralPort is the lowest port that the machine gives to outgoing connections.
-func firstEphemeralPort() int {
-	first := 32768
-	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		// What can't be read leaves the usual one.
-		_, _ = fmt.Sscan(string(text), &first)
-	}
-	return first
+	ports, err := process.FreePorts(1)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return ports[0]
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,22 +14,6 @@ import (
 
 	"github.com/onsi/gomega"
 )
-
-func TestFreePort(t *testing.T) {
-	gomega.RegisterTestingT(t)
-	for range 20 {
-		port := FreePort()
-		if first := firstEphemeralPort(); first > firstPort && (port < firstPort || port >= first) {
-			t.Errorf("port %d, want one from %d to %d", port, firstPort, first-1)
-		}
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			t.Errorf("port %d: %v", port, err)
-			continue
-		}
-		listener.Close()
-	}
-}
 
 // errLost is how the loss of a port comes out of a manager.
 var errLost = fmt.Errorf("failed to start webhooks: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE})

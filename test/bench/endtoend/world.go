@@ -141,7 +141,7 @@ func (w *world) startBerth(ctx context.Context, binary string) error {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return err
 	}
-	ports, err := freePorts(3)
+	ports, err := process.FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (w *world) startFixed(ctx context.Context, variant string) error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(1)
+	ports, err := process.FreePorts(1)
 	if err != nil {
 		return err
 	}
@@ -284,20 +284,4 @@ func (w *world) awaitPatched(ctx context.Context, p *process.Process, namespace,
 		}
 		return err
 	})
-}
-
-// freePorts returns ports that were free a moment ago.
-func freePorts(n int) ([]int, error) {
-	var out []int
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		// Closed at the end, so that all differ.
-		defer listener.Close()
-		address, _ := listener.Addr().(*net.TCPAddr)
-		out = append(out, address.Port)
-	}
-	return out, nil
 }

@@ -1,0 +1,29 @@
+package process
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+func TestFreePorts(t *testing.T) {
+	ports, err := FreePorts(20)
+	if err != nil || len(ports) != 20 {
+		t.Fatalf("ports %v, error %v", ports, err)
+	}
+	for i, port := range ports {
+		if first := firstEphemeralPort(); first > firstPort && (port < firstPort || port >= first) {
+			t.Errorf("port %d, want one from %d to %d", port, firstPort, first-1)
+		}
+		if slices.Contains(ports[:i], port) {
+			t.Errorf("port %d is there twice", port)
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			t.Errorf("port %d: %v", port, err)
+			continue
+		}
+		listener.Close()
+	}
+}
