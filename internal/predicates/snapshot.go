@@ -1,11 +1,213 @@
 package predicates
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/third_party/forked/golang/btree"
+)
+
+var (
+	_ fwk.SharedLister        = &Snapshot{}
+	_ fwk.NodeInfoLister      = &Snapshot{}
+	_ fwk.StorageInfoLister   = &Snapshot{}
+	_ fwk.PodGroupStateLister = noPodGroups{}
+)
+
 // Snapshot is the world at one moment: nodes, or clusters in their place, and the pods on them. It is immutable, and is
 // what plugins get as the scheduler's SharedLister.
-type Snapshot struct{}
+//
+// It stands in for the scheduler's own snapshot, which is made anew for each change or written to by one scheduling
+// cycle after the other. What a snapshot shares with the one before it is the very same: a node on which nothing changed
+// has the same NodeInfo, and nobody changes a NodeInfo that is in a snapshot. Whoever wants another one takes its copy
+// (fwk.NodeInfo.Snapshot).
+type Snapshot struct {
+	revision uint64
+	// names are those of the candidates, sorted, and infos theirs, in the same order.
+	names []string
+	infos []fwk.NodeInfo
+	// pods are those on nodes, known or not; nil in a snapshot of clusters.
+	pods *btree.BTree[*pod]
+	// namespaces are sorted by their names, and the same slice while none of them changes.
+	namespaces []*corev1.Namespace
+	// unlimited are the candidates of which no resources are known.
+	unlimited sets.Set[string]
+
+	derived func() derived
+}
+
+// derived is what a snapshot computes when it is first asked for.
+type derived struct {
+	affinity, antiAffinity []fwk.NodeInfo
+	claims                 sets.Set[string]
+}
+
+// pod is one that is on a node. It is immutable.
+type pod struct {
+	namespace, name string
+	node            string
+	// key stands for what the pod is cut to.
+	key  digest
+	info *framework.PodInfo
+}
+
+func byNamespaceAndName(a, b *pod) bool {
+	if a.namespace != b.namespace {
+		return a.namespace < b.namespace
+	}
+	return a.name < b.name
+}
+
+// newSnapshot completes a snapshot.
+func newSnapshot(s Snapshot) *Snapshot {
+	infos := s.infos
+	s.derived = sync.OnceValue(func() derived { return derive(infos) })
+	return &s
+}
+
+func derive(infos []fwk.NodeInfo) derived {
+	d := derived{claims: sets.New[string]()}
+	for _, info := range infos {
+		if len(info.GetPodsWithAffinity()) > 0 {
+			d.affinity = append(d.affinity, info)
+		}
+		if len(info.GetPodsWithRequiredAntiAffinity()) > 0 {
+			d.antiAffinity = append(d.antiAffinity, info)
+		}
+		for claim := range info.GetPVCRefCounts() {
+			d.claims.Insert(claim)
+		}
+	}
+	return d
+}
 
 // Revision grows with every change, and is never 0.
-func (s *Snapshot) Revision() uint64 { return 1 }
+func (s *Snapshot) Revision() uint64 { return s.revision }
 
 // Len is the number of candidates.
-func (s *Snapshot) Len() int { return 0 }
+func (s *Snapshot) Len() int { return len(s.infos) }
+
+// NodeInfos implements fwk.SharedLister.
+func (s *Snapshot) NodeInfos() fwk.NodeInfoLister { return s }
+
+// StorageInfos implements fwk.SharedLister.
+func (s *Snapshot) StorageInfos() fwk.StorageInfoLister { return s }
+
+// PodGroupStates implements fwk.SharedLister. There are no groups: what the scheduler knows of them is in its queue.
+func (s *Snapshot) PodGroupStates() fwk.PodGroupStateLister { return noPodGroups{} }
+
+// List implements fwk.NodeInfoLister: all candidates, sorted by their names. The slice is not to be changed.
+func (s *Snapshot) List() ([]fwk.NodeInfo, error) { return s.infos, nil }
+
+// HavePodsWithAffinityList implements fwk.NodeInfoLister.
+func (s *Snapshot) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
+	return s.derived().affinity, nil
+}
+
+// HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
+func (s *Snapshot) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return s.derived().antiAffinity, nil
+}
+
+// Get implements fwk.NodeInfoLister.
+func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
+	if info, ok := s.candidate(name); ok {
+		return info, nil
+	}
+	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
+}
+
+// IsPVCUsedByPods implements fwk.StorageInfoLister.
+func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.derived().claims.Has(key) }
+
+type noPodGroups struct{}
+
+func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
+	return nil, fmt.Errorf("pod group state not found for pod group %s/%s", namespace, name)
+}
+
+// candidate returns the node or cluster of that name.
+func (s *Snapshot) candidate(name string) (fwk.NodeInfo, bool) {
+	i, ok := slices.BinarySearch(s.names, name)
+	if !ok {
+		return nil, false
+	}
+	return s.infos[i], true
+}
+
+// namespace returns the namespace of that name, with its labels.
+func (s *Snapshot) namespace(name string) (*corev1.Namespace, bool) {
+	i, ok := slices.BinarySearchFunc(s.namespaces, name, func(n *corev1.Namespace, name string) int {
+		return cmp.Compare(n.Name, name)
+	})
+	if !ok {
+		return nil, false
+	}
+	return s.namespaces[i], true
+}
+
+// boundless says that nothing is known of the resources that a candidate has. No Allocatable can say so, since a pod may
+// ask for resources of any name: who judges does not ask there whether resources fit.
+func (s *Snapshot) boundless(name string) bool { return s.unlimited.Has(name) }
+
+// without returns the snapshot as if some pods of a namespace were not there: those that the selector selects, none if it
+// is nil, and the one of the name. All other candidates have the same NodeInfos as in s.
+func (s *Snapshot) without(namespace string, own labels.Selector, name string) *Snapshot {
+	if s.pods == nil || own == nil && name == "" {
+		return s
+	}
+	gone := map[string][]*corev1.Pod{}
+	leave := func(p *pod) {
+		gone[p.node] = append(gone[p.node], p.info.Pod)
+	}
+	if own == nil {
+		if p, ok := s.pods.Get(&pod{namespace: namespace, name: name}); ok {
+			leave(p)
+		}
+	} else {
+		s.pods.AscendGreaterOrEqual(&pod{namespace: namespace}, func(p *pod) bool {
+			if p.namespace != namespace {
+				return false
+			}
+			if p.name == name || own.Matches(labels.Set(p.info.Pod.Labels)) {
+				leave(p)
+			}
+			return true
+		})
+	}
+	var infos []fwk.NodeInfo
+	for node, pods := range gone {
+		i, known := slices.BinarySearch(s.names, node)
+		if !known {
+			continue
+		}
+		if infos == nil {
+			infos = slices.Clone(s.infos)
+		}
+		infos[i] = lacking(s.infos[i], pods)
+	}
+	if infos == nil {
+		return s
+	}
+	next := *s
+	next.infos = infos
+	return newSnapshot(next)
+}
+
+// lacking returns a copy of a node on which some of its pods are not.
+func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
+	out := info.Snapshot()
+	for _, p := range pods {
+		// The only error is that the pod is not there.
+		_ = out.RemovePod(klog.Background(), p)
+	}
+	return out
+}

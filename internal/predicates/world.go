@@ -1,45 +1,455 @@
 package predicates
 
 import (
-	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/berth-dev/berth/internal/projection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/third_party/forked/golang/btree"
 )
-
-// Reads are the resource types that a World is made of, and the fields that predicates look at, sealed: nodes, the pods
-// on them, and the labels of namespaces.
-func Reads() map[schema.GroupVersionResource]*projection.Fields { return nil }
 
 // World keeps nodes and the pods on them, cut to what predicates look at. Methods are safe for concurrent use; changes of
 // one resource type must come from one goroutine at a time, in their order. Objects are not kept after the call. Methods
 // say whether anything changed that a predicate can see.
-type World struct{}
+//
+// As in kube-scheduler, a pod is on a node if it is bound and has not ended, and one on a node that is not known counts
+// once the node is. What cannot be an object of its type is as good as not there.
+//
+// An event copies one NodeInfo at most, and the events between two snapshots copy each one once. Asking for a snapshot
+// copies the list of nodes, and nothing if there was no change. A tree would spare that copy; but who asks for a snapshot
+// walks through the nodes anyway, and is faster along a list.
+type World struct {
+	mu sync.Mutex
+	// loaded are the types that are complete.
+	loaded map[schema.GroupVersionResource]bool
+	// hosts are the nodes by name, and what has pods and is not known as a node yet.
+	hosts map[string]*host
+	// touched are the hosts that are not those of the current snapshot, and regrouped says that there are other nodes.
+	touched   []string
+	regrouped bool
+	pods      *btree.BTree[*pod]
+	labelled  map[string]labelled
+	// sorted are the namespaces as a snapshot has them; nil if that is to be made.
+	sorted []*corev1.Namespace
+
+	// epoch counts snapshots: what was made since the last one, nobody else has.
+	epoch uint64
+	// changes counts what a predicate can see.
+	changes uint64
+	// revision is changes, or 0 while the world is not complete.
+	revision atomic.Uint64
+	// current is the newest snapshot that was asked for.
+	current atomic.Pointer[Snapshot]
+}
+
+// host is what pods are on.
+type host struct {
+	info *framework.NodeInfo
+	// epoch is that in which info was made.
+	epoch uint64
+	// key stands for what the node is cut to, while it is known.
+	key digest
+}
+
+func (h *host) known() bool { return h.info.Node() != nil }
+
+// labelled is a namespace.
+type labelled struct {
+	key       digest
+	namespace *corev1.Namespace
+}
+
+// IncompleteError says that a world was asked for a snapshot too early.
+type IncompleteError struct {
+	// Missing are the resource types that are not complete, sorted, as in "nodes".
+	Missing []string
+}
+
+func (e *IncompleteError) Error() string {
+	return strings.Join(e.Missing, ", ") + ": not complete"
+}
+
+// degree is that of the tree of pods: inner nodes of up to twice as many pods, which a write copies on its way.
+const degree = 16
 
 // NewWorld returns a world of which nothing is known.
-func NewWorld() *World { return &World{} }
+func NewWorld() *World {
+	return &World{
+		loaded:   map[schema.GroupVersionResource]bool{},
+		hosts:    map[string]*host{},
+		pods:     btree.New(degree, byNamespaceAndName),
+		labelled: map[string]labelled{},
+	}
+}
 
 // Load makes the objects the complete content of one of the types of Reads.
-func (w *World) Load(_ schema.GroupVersionResource, _ []*unstructured.Unstructured) bool {
-	return false
+func (w *World) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
+	if _, ok := reads()[resource]; !ok {
+		return false
+	}
+	last := make(map[types.NamespacedName]*unstructured.Unstructured, len(objects))
+	for _, o := range objects {
+		last[nameOf(o)] = o
+	}
+	apply := make([]func() bool, 0, len(last))
+	for _, o := range objects {
+		if last[nameOf(o)] == o {
+			apply = append(apply, w.prepare(resource, o))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	changed := !w.loaded[resource]
+	w.loaded[resource] = true
+	for _, name := range w.names(resource) {
+		if _, ok := last[name]; !ok {
+			changed = w.remove(resource, name) || changed
+		}
+	}
+	for _, change := range apply {
+		changed = change() || changed
+	}
+	return w.count(changed)
 }
 
 // Put adds or replaces an object of a type that is complete.
-func (w *World) Put(_ schema.GroupVersionResource, _ *unstructured.Unstructured) bool { return false }
+func (w *World) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
+	if _, ok := reads()[resource]; !ok {
+		return false
+	}
+	change := w.prepare(resource, o)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.loaded[resource] && w.count(change())
+}
 
 // Delete removes an object.
-func (w *World) Delete(_ schema.GroupVersionResource, _, _ string) bool { return false }
+func (w *World) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
+}
 
 // Drop forgets a type: the world is not complete from then on.
-func (w *World) Drop(_ schema.GroupVersionResource) bool { return false }
+func (w *World) Drop(resource schema.GroupVersionResource) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.loaded[resource] {
+		return false
+	}
+	delete(w.loaded, resource)
+	for _, name := range w.names(resource) {
+		w.remove(resource, name)
+	}
+	w.current.Store(nil)
+	w.regrouped = true
+	return w.count(true)
+}
 
-// Size returns the number of objects of a type; ok is false while it is not complete.
-func (w *World) Size(_ schema.GroupVersionResource) (objects int, ok bool) { return 0, false }
+// Size returns the number of objects of a type; ok is false while it is not complete. Pods that are on no node are not
+// counted.
+func (w *World) Size(resource schema.GroupVersionResource) (objects int, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.loaded[resource] {
+		return 0, false
+	}
+	switch resource {
+	case podResource:
+		return w.pods.Len(), true
+	default:
+		return len(w.names(resource)), true
+	}
+}
 
 // Revision is that of the newest snapshot; 0 while the world is not complete.
-func (w *World) Revision() uint64 { return 0 }
+func (w *World) Revision() uint64 { return w.revision.Load() }
 
-// Snapshot returns the world as it is; an error names what is not complete.
-func (w *World) Snapshot() (*Snapshot, error) { return nil, errors.New("not there yet") }
+// Snapshot returns the world as it is. While it is not complete, that is an *IncompleteError.
+func (w *World) Snapshot() (*Snapshot, error) {
+	if s := w.current.Load(); s != nil && s.revision == w.revision.Load() {
+		return s, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if missing := w.missing(); len(missing) > 0 {
+		return nil, &IncompleteError{Missing: missing}
+	}
+	old := w.current.Load()
+	if old != nil && old.revision == w.changes {
+		return old, nil
+	}
+	if w.sorted == nil {
+		w.sorted = make([]*corev1.Namespace, 0, len(w.labelled))
+		for _, name := range slices.Sorted(maps.Keys(w.labelled)) {
+			w.sorted = append(w.sorted, w.labelled[name].namespace)
+		}
+	}
+	next := Snapshot{revision: w.changes, pods: w.pods.Clone(), namespaces: w.sorted}
+	next.names, next.infos = w.list(old)
+	s := newSnapshot(next)
+	w.epoch++
+	w.touched, w.regrouped = nil, false
+	w.current.Store(s)
+	return s, nil
+}
+
+// list returns the nodes that are known, after an older snapshot or none.
+func (w *World) list(old *Snapshot) (names []string, infos []fwk.NodeInfo) {
+	if old != nil && !w.regrouped {
+		names, infos = old.names, slices.Clone(old.infos)
+		for _, name := range w.touched {
+			if i, ok := slices.BinarySearch(names, name); ok {
+				infos[i] = w.hosts[name].info
+			}
+		}
+		return names, infos
+	}
+	for name, h := range w.hosts {
+		if h.known() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	infos = make([]fwk.NodeInfo, len(names))
+	for i, name := range names {
+		infos[i] = w.hosts[name].info
+	}
+	return names, infos
+}
+
+func (w *World) missing() []string {
+	var out []string
+	for resource := range reads() {
+		if !w.loaded[resource] {
+			out = append(out, resource.Resource)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// count takes a new revision if something changed, and returns whether it did.
+func (w *World) count(changed bool) bool {
+	if changed {
+		w.changes++
+	}
+	if len(w.loaded) == len(reads()) {
+		w.revision.Store(w.changes)
+	} else {
+		w.revision.Store(0)
+	}
+	return changed
+}
+
+func nameOf(o *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// names lists the objects of a type.
+func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedName {
+	var out []types.NamespacedName
+	switch resource {
+	case nodeResource:
+		for name, h := range w.hosts {
+			if h.known() {
+				out = append(out, types.NamespacedName{Name: name})
+			}
+		}
+	case podResource:
+		w.pods.Ascend(func(p *pod) bool {
+			out = append(out, types.NamespacedName{Namespace: p.namespace, Name: p.name})
+			return true
+		})
+	case namespaceResource:
+		for name := range w.labelled {
+			out = append(out, types.NamespacedName{Name: name})
+		}
+	}
+	return out
+}
+
+// remove removes an object, and says whether a predicate can see that.
+func (w *World) remove(resource schema.GroupVersionResource, name types.NamespacedName) bool {
+	switch resource {
+	case nodeResource:
+		return w.removeNode(name.Name)
+	case podResource:
+		return w.removePod(name)
+	case namespaceResource:
+		return w.removeNamespace(name.Name)
+	default:
+		return false
+	}
+}
+
+// standing returns the digest of an object that is there.
+func (w *World) standing(resource schema.GroupVersionResource, name types.NamespacedName) (key digest, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch resource {
+	case nodeResource:
+		if h := w.hosts[name.Name]; h != nil && h.known() {
+			return h.key, true
+		}
+	case podResource:
+		if p, ok := w.pods.Get(&pod{namespace: name.Namespace, name: name.Name}); ok {
+			return p.key, true
+		}
+	case namespaceResource:
+		if n, ok := w.labelled[name.Name]; ok {
+			return n.key, true
+		}
+	}
+	return digest{}, false
+}
+
+// prepare does, without the lock, what there is to do for an object that comes, and returns the change that is left to
+// do with the lock. A change says whether a predicate can see it.
+func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Unstructured) func() bool {
+	name := nameOf(o)
+	absent := func() bool { return w.remove(resource, name) }
+	if name.Name == "" {
+		return func() bool { return false }
+	}
+	if resource == podResource && !onNode(o) {
+		return absent
+	}
+	document, key := cut(resource, o)
+	if standing, ok := w.standing(resource, name); ok && standing == key {
+		return func() bool { return false }
+	}
+	switch resource {
+	case nodeResource:
+		node, err := convert[corev1.Node](document)
+		if err != nil {
+			return absent
+		}
+		return func() bool { return w.setNode(node, key) }
+	case podResource:
+		p, err := convert[corev1.Pod](document)
+		if err != nil {
+			return absent
+		}
+		prepared := newPod(p, key)
+		return func() bool { return w.setPod(prepared) }
+	default:
+		namespace, err := convert[corev1.Namespace](document)
+		if err != nil {
+			return absent
+		}
+		return func() bool { return w.setNamespace(namespace, key) }
+	}
+}
+
+// onNode says whether a pod is on a node: whether it is bound, and has not ended.
+func onNode(o *unstructured.Unstructured) bool {
+	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	return node != "" && phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed)
+}
+
+func newPod(p *corev1.Pod, key digest) *pod {
+	// Each pod would have its own copy of these.
+	p.Namespace = unique.Make(p.Namespace).Value()
+	p.Spec.NodeName = unique.Make(p.Spec.NodeName).Value()
+	if p.UID == "" {
+		// NodeInfo finds pods by their UID, which all pods of an API server have.
+		p.UID = types.UID(p.Namespace + "/" + p.Name)
+	}
+	// An error is that a term's selector is invalid, which is then left out as in kube-scheduler.
+	info, _ := framework.NewPodInfo(p)
+	// What it computes now is not computed by readers at the same time.
+	info.CalculateResource()
+	return &pod{namespace: p.Namespace, name: p.Name, node: p.Spec.NodeName, key: key, info: info}
+}
+
+func (w *World) setPod(p *pod) bool {
+	old, replaced := w.pods.ReplaceOrInsert(p)
+	seen := replaced && w.leave(old)
+	h, ok := w.hosts[p.node]
+	if !ok {
+		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
+		w.hosts[p.node] = h
+	}
+	w.own(h, p.node).AddPodInfo(p.info)
+	return h.known() || seen
+}
+
+func (w *World) removePod(name types.NamespacedName) bool {
+	old, ok := w.pods.Delete(&pod{namespace: name.Namespace, name: name.Name})
+	return ok && w.leave(old)
+}
+
+// leave takes a pod from its node.
+func (w *World) leave(p *pod) bool {
+	h := w.hosts[p.node]
+	// The only error is that the pod is not there.
+	_ = w.own(h, p.node).RemovePod(klog.Background(), p.info.Pod)
+	w.tidy(h, p.node)
+	return h.known()
+}
+
+func (w *World) setNode(node *corev1.Node, key digest) bool {
+	h, ok := w.hosts[node.Name]
+	if !ok {
+		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
+		w.hosts[node.Name] = h
+	}
+	w.regrouped = w.regrouped || !h.known()
+	w.own(h, node.Name).SetNode(node)
+	h.key = key
+	return true
+}
+
+func (w *World) removeNode(name string) bool {
+	h, ok := w.hosts[name]
+	if !ok || !h.known() {
+		return false
+	}
+	w.own(h, name).RemoveNode()
+	w.regrouped = true
+	w.tidy(h, name)
+	return true
+}
+
+// own returns the NodeInfo of a host, to be changed.
+func (w *World) own(h *host, name string) *framework.NodeInfo {
+	if h.epoch != w.epoch {
+		h.info, h.epoch = h.info.SnapshotConcrete(), w.epoch
+		w.touched = append(w.touched, name)
+	}
+	return h.info
+}
+
+// tidy forgets a host that is not known and has no pods.
+func (w *World) tidy(h *host, name string) {
+	if !h.known() && len(h.info.Pods) == 0 {
+		delete(w.hosts, name)
+	}
+}
+
+func (w *World) setNamespace(namespace *corev1.Namespace, key digest) bool {
+	w.labelled[namespace.Name] = labelled{key, namespace}
+	w.sorted = nil
+	return true
+}
+
+func (w *World) removeNamespace(name string) bool {
+	_, ok := w.labelled[name]
+	if ok {
+		delete(w.labelled, name)
+		w.sorted = nil
+	}
+	return ok
+}
