@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
@@ -165,12 +166,12 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 		return s
 	}
 	gone := map[string][]*corev1.Pod{}
-	leave := func(p *pod) {
+	note := func(p *pod) {
 		gone[p.node] = append(gone[p.node], p.info.Pod)
 	}
 	if own == nil {
 		if p, ok := s.pods.Get(&pod{namespace: namespace, name: name}); ok {
-			leave(p)
+			note(p)
 		}
 	} else {
 		s.pods.AscendGreaterOrEqual(&pod{namespace: namespace}, func(p *pod) bool {
@@ -178,7 +179,7 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 				return false
 			}
 			if p.name == name || own.Matches(labels.Set(p.info.Pod.Labels)) {
-				leave(p)
+				note(p)
 			}
 			return true
 		})
@@ -206,8 +207,22 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	out := info.Snapshot()
 	for _, p := range pods {
-		// The only error is that the pod is not there.
-		_ = out.RemovePod(klog.Background(), p)
+		leave(out, p)
 	}
 	return out
+}
+
+// leave takes a pod from the node that it is on.
+func leave(info fwk.NodeInfo, p *corev1.Pod) {
+	// The only error is that the pod is not there.
+	_ = info.RemovePod(klog.Background(), p)
+	if len(schedutil.GetHostPorts(p)) == 0 {
+		return
+	}
+	// NodeInfo does not count who uses a port: it forgets those that another pod uses as well.
+	for _, other := range info.GetPods() {
+		for _, port := range schedutil.GetHostPorts(other.GetPod()) {
+			info.GetUsedPorts().Add(port.HostIP, string(port.Protocol), port.HostPort)
+		}
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/third_party/forked/golang/btree"
@@ -394,8 +393,7 @@ func (w *World) removePod(name types.NamespacedName) bool {
 // leave takes a pod from its node.
 func (w *World) leave(p *pod) bool {
 	h := w.hosts[p.node]
-	// The only error is that the pod is not there.
-	_ = w.own(h, p.node).RemovePod(klog.Background(), p.info.Pod)
+	leave(w.own(h, p.node), p.info.Pod)
 	w.tidy(h, p.node)
 	return h.known()
 }

@@ -1,45 +1,550 @@
 package predicates
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"sigs.k8s.io/yaml"
 )
 
-func parse(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	return o
+// kept is what predicates can tell of one node, in a form that can be compared.
+type kept struct {
+	Labels                       map[string]string
+	Taints                       []corev1.Taint
+	Unschedulable                bool
+	Allocatable, Requested       map[string]int64
+	NonZeroCPU, NonZeroMemory    int64
+	Ports, Claims, Features      []string
+	Pods, Affinity, AntiAffinity []string
 }
 
-func TestWorldSmoke(t *testing.T) {
-	w := NewWorld()
-	if _, err := w.Snapshot(); err == nil || err.Error() != "namespaces, nodes, pods: not complete" {
+func quantitiesOf(r fwk.Resource) map[string]int64 {
+	out := map[string]int64{
+		"cpu": r.GetMilliCPU(), "memory": r.GetMemory(), "storage": r.GetEphemeralStorage(), "pods": int64(r.GetAllowedPodNumber()),
+	}
+	for name, quantity := range r.GetScalarResources() {
+		out[string(name)] = quantity
+	}
+	// What pods have left behind when they went is as good as nothing.
+	maps.DeleteFunc(out, func(_ string, quantity int64) bool { return quantity == 0 })
+	return out
+}
+
+func podsOf(infos []fwk.PodInfo) []string {
+	var out []string
+	for _, info := range infos {
+		p := info.GetPod()
+		r := info.CalculateResource()
+		out = append(out, fmt.Sprintf("%s/%s labels=%v going=%t resources=%v/%d/%d terms=%v %v", p.Namespace, p.Name, p.Labels,
+			p.DeletionTimestamp != nil, quantitiesOf(r.Resource), r.Non0CPU, r.Non0Mem, info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms()))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func keptOf(info fwk.NodeInfo) kept {
+	k := kept{
+		Labels: info.Node().Labels, Unschedulable: info.Node().Spec.Unschedulable,
+		Allocatable: quantitiesOf(info.GetAllocatable()), Requested: quantitiesOf(info.GetRequested()),
+		NonZeroCPU: info.GetNonZeroRequested().GetMilliCPU(), NonZeroMemory: info.GetNonZeroRequested().GetMemory(),
+		Pods: podsOf(info.GetPods()), Affinity: podsOf(info.GetPodsWithAffinity()), AntiAffinity: podsOf(info.GetPodsWithRequiredAntiAffinity()),
+		Features: []string{fmt.Sprint(info.GetNodeDeclaredFeatures())},
+	}
+	for _, taint := range info.Node().Spec.Taints {
+		taint.TimeAdded = nil
+		k.Taints = append(k.Taints, taint)
+	}
+	for ip, ports := range info.GetUsedPorts() {
+		for port := range ports {
+			k.Ports = append(k.Ports, fmt.Sprint(ip, port))
+		}
+	}
+	for claim, pods := range info.GetPVCRefCounts() {
+		k.Claims = append(k.Claims, fmt.Sprint(claim, pods))
+	}
+	slices.Sort(k.Ports)
+	slices.Sort(k.Claims)
+	return k
+}
+
+// world is what predicates can tell of a snapshot, in a form that can be compared.
+type world struct {
+	Nodes                  map[string]kept
+	Affinity, AntiAffinity []string
+}
+
+func worldOf(t testing.TB, lister fwk.SharedLister) world {
+	t.Helper()
+	w := world{Nodes: map[string]kept{}}
+	lists := lister.NodeInfos()
+	all, err := lists.List()
+	if err != nil {
 		t.Fatal(err)
 	}
-	pod := parse(t, `{metadata: {name: p, namespace: d, uid: u, labels: {app: a}}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: 1}}}]}}`)
-	w.Load(podResource, []*unstructured.Unstructured{pod})
-	w.Load(nodeResource, []*unstructured.Unstructured{parse(t, `{metadata: {name: node-a}, status: {allocatable: {cpu: "4", pods: "10"}}}`)})
-	w.Load(namespaceResource, nil)
+	for _, info := range all {
+		name := info.Node().Name
+		w.Nodes[name] = keptOf(info)
+		if got, err := lists.Get(name); err != nil || got != info {
+			t.Fatalf("Get(%q) is %v, %v", name, got, err)
+		}
+		for claim := range info.GetPVCRefCounts() {
+			if !lister.StorageInfos().IsPVCUsedByPods(claim) {
+				t.Fatalf("claim %s is not in use", claim)
+			}
+		}
+	}
+	for list, get := range map[*[]string]func() ([]fwk.NodeInfo, error){
+		&w.Affinity: lists.HavePodsWithAffinityList, &w.AntiAffinity: lists.HavePodsWithRequiredAntiAffinityList,
+	} {
+		infos, err := get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			if same, err := lists.Get(info.Node().Name); err != nil || same != info {
+				t.Fatalf("the lists have another %s than Get: %v", info.Node().Name, err)
+			}
+			*list = append(*list, info.Node().Name)
+		}
+		slices.Sort(*list)
+	}
+	return w
+}
+
+func snapshotOf(t testing.TB, w *World) *Snapshot {
+	t.Helper()
 	s, err := w.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := s.Get("node-a")
-	if err != nil || info.GetRequested().GetMilliCPU() != 1000 {
-		t.Fatal(info, err)
+	return s
+}
+
+// objects are those of an API server, by resource type and name.
+type objects map[schema.GroupVersionResource]map[string]*unstructured.Unstructured
+
+func typed[T any](t testing.TB, o *unstructured.Unstructured) *T {
+	t.Helper()
+	out := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+		t.Fatal(err)
 	}
-	if got := s.without("d", nil, "p").infos[0].GetRequested().GetMilliCPU(); got != 0 {
-		t.Fatal(got)
+	return out
+}
+
+// rebuilt is the scheduler's own snapshot of whole objects, of the pods that its informer and its cache would give it.
+func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) world {
+	t.Helper()
+	var nodes []*corev1.Node
+	for _, n := range o[nodeResource] {
+		nodes = append(nodes, typed[corev1.Node](t, n))
 	}
-	if w.Put(podResource, pod) {
-		t.Fatal("again")
+	var pods []*corev1.Pod
+	for _, object := range o[podResource] {
+		p := typed[corev1.Pod](t, object)
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || without(p) {
+			continue
+		}
+		if _, known := o[nodeResource]["/"+p.Spec.NodeName]; known {
+			pods = append(pods, p)
+		}
 	}
-	if !w.Delete(podResource, "d", "p") {
-		t.Fatal("again")
+	return worldOf(t, cache.NewSnapshot(pods, nodes))
+}
+
+func all(*corev1.Pod) bool { return false }
+
+// random makes objects up. They have fields that predicates read, and some that none does.
+type random struct{ *rand.Rand }
+
+func seeded(seed uint64) random { return random{rand.New(rand.NewPCG(seed, seed))} }
+
+func pick[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
+
+func (r random) labels() map[string]any {
+	return map[string]any{"app": pick(r, "a", "b"), "zone": pick(r, "x", "y", "z")}
+}
+
+func (r random) resources() map[string]any {
+	out := map[string]any{"cpu": pick(r, "100m", "1", "1500m"), "memory": pick(r, "1Gi", "100M")}
+	if r.IntN(3) == 0 {
+		out["example.com/gpu"] = pick(r, "1", "2")
+	}
+	return out
+}
+
+func (r random) node(name string) *unstructured.Unstructured {
+	o := map[string]any{
+		"metadata": map[string]any{"name": name, "labels": r.labels(), "resourceVersion": fmt.Sprint(r.IntN(100))},
+		"spec":     map[string]any{"podCIDR": "10.0.0.0/24"},
+		"status": map[string]any{
+			"allocatable": map[string]any{"cpu": pick(r, "4", "8"), "memory": "16Gi", "pods": "110", "example.com/gpu": "4"},
+			"conditions":  []any{map[string]any{"type": "Ready", "status": pick(r, "True", "False")}},
+		},
+	}
+	if r.IntN(3) == 0 {
+		o["spec"].(map[string]any)["taints"] = []any{map[string]any{"key": "k", "effect": pick(r, "NoSchedule", "NoExecute")}}
+	}
+	if r.IntN(3) == 0 {
+		o["spec"].(map[string]any)["unschedulable"] = true
+	}
+	return &unstructured.Unstructured{Object: o}
+}
+
+func (r random) terms() []any {
+	return []any{map[string]any{
+		"topologyKey": "zone", "labelSelector": map[string]any{"matchLabels": map[string]any{"app": pick(r, "a", "b")}},
+	}}
+}
+
+func (r random) container(name string) map[string]any {
+	c := map[string]any{"name": name, "image": "i:" + fmt.Sprint(r.IntN(9))}
+	if r.IntN(4) > 0 {
+		c["resources"] = map[string]any{"requests": r.resources()}
+	}
+	if r.IntN(3) == 0 {
+		c["ports"] = []any{
+			map[string]any{"containerPort": int64(80), "protocol": "TCP"},
+			map[string]any{"containerPort": int64(81), "hostPort": int64(8080 + r.IntN(3)), "protocol": pick(r, "TCP", "UDP")},
+		}
+	}
+	return c
+}
+
+func (r random) status(name string) map[string]any {
+	s := map[string]any{"name": name, "ready": r.IntN(2) == 0}
+	if r.IntN(2) == 0 {
+		s["resources"] = map[string]any{"requests": r.resources()}
+		s["allocatedResources"] = r.resources()
+	}
+	return s
+}
+
+func (r random) pod(namespace, name string, onto ...string) *unstructured.Unstructured {
+	spec := map[string]any{"containers": []any{r.container("c")}}
+	status := map[string]any{
+		"phase":             pick(r, "Pending", "Running", "Running", "Running", "Succeeded", "Failed"),
+		"containerStatuses": []any{r.status("c")},
+		"conditions": []any{
+			map[string]any{"type": "Ready", "status": "False", "reason": pick(r, "x", "y")},
+		},
+	}
+	if node := pick(r, onto...); node != "" {
+		spec["nodeName"] = node
+	}
+	if r.IntN(3) == 0 {
+		status["conditions"] = append(status["conditions"].([]any), map[string]any{"type": "PodResizePending", "reason": pick(r, "Infeasible", "Deferred")})
+	}
+	if r.IntN(3) == 0 {
+		c := r.container("i")
+		if r.IntN(2) == 0 {
+			c["restartPolicy"] = "Always"
+		}
+		spec["initContainers"] = []any{c}
+		status["initContainerStatuses"] = []any{r.status("i")}
+	}
+	if r.IntN(4) == 0 {
+		spec["overhead"] = r.resources()
+	}
+	if r.IntN(4) == 0 {
+		spec["resources"] = map[string]any{"requests": map[string]any{"cpu": "3"}}
+		status["resources"] = map[string]any{"requests": map[string]any{"cpu": pick(r, "2", "4")}}
+		status["allocatedResources"] = map[string]any{"cpu": pick(r, "1", "5")}
+	}
+	if r.IntN(3) == 0 {
+		spec["affinity"] = map[string]any{
+			"nodeAffinity": map[string]any{},
+			pick(r, "podAffinity", "podAntiAffinity"): map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": r.terms()},
+		}
+	}
+	if r.IntN(3) == 0 {
+		spec["volumes"] = []any{
+			map[string]any{"name": "v", "persistentVolumeClaim": map[string]any{"claimName": pick(r, "c", "d")}},
+			map[string]any{"name": "w", "emptyDir": map[string]any{}},
+		}
+	}
+	meta := map[string]any{
+		"namespace": namespace, "name": name, "uid": fmt.Sprint(namespace, "-", name, "-", r.IntN(2)), "labels": r.labels(),
+		"annotations": map[string]any{"seen": fmt.Sprint(r.IntN(1000))},
+	}
+	if r.IntN(5) == 0 {
+		meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"metadata": meta, "spec": spec, "status": status}}
+}
+
+func (r random) namespace(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name, "labels": r.labels(), "annotations": map[string]any{"a": fmt.Sprint(r.IntN(1000))}},
+	}}
+}
+
+// unseen changes what no predicate reads.
+func (r random) unseen(resource schema.GroupVersionResource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	o.SetAnnotations(map[string]string{"now": fmt.Sprint(r.Uint64())})
+	o.SetResourceVersion(fmt.Sprint(r.Uint64()))
+	if resource == podResource {
+		if err := unstructured.SetNestedField(o.Object, fmt.Sprint("10.0.0.", r.IntN(200)), "status", "podIP"); err != nil {
+			panic(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if c := c.(map[string]any); c["type"] == "Ready" {
+				c["reason"] = fmt.Sprint(r.Uint64())
+			}
+		}
+		if err := unstructured.SetNestedSlice(o.Object, conditions, "status", "conditions"); err != nil {
+			panic(err)
+		}
+	}
+	return o
+}
+
+var (
+	someNodes      = []string{"node-a", "node-b", "node-c", "node-d"}
+	someNamespaces = []string{"one", "two"}
+	somePods       = []string{"p", "q", "r", "s", "t"}
+)
+
+func (r random) object(resource schema.GroupVersionResource) *unstructured.Unstructured {
+	switch resource {
+	case nodeResource:
+		return r.node(pick(r, someNodes...))
+	case podResource:
+		return r.pod(pick(r, someNamespaces...), pick(r, somePods...), append(someNodes, "")...)
+	default:
+		return r.namespace(pick(r, someNamespaces...))
 	}
 }
+
+func key(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + o.GetName() }
+
+// history is a world beside the objects that it is made of.
+type history struct {
+	random
+	world   *World
+	objects objects
+	loaded  map[schema.GroupVersionResource]bool
+}
+
+func newHistory(seed uint64) *history {
+	h := &history{random: seeded(seed), world: NewWorld(), objects: objects{}, loaded: map[schema.GroupVersionResource]bool{}}
+	for resource := range Reads() {
+		h.objects[resource] = map[string]*unstructured.Unstructured{}
+	}
+	return h
+}
+
+// step lets something happen, and says what, whether the world says that a predicate can see it, and whether one can:
+// nil stands for what only comparing tells.
+func (h *history) step() (what string, changed bool, visible *bool) {
+	resource := pick(h.random, nodeResource, podResource, podResource, podResource, namespaceResource)
+	there := h.objects[resource]
+	no := false
+	switch roll := h.IntN(40); {
+	case roll == 0 || !h.loaded[resource]:
+		var list []*unstructured.Unstructured
+		next := map[string]*unstructured.Unstructured{}
+		for range h.IntN(12) {
+			o := h.object(resource)
+			// Half of what is there stays as it is.
+			if old, ok := there[key(o)]; ok && h.IntN(2) == 0 {
+				o = old
+			}
+			next[key(o)] = o
+			list = append(list, o)
+		}
+		h.objects[resource] = next
+		h.loaded[resource] = true
+		return fmt.Sprint("load ", resource.Resource), h.world.Load(resource, list), nil
+	case roll == 1:
+		h.objects[resource] = map[string]*unstructured.Unstructured{}
+		delete(h.loaded, resource)
+		return fmt.Sprint("drop ", resource.Resource), h.world.Drop(resource), nil
+	case roll < 10 && len(there) > 0:
+		name := pick(h.random, slices.Sorted(maps.Keys(there))...)
+		o := h.unseen(resource, there[name])
+		there[name] = o
+		return fmt.Sprint("touch ", resource.Resource, " ", name), h.world.Put(resource, o), &no
+	case roll < 20:
+		o := h.object(resource)
+		delete(there, key(o))
+		return fmt.Sprint("delete ", resource.Resource, " ", key(o)), h.world.Delete(resource, o.GetNamespace(), o.GetName()), nil
+	default:
+		o := h.object(resource)
+		there[key(o)] = o
+		return fmt.Sprint("put ", resource.Resource, " ", key(o)), h.world.Put(resource, o), nil
+	}
+}
+
+// A world is at any time what the scheduler's snapshot is when it is built of the same objects, and what was given out
+// stays as it was.
+func TestWorldIsAsIfRebuilt(t *testing.T) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			h := newHistory(seed)
+			type given struct {
+				snapshot *Snapshot
+				shown    world
+			}
+			var past []given
+			var before world
+			var steps []string
+			for i := range 200 {
+				revision := h.world.Revision()
+				what, changed, visible := h.step()
+				steps = append(steps, what)
+				if visible != nil && changed != *visible {
+					t.Fatalf("step %d (%s): changed is %t", i, what, changed)
+				}
+				if got := h.world.Revision(); len(h.loaded) == len(Reads()) && (got == 0 || revision != 0 && (got > revision) != changed) ||
+					len(h.loaded) < len(Reads()) && got != 0 {
+					t.Fatalf("step %d (%s): revision %d after %d, changed is %t", i, what, got, revision, changed)
+				}
+				if len(h.loaded) < len(Reads()) {
+					if s, err := h.world.Snapshot(); err == nil {
+						t.Fatalf("step %d (%s): a snapshot %v of an incomplete world", i, what, s)
+					}
+					before = world{}
+					continue
+				}
+				want := h.objects.rebuilt(t, all)
+				if !changed && before.Nodes != nil && !cmp.Equal(before, want) {
+					t.Fatalf("step %d (%s): this was not seen: %s", i, what, cmp.Diff(before, want))
+				}
+				before = want
+				// Some changes come together before a snapshot is asked for.
+				if h.IntN(3) == 0 {
+					continue
+				}
+				s := snapshotOf(t, h.world)
+				if diff := cmp.Diff(want, worldOf(t, s), cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("step %d: after %s (-want +got):\n%s", i, strings.Join(steps, ", "), diff)
+				}
+				if s.Revision() != h.world.Revision() || s.Len() != len(want.Nodes) {
+					t.Fatalf("step %d: revision %d of %d, %d nodes of %d", i, s.Revision(), h.world.Revision(), s.Len(), len(want.Nodes))
+				}
+				past = append(past, given{s, worldOf(t, s)})
+				h.checkNamespaces(t, s)
+				h.checkWithout(t, s)
+			}
+			for _, g := range past {
+				if diff := cmp.Diff(g.shown, worldOf(t, g.snapshot)); diff != "" {
+					t.Fatalf("revision %d changed:\n%s", g.snapshot.Revision(), diff)
+				}
+			}
+		})
+	}
+}
+
+func (h *history) checkNamespaces(t *testing.T, s *Snapshot) {
+	t.Helper()
+	want, got := map[string]map[string]string{}, map[string]map[string]string{}
+	for _, o := range h.objects[namespaceResource] {
+		want[o.GetName()] = o.GetLabels()
+	}
+	for _, n := range s.namespaces {
+		got[n.Name] = n.Labels
+		if same, ok := s.namespace(n.Name); !ok || same != n {
+			t.Fatalf("namespace %s is not found", n.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("namespaces (-want +got):\n%s", diff)
+	}
+}
+
+// checkWithout compares a snapshot without some pods with one that is built without them.
+func (h *history) checkWithout(t *testing.T, s *Snapshot) {
+	t.Helper()
+	namespace, name := pick(h.random, someNamespaces...), pick(h.random, append(somePods, "")...)
+	own := pick(h.random, nil, labels.Everything(), labels.SelectorFromSet(labels.Set{"app": "a"}), labels.SelectorFromSet(labels.Set{"app": "c"}))
+	gone := func(p *corev1.Pod) bool {
+		return p.Namespace == namespace && (p.Name == name || own != nil && own.Matches(labels.Set(p.Labels)))
+	}
+	without := s.without(namespace, own, name)
+	if diff := cmp.Diff(h.objects.rebuilt(t, gone), worldOf(t, without), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("without %s/%s and %v (-want +got):\n%s", namespace, name, own, diff)
+	}
+	for i, info := range s.infos {
+		hosts := slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return gone(p.GetPod()) })
+		if (info == without.infos[i]) == hosts {
+			t.Fatalf("%s is the same: %t", info.Node().Name, !hosts)
+		}
+	}
+}
+
+// Readers use snapshots while the world goes on, of which the race detector has its opinion.
+func TestWorldIsReadWhileItChanges(t *testing.T) {
+	h := newHistory(1)
+	for resource := range Reads() {
+		h.world.Load(resource, nil)
+		h.loaded[resource] = true
+	}
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 4 {
+		readers.Go(func() {
+			for last := uint64(0); ; {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				s, err := h.world.Snapshot()
+				if err != nil || s.Revision() < last {
+					t.Errorf("revision %d after %d: %v", s.Revision(), last, err)
+					return
+				}
+				last = s.Revision()
+				worldOf(t, s)
+				worldOf(t, s.without("one", labels.Everything(), ""))
+				_, _ = h.world.Size(podResource)
+				_ = h.world.Revision() + uint64(i)
+			}
+		})
+	}
+	var writers sync.WaitGroup
+	for resource := range Reads() {
+		r := seeded(uint64(len(resource.Resource)))
+		writers.Go(func() {
+			for range 300 {
+				o := r.object(resource)
+				switch r.IntN(10) {
+				case 0:
+					h.world.Load(resource, []*unstructured.Unstructured{o, r.object(resource)})
+				case 1, 2:
+					h.world.Delete(resource, o.GetNamespace(), o.GetName())
+				default:
+					h.world.Put(resource, o)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+}
+
+var _ = time.Second
+var _ = yaml.Unmarshal
