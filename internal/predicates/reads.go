@@ -131,13 +131,10 @@ func volumeFields(f *projection.Fields) {
 // same digest is not to be expected; the key of a pod would be as large as the pod.
 type digest [sha256.Size / 2]byte
 
-// cut returns what an object of one of the types of Reads shows to predicates, and the digest of that.
+// cut returns what a node or a namespace shows to predicates, and the digest of that.
 func cut(resource schema.GroupVersionResource, object *unstructured.Unstructured) (map[string]any, digest) {
 	fields := reads()[resource]
 	out := fields.Cut(object.Object)
-	if resource == podResource {
-		prune(out)
-	}
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
 	// What has no key was never JSON, and is nothing that can be converted.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
@@ -36,58 +35,43 @@ type Snapshot struct {
 	names []string
 	infos []fwk.NodeInfo
 	// pods are those on nodes, known or not; nil in a snapshot of clusters.
-	pods *btree.BTree[*pod]
+	pods *btree.BTree[record]
 	// namespaces are sorted by their names, and the same slice while none of them changes.
 	namespaces []*corev1.Namespace
 	// unlimited are the candidates of which no resources are known.
 	unlimited sets.Set[string]
 
 	derived func() derived
+	claims  func() sets.Set[string]
 }
 
 // derived is what a snapshot computes when it is first asked for.
-type derived struct {
-	affinity, antiAffinity []fwk.NodeInfo
-	claims                 sets.Set[string]
-}
-
-// pod is one that is on a node. It is immutable.
-type pod struct {
-	namespace, name string
-	node            string
-	// key stands for what the pod is cut to.
-	key  digest
-	info *framework.PodInfo
-}
-
-func byNamespaceAndName(a, b *pod) bool {
-	if a.namespace != b.namespace {
-		return a.namespace < b.namespace
-	}
-	return a.name < b.name
-}
+type derived struct{ affinity, antiAffinity []fwk.NodeInfo }
 
 // newSnapshot completes a snapshot.
 func newSnapshot(s Snapshot) *Snapshot {
 	infos := s.infos
-	s.derived = sync.OnceValue(func() derived { return derive(infos) })
+	s.derived = sync.OnceValue(func() (d derived) {
+		for _, info := range infos {
+			if len(info.GetPodsWithAffinity()) > 0 {
+				d.affinity = append(d.affinity, info)
+			}
+			if len(info.GetPodsWithRequiredAntiAffinity()) > 0 {
+				d.antiAffinity = append(d.antiAffinity, info)
+			}
+		}
+		return d
+	})
+	s.claims = sync.OnceValue(func() sets.Set[string] {
+		claims := sets.New[string]()
+		for _, info := range infos {
+			for claim := range info.GetPVCRefCounts() {
+				claims.Insert(claim)
+			}
+		}
+		return claims
+	})
 	return &s
-}
-
-func derive(infos []fwk.NodeInfo) derived {
-	d := derived{claims: sets.New[string]()}
-	for _, info := range infos {
-		if len(info.GetPodsWithAffinity()) > 0 {
-			d.affinity = append(d.affinity, info)
-		}
-		if len(info.GetPodsWithRequiredAntiAffinity()) > 0 {
-			d.antiAffinity = append(d.antiAffinity, info)
-		}
-		for claim := range info.GetPVCRefCounts() {
-			d.claims.Insert(claim)
-		}
-	}
-	return d
 }
 
 // Revision grows with every change, and is never 0.
@@ -127,7 +111,7 @@ func (s *Snapshot) Get(name string) (fwk.NodeInfo, error) {
 }
 
 // IsPVCUsedByPods implements fwk.StorageInfoLister.
-func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.derived().claims.Has(key) }
+func (s *Snapshot) IsPVCUsedByPods(key string) bool { return s.claims().Has(key) }
 
 type noPodGroups struct{}
 
@@ -167,19 +151,19 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	}
 	gone := map[string][]*corev1.Pod{}
 	note := func(p *pod) {
-		gone[p.node] = append(gone[p.node], p.info.Pod)
+		gone[p.object.Spec.NodeName] = append(gone[p.object.Spec.NodeName], &p.object)
 	}
 	if own == nil {
-		if p, ok := s.pods.Get(&pod{namespace: namespace, name: name}); ok {
-			note(p)
+		if r, ok := s.pods.Get(at(namespace, name)); ok {
+			note(r.pod)
 		}
 	} else {
-		s.pods.AscendGreaterOrEqual(&pod{namespace: namespace}, func(p *pod) bool {
-			if p.namespace != namespace {
+		s.pods.AscendGreaterOrEqual(at(namespace, ""), func(r record) bool {
+			if r.namespace != namespace {
 				return false
 			}
-			if p.name == name || own.Matches(labels.Set(p.info.Pod.Labels)) {
-				note(p)
+			if r.name == name || own.Matches(labels.Set(*r.pod.labels)) {
+				note(r.pod)
 			}
 			return true
 		})

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +35,8 @@ type World struct {
 	// touched are the hosts that are not those of the current snapshot, and regrouped says that there are other nodes.
 	touched   []string
 	regrouped bool
-	pods      *btree.BTree[*pod]
+	pods      *btree.BTree[record]
+	shapes    shapes
 	labelled  map[string]labelled
 	// sorted are the namespaces as a snapshot has them; nil if that is to be made.
 	sorted []*corev1.Namespace
@@ -86,7 +86,7 @@ func NewWorld() *World {
 	return &World{
 		loaded:   map[schema.GroupVersionResource]bool{},
 		hosts:    map[string]*host{},
-		pods:     btree.New(degree, byNamespaceAndName),
+		pods:     btree.New(degree, sooner),
 		labelled: map[string]labelled{},
 	}
 }
@@ -266,8 +266,8 @@ func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedNa
 			}
 		}
 	case podResource:
-		w.pods.Ascend(func(p *pod) bool {
-			out = append(out, types.NamespacedName{Namespace: p.namespace, Name: p.name})
+		w.pods.Ascend(func(r record) bool {
+			out = append(out, types.NamespacedName{Namespace: r.namespace, Name: r.name})
 			return true
 		})
 	case namespaceResource:
@@ -292,109 +292,86 @@ func (w *World) remove(resource schema.GroupVersionResource, name types.Namespac
 	}
 }
 
-// standing returns the digest of an object that is there.
-func (w *World) standing(resource schema.GroupVersionResource, name types.NamespacedName) (key digest, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch resource {
-	case nodeResource:
-		if h := w.hosts[name.Name]; h != nil && h.known() {
-			return h.key, true
-		}
-	case podResource:
-		if p, ok := w.pods.Get(&pod{namespace: name.Namespace, name: name.Name}); ok {
-			return p.key, true
-		}
-	case namespaceResource:
-		if n, ok := w.labelled[name.Name]; ok {
-			return n.key, true
-		}
-	}
-	return digest{}, false
-}
-
 // prepare does, without the lock, what there is to do for an object that comes, and returns the change that is left to
 // do with the lock. A change says whether a predicate can see it.
 func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Unstructured) func() bool {
 	name := nameOf(o)
-	absent := func() bool { return w.remove(resource, name) }
 	if name.Name == "" {
 		return func() bool { return false }
 	}
-	if resource == podResource && !onNode(o) {
-		return absent
+	absent := func() bool { return w.remove(resource, name) }
+	if resource == podResource {
+		if !onNode(o) {
+			return absent
+		}
+		p, err := w.shapes.pod(o)
+		if err != nil {
+			return absent
+		}
+		return func() bool { return w.setPod(p) }
 	}
 	document, key := cut(resource, o)
-	if standing, ok := w.standing(resource, name); ok && standing == key {
+	if standing, ok := w.standing(resource, name.Name); ok && standing == key {
 		return func() bool { return false }
 	}
-	switch resource {
-	case nodeResource:
+	if resource == nodeResource {
 		node, err := convert[corev1.Node](document)
 		if err != nil {
 			return absent
 		}
 		return func() bool { return w.setNode(node, key) }
-	case podResource:
-		p, err := convert[corev1.Pod](document)
-		if err != nil {
-			return absent
-		}
-		prepared := newPod(p, key)
-		return func() bool { return w.setPod(prepared) }
-	default:
-		namespace, err := convert[corev1.Namespace](document)
-		if err != nil {
-			return absent
-		}
-		return func() bool { return w.setNamespace(namespace, key) }
 	}
+	namespace, err := convert[corev1.Namespace](document)
+	if err != nil {
+		return absent
+	}
+	return func() bool { return w.setNamespace(namespace, key) }
 }
 
-// onNode says whether a pod is on a node: whether it is bound, and has not ended.
-func onNode(o *unstructured.Unstructured) bool {
-	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
-	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
-	return node != "" && phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed)
-}
-
-func newPod(p *corev1.Pod, key digest) *pod {
-	// Each pod would have its own copy of these.
-	p.Namespace = unique.Make(p.Namespace).Value()
-	p.Spec.NodeName = unique.Make(p.Spec.NodeName).Value()
-	if p.UID == "" {
-		// NodeInfo finds pods by their UID, which all pods of an API server have.
-		p.UID = types.UID(p.Namespace + "/" + p.Name)
+// standing returns the digest of a node or a namespace that is there.
+func (w *World) standing(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if resource == nodeResource {
+		if h := w.hosts[name]; h != nil && h.known() {
+			return h.key, true
+		}
+		return digest{}, false
 	}
-	// An error is that a term's selector is invalid, which is then left out as in kube-scheduler.
-	info, _ := framework.NewPodInfo(p)
-	// What it computes now is not computed by readers at the same time.
-	info.CalculateResource()
-	return &pod{namespace: p.Namespace, name: p.Name, node: p.Spec.NodeName, key: key, info: info}
+	n, ok := w.labelled[name]
+	return n.key, ok
 }
 
 func (w *World) setPod(p *pod) bool {
-	old, replaced := w.pods.ReplaceOrInsert(p)
-	seen := replaced && w.leave(old)
-	h, ok := w.hosts[p.node]
+	place := at(p.object.Namespace, p.object.Name)
+	old, replaced := w.pods.Get(place)
+	if replaced && old.pod.same(p) {
+		return false
+	}
+	place.pod = p
+	w.pods.ReplaceOrInsert(place)
+	seen := replaced && w.leave(old.pod)
+	node := p.object.Spec.NodeName
+	h, ok := w.hosts[node]
 	if !ok {
 		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
-		w.hosts[p.node] = h
+		w.hosts[node] = h
 	}
-	w.own(h, p.node).AddPodInfo(p.info)
+	w.own(h, node).AddPodInfo(&p.info)
 	return h.known() || seen
 }
 
 func (w *World) removePod(name types.NamespacedName) bool {
-	old, ok := w.pods.Delete(&pod{namespace: name.Namespace, name: name.Name})
-	return ok && w.leave(old)
+	old, ok := w.pods.Delete(at(name.Namespace, name.Name))
+	return ok && w.leave(old.pod)
 }
 
 // leave takes a pod from its node.
 func (w *World) leave(p *pod) bool {
-	h := w.hosts[p.node]
-	leave(w.own(h, p.node), p.info.Pod)
-	w.tidy(h, p.node)
+	node := p.object.Spec.NodeName
+	h := w.hosts[node]
+	leave(w.own(h, node), &p.object)
+	w.tidy(h, node)
 	return h.known()
 }
 
