@@ -41,27 +41,16 @@ type Snapshot struct {
 	// unlimited are the candidates of which no resources are known.
 	unlimited sets.Set[string]
 
-	derived func() derived
-	claims  func() sets.Set[string]
+	// What follows is computed when it is first asked for.
+	affinity, antiAffinity func() []fwk.NodeInfo
+	claims                 func() sets.Set[string]
 }
 
-// derived is what a snapshot computes when it is first asked for.
-type derived struct{ affinity, antiAffinity []fwk.NodeInfo }
-
-// newSnapshot completes a snapshot.
+// newSnapshot completes a snapshot of which the candidates are set.
 func newSnapshot(s Snapshot) *Snapshot {
 	infos := s.infos
-	s.derived = sync.OnceValue(func() (d derived) {
-		for _, info := range infos {
-			if len(info.GetPodsWithAffinity()) > 0 {
-				d.affinity = append(d.affinity, info)
-			}
-			if len(info.GetPodsWithRequiredAntiAffinity()) > 0 {
-				d.antiAffinity = append(d.antiAffinity, info)
-			}
-		}
-		return d
-	})
+	s.affinity = having(infos, fwk.NodeInfo.GetPodsWithAffinity)
+	s.antiAffinity = having(infos, fwk.NodeInfo.GetPodsWithRequiredAntiAffinity)
 	s.claims = sync.OnceValue(func() sets.Set[string] {
 		claims := sets.New[string]()
 		for _, info := range infos {
@@ -72,6 +61,46 @@ func newSnapshot(s Snapshot) *Snapshot {
 		return claims
 	})
 	return &s
+}
+
+// having computes which nodes have pods of some kind.
+func having(infos []fwk.NodeInfo, pods func(fwk.NodeInfo) []fwk.PodInfo) func() []fwk.NodeInfo {
+	return sync.OnceValue(func() []fwk.NodeInfo {
+		n := 0
+		for _, info := range infos {
+			n += min(len(pods(info)), 1)
+		}
+		out := make([]fwk.NodeInfo, 0, n)
+		for _, info := range infos {
+			if len(pods(info)) > 0 {
+				out = append(out, info)
+			}
+		}
+		return out
+	})
+}
+
+// with returns the snapshot with others in the places of some candidates.
+func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
+	next := *s
+	next.infos = slices.Clone(s.infos)
+	affinity, antiAffinity := false, false
+	for i, info := range others {
+		next.infos[i] = info
+		for _, either := range []fwk.NodeInfo{info, s.infos[i]} {
+			affinity = affinity || len(either.GetPodsWithAffinity()) > 0
+			antiAffinity = antiAffinity || len(either.GetPodsWithRequiredAntiAffinity()) > 0
+		}
+	}
+	out := newSnapshot(next)
+	// Most changes are none of these lists.
+	if !affinity {
+		out.affinity = s.affinity
+	}
+	if !antiAffinity {
+		out.antiAffinity = s.antiAffinity
+	}
+	return out
 }
 
 // Revision grows with every change, and is never 0.
@@ -94,12 +123,12 @@ func (s *Snapshot) List() ([]fwk.NodeInfo, error) { return s.infos, nil }
 
 // HavePodsWithAffinityList implements fwk.NodeInfoLister.
 func (s *Snapshot) HavePodsWithAffinityList() ([]fwk.NodeInfo, error) {
-	return s.derived().affinity, nil
+	return s.affinity(), nil
 }
 
 // HavePodsWithRequiredAntiAffinityList implements fwk.NodeInfoLister.
 func (s *Snapshot) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
-	return s.derived().antiAffinity, nil
+	return s.antiAffinity(), nil
 }
 
 // Get implements fwk.NodeInfoLister.
@@ -168,23 +197,16 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 			return true
 		})
 	}
-	var infos []fwk.NodeInfo
+	others := make(map[int]fwk.NodeInfo, len(gone))
 	for node, pods := range gone {
-		i, known := slices.BinarySearch(s.names, node)
-		if !known {
-			continue
+		if i, known := slices.BinarySearch(s.names, node); known {
+			others[i] = lacking(s.infos[i], pods)
 		}
-		if infos == nil {
-			infos = slices.Clone(s.infos)
-		}
-		infos[i] = lacking(s.infos[i], pods)
 	}
-	if infos == nil {
+	if len(others) == 0 {
 		return s
 	}
-	next := *s
-	next.infos = infos
-	return newSnapshot(next)
+	return s.with(others)
 }
 
 // lacking returns a copy of a node on which some of its pods are not.

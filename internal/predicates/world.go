@@ -194,37 +194,39 @@ func (w *World) Snapshot() (*Snapshot, error) {
 			w.sorted = append(w.sorted, w.labelled[name].namespace)
 		}
 	}
-	next := Snapshot{revision: w.changes, pods: w.pods.Clone(), namespaces: w.sorted}
-	next.names, next.infos = w.list(old)
-	s := newSnapshot(next)
+	var s *Snapshot
+	if old == nil || w.regrouped {
+		s = w.gather()
+	} else {
+		others := make(map[int]fwk.NodeInfo, len(w.touched))
+		for _, name := range w.touched {
+			if i, ok := slices.BinarySearch(old.names, name); ok {
+				others[i] = w.hosts[name].info
+			}
+		}
+		s = old.with(others)
+	}
+	s.revision, s.pods, s.namespaces = w.changes, w.pods.Clone(), w.sorted
 	w.epoch++
 	w.touched, w.regrouped = nil, false
 	w.current.Store(s)
 	return s, nil
 }
 
-// list returns the nodes that are known, after an older snapshot or none.
-func (w *World) list(old *Snapshot) (names []string, infos []fwk.NodeInfo) {
-	if old != nil && !w.regrouped {
-		names, infos = old.names, slices.Clone(old.infos)
-		for _, name := range w.touched {
-			if i, ok := slices.BinarySearch(names, name); ok {
-				infos[i] = w.hosts[name].info
-			}
-		}
-		return names, infos
-	}
+// gather makes a snapshot of the nodes that are known.
+func (w *World) gather() *Snapshot {
+	var s Snapshot
 	for name, h := range w.hosts {
 		if h.known() {
-			names = append(names, name)
+			s.names = append(s.names, name)
 		}
 	}
-	slices.Sort(names)
-	infos = make([]fwk.NodeInfo, len(names))
-	for i, name := range names {
-		infos[i] = w.hosts[name].info
+	slices.Sort(s.names)
+	s.infos = make([]fwk.NodeInfo, len(s.names))
+	for i, name := range s.names {
+		s.infos[i] = w.hosts[name].info
 	}
-	return names, infos
+	return newSnapshot(s)
 }
 
 func (w *World) missing() []string {
