@@ -124,30 +124,51 @@ func clusterResources(cluster map[string]any) (left corev1.ResourceList, known b
 		}
 	}
 	if _, ok := left[corev1.ResourcePods]; !ok {
-		left[corev1.ResourcePods] = *apiresource.NewQuantity(math.MaxInt32, apiresource.DecimalSI)
+		left[corev1.ResourcePods] = enough
 	}
 	return left, known
 }
 
-// quantities reads a list of resources. A quantity is a text, or a number.
+// enough is more than anybody asks for, and as much as can be counted in thousandths.
+var enough = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
+
+// quantities reads a list of resources.
 func quantities(value any) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	values, _ := value.(map[string]any)
 	for name, value := range values {
-		if len(validation.IsQualifiedName(name)) > 0 {
+		quantity, ok := parseQuantity(value)
+		if !ok || len(validation.IsQualifiedName(name)) > 0 {
 			continue
 		}
-		text, ok := value.(string)
-		if !ok {
-			number, err := json.Marshal(value)
-			if err != nil {
-				continue
-			}
-			text = string(number)
-		}
-		if quantity, err := apiresource.ParseQuantity(strings.TrimSpace(text)); err == nil {
-			out[corev1.ResourceName(name)] = quantity
-		}
+		out[corev1.ResourceName(name)] = quantity
 	}
 	return out
 }
+
+// parseQuantity reads a text or a number.
+func parseQuantity(value any) (apiresource.Quantity, bool) {
+	text, ok := value.(string)
+	if !ok {
+		number, err := json.Marshal(value)
+		if err != nil {
+			return apiresource.Quantity{}, false
+		}
+		text = string(number)
+	}
+	// No API server has parsed these. Parsing writes numbers out: 1e1000000000 would take all memory.
+	if e := strings.IndexAny(text, "eE"); len(text) > maxQuantity || e >= 0 && len(text[e+1:]) > len("-99") {
+		return apiresource.Quantity{}, false
+	}
+	quantity, err := apiresource.ParseQuantity(text)
+	if err != nil || quantity.Sign() < 0 {
+		return apiresource.Quantity{}, false
+	}
+	if quantity.Cmp(enough) > 0 {
+		quantity = enough
+	}
+	return quantity, true
+}
+
+// maxQuantity is longer than any text of a quantity that makes a difference.
+const maxQuantity = 64
