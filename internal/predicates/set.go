@@ -3,57 +3,170 @@ package predicates
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/berth-dev/berth/internal/workload"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // Set is a white-list of predicates, in order. It is immutable and safe for concurrent use.
-type Set struct{}
+type Set struct {
+	names      []string
+	predicates []configured
+
+	// narrowed are the sets that were made of the same white-list, this one among them, by their names.
+	narrowed *sync.Map
+
+	nodes, clusters pool
+	// asked counts the pairs of a pod and a candidate for which predicates were asked.
+	asked atomic.Int64
+}
+
+// configured is a predicate of a set, and its arguments.
+type configured struct {
+	known
+
+	args runtime.Object
+}
+
+// complete adds what belongs to a set of its own.
+func complete(s *Set) *Set {
+	if s.narrowed == nil {
+		s.narrowed = &sync.Map{}
+	}
+	s.nodes.kind, s.clusters.kind = Nodes, Clusters
+	s.nodes.predicates = judging(Nodes, s.predicates)
+	s.clusters.predicates = judging(Clusters, s.predicates)
+	kept, _ := s.narrowed.LoadOrStore(strings.Join(s.names, ","), s)
+	return kept.(*Set)
+}
+
+func judging(kind Candidates, predicates []configured) []configured {
+	var out []configured
+	for _, p := range predicates {
+		if p.Judges&kind != 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
 
 // Names are those of the predicates, in their order.
-func (s *Set) Names() []string { return nil }
+func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Narrow returns the set of those predicates of s that are named, in the order of s. A name that s does not have is an
-// error that lists those that it has: nothing widens a white-list. Sets of equal names are the same.
-func (s *Set) Narrow(_ []string) (*Set, error) { return s, nil }
-
-// Query says on what a workload is judged.
-type Query struct {
-	// Names are those of the candidates; nil stands for all.
-	Names []string
-	// Selector selects among all candidates by their labels; nil selects all.
-	Selector labels.Selector
-	// Kind is that of the candidates.
-	Kind Candidates
+// Narrow returns the set of those predicates of s that are named, in the order of s; no names stand for all. A name that
+// s does not have is an error that lists those that it has: nothing widens a white-list. Sets of equal names are the same.
+func (s *Set) Narrow(names []string) (*Set, error) {
+	if len(names) == 0 {
+		return s, nil
+	}
+	for _, name := range names {
+		if !slices.Contains(s.names, name) {
+			return nil, fmt.Errorf("predicate %q is not in use: those that are are %s", name, strings.Join(s.names, ", "))
+		}
+	}
+	next := &Set{narrowed: s.narrowed}
+	for _, p := range s.predicates {
+		if slices.Contains(names, p.Name) {
+			next.names = append(next.names, p.Name)
+			next.predicates = append(next.predicates, p)
+		}
+	}
+	return complete(next), nil
 }
 
-// Verdict is what the predicates say of one candidate.
-type Verdict struct {
-	// Name is the candidate's.
-	Name string
-	// Feasible says that every predicate lets the pod run there.
-	Feasible bool
-	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words.
-	Predicate string
-	Reasons   []string
-	// Preemption says that it could help to preempt pods there.
-	Preemption bool
-	// Replicas is how many of the workload's replicas fit there at once, no more than there are to be.
-	Replicas int
+// pool has the plugins of a set that judge one kind of candidates: as many of each as there were judgments at one time,
+// since a plugin sees the snapshot of one judgment only.
+type pool struct {
+	kind       Candidates
+	predicates []configured
+
+	mu   sync.Mutex
+	idle []*plugins
 }
 
-// Report are the verdicts on all candidates of a query. It is immutable.
-type Report struct {
-	// Verdicts are sorted by the candidates' names. A name that was asked for and that there is not is infeasible, with
-	// a reason that says so, and without a predicate.
-	Verdicts []Verdict
+// plugins are those of a pool for one judgment at a time.
+type plugins struct {
+	handle handle
+	list   []plugin
 }
 
-// Summary says how many candidates there are, how many fit, and why the others do not, by reason in kube-scheduler's
-// order, as in "0/3 clusters fit: 2 Insufficient cpu, 1 node(s) had untolerated taint(s)".
-func (r *Report) Summary() string { return "" }
+// plugin is one that was made.
+type plugin struct {
+	*configured
+
+	filter fwk.FilterPlugin
+	// pre is nil if the plugin prepares nothing, and extensions if what it prepares does not depend on pods.
+	pre        fwk.PreFilterPlugin
+	extensions fwk.PreFilterExtensions
+}
+
+// take returns plugins that nobody else uses. They show the snapshot until they are returned.
+func (p *pool) take(world *Snapshot) (*plugins, error) {
+	p.mu.Lock()
+	var taken *plugins
+	if last := len(p.idle) - 1; last >= 0 {
+		taken, p.idle = p.idle[last], p.idle[:last]
+	}
+	p.mu.Unlock()
+	if taken == nil {
+		initMetrics()
+		taken = &plugins{}
+		taken.handle.world.Snapshot = world
+		for i := range p.predicates {
+			made, err := p.predicates[i].make(&taken.handle)
+			if err != nil {
+				return nil, err
+			}
+			taken.list = append(taken.list, made)
+		}
+	}
+	taken.handle.world.Snapshot = world
+	return taken, nil
+}
+
+// give returns plugins to the pool after a judgment, with its error. Those of which one failed are dropped, since nothing
+// is known of their state.
+func (p *pool) give(taken *plugins, err error) {
+	if failed := (*PluginError)(nil); errors.As(err, &failed) {
+		return
+	}
+	taken.handle.world.Snapshot = nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, taken)
+}
+
+// make makes the plugin of a predicate. It outlives the judgment that it is made for, and so has no context of it.
+func (c *configured) make(h *handle) (made plugin, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = failure(c.Name, r)
+		}
+	}()
+	var of fwk.Handle = h
+	if c.volumes {
+		of = claimless{handle: h, informers: informers.NewSharedInformerFactory(nil, 0)}
+	}
+	p, err := c.New(context.Background(), c.args, of)
+	if err != nil {
+		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("it can't be made: %w", err)}
+	}
+	filter, ok := p.(fwk.FilterPlugin)
+	if !ok {
+		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("it can't be made: a %T filters nothing", p)}
+	}
+	made = plugin{configured: c, filter: filter}
+	if pre, ok := p.(fwk.PreFilterPlugin); ok {
+		made.pre, made.extensions = pre, pre.PreFilterExtensions()
+	}
+	return made, nil
+}
 
 // PluginError says that a predicate failed: no verdict follows from it.
 type PluginError struct {
@@ -64,16 +177,3 @@ type PluginError struct {
 func (e *PluginError) Error() string { return "predicate " + e.Predicate + ": " + e.Err.Error() }
 
 func (e *PluginError) Unwrap() error { return e.Err }
-
-// Judge asks the predicates about each candidate: what they prepare is prepared once, then candidates are filtered in
-// parallel, by each predicate until one objects. The error is a *PluginError, or the context's.
-func (s *Set) Judge(_ context.Context, _ *Snapshot, _ workload.Workload, _ Query) (*Report, error) {
-	return nil, errors.New("not there yet")
-}
-
-// Again returns what Judge returns for the workload and the query of a report, on another snapshot. It judges only
-// those candidates anew that are others than in the report's snapshot, if nothing else makes a difference. If all
-// verdicts are the same, it returns the very same report.
-func (s *Set) Again(_ context.Context, _ *Snapshot, _ *Report) (*Report, error) {
-	return nil, errors.New("not there yet")
-}

@@ -1,0 +1,186 @@
+package predicates
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// mostReplicas is up to where it is tried how many replicas fit on one candidate: a pod that asks for nothing may fit on
+// a cluster without end, and each that is tried takes memory.
+const mostReplicas = 1 << 16
+
+// worker judges one candidate of a judgment after the other.
+type worker struct {
+	*judgment
+
+	// tried is the state in which copies of the pod are counted, made when it is needed. It is the judgment's between
+	// two candidates, since what is added is removed again: to clone it takes as long as there are nodes.
+	tried fwk.CycleState
+}
+
+// verdict judges a candidate.
+func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error) {
+	w.asked.Add(1)
+	v := Verdict{Name: info.Node().Name}
+	if w.rejected != nil {
+		v.Predicate, v.Reasons = w.rejected.Plugin(), w.rejected.Reasons()
+		v.Preemption = w.rejected.Code() == fwk.Unschedulable
+		return v, nil
+	}
+	for i, names := range w.named {
+		if names != nil && !names.Has(v.Name) {
+			// The scheduler names all plugins that let only some nodes through.
+			v.Predicate = w.plugins[i].Name
+			v.Reasons = []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(w.narrowing))}
+			return v, nil
+		}
+	}
+	objecting, status, err := w.filter(ctx, w.state, info)
+	if err != nil {
+		return v, err
+	}
+	if !status.IsSuccess() {
+		v.Predicate, v.Reasons, v.Preemption = objecting, status.Reasons(), status.Code() == fwk.Unschedulable
+		return v, nil
+	}
+	v.Feasible = true
+	v.Replicas, err = w.replicas(ctx, info)
+	return v, err
+}
+
+// applies says whether a plugin, by its place, is to be asked of a candidate.
+func (j *judgment) applies(i int, info fwk.NodeInfo) bool {
+	if j.skipped[i] {
+		return false
+	}
+	return !j.plugins[i].resources || !j.world.boundless(info.Node().Name)
+}
+
+// filter asks each plugin until one objects, and returns its name and status.
+func (j *judgment) filter(
+	ctx context.Context, state fwk.CycleState, info fwk.NodeInfo,
+) (objecting string, status *fwk.Status, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = failure(objecting, r)
+		}
+	}()
+	for i := range j.plugins {
+		if !j.applies(i, info) {
+			continue
+		}
+		objecting = j.plugins[i].Name
+		status = j.plugins[i].filter.Filter(ctx, state, j.Pod, info)
+		if status.IsRejected() {
+			return objecting, status, nil
+		}
+		if !status.IsSuccess() {
+			return objecting, nil, unexpected(objecting, status)
+		}
+	}
+	return "", nil, nil
+}
+
+// replicas counts how many of the workload's pods fit on a candidate on which one does: up to what the predicates object
+// to, by doubling and then bisection.
+func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
+	if w.Replicas <= 1 || w.podless(info) {
+		return max(1, w.Replicas), nil
+	}
+	if w.tried == nil && w.extends() {
+		w.tried = w.state.Clone()
+	}
+	state := w.tried
+	if state == nil {
+		state = w.state
+	}
+	limit := min(w.Replicas, mostReplicas)
+	// with fits copies there is room for one more; with objects there is not.
+	fits, objects, doubling := 0, limit, true
+	for step := 1; objects-fits > 1; step *= 2 {
+		next := fits + (objects-fits)/2
+		if doubling {
+			next = min(fits+step, limit-1)
+		}
+		more, err := w.with(ctx, state, info, next-fits)
+		if err != nil {
+			return 0, err
+		}
+		_, status, err := w.filter(ctx, state, more)
+		if err != nil {
+			return 0, err
+		}
+		if status.IsSuccess() {
+			info, fits = more, next
+			continue
+		}
+		if err := w.extend(ctx, state, more, next-fits, fwk.PreFilterExtensions.RemovePod); err != nil {
+			return 0, err
+		}
+		objects, doubling = next, false
+	}
+	return fits + 1, w.extend(ctx, state, info, fits, fwk.PreFilterExtensions.RemovePod)
+}
+
+// podless says that no predicate looks at the pods on a candidate.
+func (j *judgment) podless(info fwk.NodeInfo) bool {
+	for i := range j.plugins {
+		if j.applies(i, info) && !j.plugins[i].podless {
+			return false
+		}
+	}
+	return true
+}
+
+// extends says that what plugins prepared depends on the pods that there are.
+func (j *judgment) extends() bool {
+	for i, p := range j.plugins {
+		if p.extensions != nil && !j.skipped[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// with returns the candidate with more copies of the pod, and has the state know of them.
+func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int) (fwk.NodeInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	info = info.Snapshot()
+	for range copies {
+		info.AddPodInfo(w.another)
+	}
+	return info, w.extend(ctx, state, info, copies, fwk.PreFilterExtensions.AddPod)
+}
+
+// change is one of the methods of PreFilterExtensions.
+type change func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
+
+// extend tells plugins of copies of the pod that are on a candidate from now on, or no longer.
+func (w *worker) extend(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int, tell change) error {
+	for i, p := range w.plugins {
+		if p.extensions == nil || w.skipped[i] {
+			continue
+		}
+		status, err := guard(p.Name, func() (status *fwk.Status) {
+			for range copies {
+				if status = tell(p.extensions, ctx, state, w.Pod, w.another, info); !status.IsSuccess() {
+					break
+				}
+			}
+			return status
+		})
+		if err != nil {
+			return err
+		}
+		if !status.IsSuccess() {
+			return unexpected(p.Name, status)
+		}
+	}
+	return nil
+}

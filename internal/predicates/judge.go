@@ -1,0 +1,318 @@
+package predicates
+
+import (
+	"context"
+	"fmt"
+	goruntime "runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// Judge asks the predicates about each candidate: what they prepare is prepared once, then candidates are filtered in
+// parallel, by each predicate until one objects. The error is a *PluginError, or the context's. The workload and the
+// query are kept with the report, and must not be changed any more.
+//
+// What the plugins say is taken as the scheduler takes it (RunPreFilterPlugins and RunFilterPlugins of its framework,
+// findNodesThatFitPod), but for what the scheduler has and this has not: nominated pods, extenders and preemption.
+func (s *Set) Judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query) (*Report, error) {
+	return s.judge(ctx, snapshot, w, q, nil)
+}
+
+// Again returns what Judge returns for the workload and the query of a report, on another snapshot. It judges only
+// those candidates anew that are others than in the report's snapshot, if nothing else makes a difference. If all
+// verdicts are the same, it returns the very same report.
+func (s *Set) Again(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {
+	var before *basis
+	if r.set == s {
+		before = &basis{Report: r, seen: r.seen.Load()}
+		if before.snapshot == snapshot {
+			return r, nil
+		}
+	}
+	next, err := s.judge(ctx, snapshot, r.workload, r.query, before)
+	if err != nil {
+		return nil, err
+	}
+	if !r.equal(next) {
+		return next, nil
+	}
+	if r.set == s {
+		r.seen.Store(next.seen.Load())
+	}
+	return r, nil
+}
+
+// basis is a report whose verdicts are known to hold for a snapshot.
+type basis struct {
+	*Report
+	*seen
+
+	// at and in are how far the snapshot and the verdicts have been gone through.
+	at, in int
+}
+
+// verdict returns what holds still of a candidate, which is now as given. It is asked in the order of names.
+func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
+	if b == nil {
+		return Verdict{}, false
+	}
+	then := b.snapshot
+	for b.at < len(then.names) && then.names[b.at] < name {
+		b.at++
+	}
+	for b.in < len(b.Verdicts) && b.Verdicts[b.in].Name < name {
+		b.in++
+	}
+	if b.at == len(then.names) || then.infos[b.at] != info || now.boundless(name) != then.boundless(name) ||
+		b.in == len(b.Verdicts) || b.Verdicts[b.in].Name != name {
+		return Verdict{}, false
+	}
+	return b.Verdicts[b.in], true
+}
+
+// judge makes a report, on the basis of another one if there is one.
+func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *basis) (*Report, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	pool, world := &s.nodes, snapshot
+	if q.Kind == Clusters {
+		pool = &s.clusters
+	} else if w.Own != nil || w.Name != "" {
+		world = snapshot.without(w.Pod.Namespace, w.Own, w.Name)
+	}
+	used, err := pool.take(world)
+	if err != nil {
+		return nil, err
+	}
+	j := &judgment{Workload: w, plugins: used.list, snapshot: snapshot, world: world, asked: &s.asked}
+	report := &Report{Kind: q.Kind, set: s, workload: w, query: q}
+	err = j.report(ctx, report, before)
+	pool.give(used, err)
+	// Where the context has an error, whatever plugins say may have come of it.
+	if cause := ctx.Err(); cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// judgment is one workload before all candidates.
+type judgment struct {
+	workload.Workload
+	plugins []plugin
+	// world is the snapshot without the workload's own pods.
+	snapshot, world *Snapshot
+	asked           *atomic.Int64
+
+	// state is what plugins prepared; skipped are those, by their places, that have nothing to say of the pod.
+	state   fwk.CycleState
+	skipped []bool
+	// rejected is what a plugin says of all candidates while it prepares; nil if none does.
+	rejected *fwk.Status
+	// named are the only candidates that each plugin let through while it prepared, nil for all; narrowing are the names
+	// of the plugins that named some.
+	named     []sets.Set[string]
+	narrowing sets.Set[string]
+	// another is the pod as one that is on a node.
+	another *framework.PodInfo
+}
+
+// report judges the candidates of a report's query.
+func (j *judgment) report(ctx context.Context, r *Report, before *basis) error {
+	if err := j.prepare(ctx); err != nil {
+		return err
+	}
+	r.whole = j.rejected.Message()
+	local := j.local()
+	r.seen.Store(&seen{snapshot: j.snapshot, local: local})
+	if before != nil && (!local || !before.local) {
+		before = nil
+	}
+	var err error
+	r.Verdicts, err = j.verdicts(ctx, r.query, before)
+	return err
+}
+
+// guard runs a call of a plugin. A panic is an error of the plugin.
+func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = failure(name, r)
+		}
+	}()
+	return call(), nil
+}
+
+// unexpected makes an error of a status that is no verdict.
+func unexpected(name string, status *fwk.Status) error {
+	err := status.AsError()
+	if err == nil {
+		err = fmt.Errorf("it answers with the unexpected status %s", status.Code())
+	}
+	return &PluginError{Predicate: name, Err: err}
+}
+
+// prepare runs PreFilter of each plugin that has it.
+func (j *judgment) prepare(ctx context.Context) error {
+	j.state = framework.NewCycleState()
+	j.skipped = make([]bool, len(j.plugins))
+	j.narrowing = sets.New[string]()
+	j.named = make([]sets.Set[string], len(j.plugins))
+	// A term of the pod that can't be parsed matches nothing; InterPodAffinity says so.
+	j.another, _ = framework.NewPodInfo(j.Pod)
+	// It is kept with the copy, which more than one goroutine reads.
+	j.another.CalculateResource()
+	skipped := sets.New[string]()
+	defer func() { j.state.SetSkipFilterPlugins(skipped) }()
+	var left *fwk.PreFilterResult
+	for i, p := range j.plugins {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if p.volumes && j.Name == "" {
+			j.skipped[i] = true
+			skipped.Insert(p.Name)
+			continue
+		}
+		if p.volumes && claims(j.Pod) {
+			return &PluginError{Predicate: p.Name, Err: errClaims}
+		}
+		if p.pre == nil {
+			continue
+		}
+		var result *fwk.PreFilterResult
+		status, err := guard(p.Name, func() *fwk.Status {
+			r, s := p.pre.PreFilter(ctx, j.state, j.Pod, j.world.infos)
+			result = r
+			return s
+		})
+		if err != nil {
+			return err
+		}
+		switch {
+		case status.IsSkip():
+			j.skipped[i] = true
+			skipped.Insert(p.Name)
+			continue
+		case status.Code() == fwk.UnschedulableAndUnresolvable:
+			j.rejected = status.WithPlugin(p.Name)
+			return nil
+		case status.Code() == fwk.Unschedulable:
+			// The scheduler goes on: another plugin may say that preemption does not help.
+			j.rejected = status.WithPlugin(p.Name)
+			continue
+		case !status.IsSuccess():
+			return unexpected(p.Name, status)
+		}
+		if !result.AllNodes() {
+			j.named[i] = result.NodeNames
+			j.narrowing.Insert(p.Name)
+		}
+		left = left.Merge(result)
+		if !left.AllNodes() && len(left.NodeNames) == 0 {
+			j.rejected = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, j.nowhere()).WithPlugin(p.Name)
+			return nil
+		}
+	}
+	return nil
+}
+
+// nowhere is what the scheduler says if no node is left of those that plugins name.
+func (j *judgment) nowhere() string {
+	names := sets.List(j.narrowing)
+	if len(names) == 1 {
+		return fmt.Sprintf("node(s) didn't satisfy plugin %v", names[0])
+	}
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", names)
+}
+
+// local says that no verdict on a candidate can depend on another one.
+func (j *judgment) local() bool {
+	if j.rejected != nil {
+		return false
+	}
+	for i, p := range j.plugins {
+		if !p.Local && !j.skipped[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// candidates returns the verdicts on those of a query, sorted by their names, and which of them are to be judged yet.
+func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open []candidate) {
+	add := func(i int) {
+		info := j.world.infos[i]
+		if q.Selector != nil && !q.Selector.Matches(labels.Set(info.Node().Labels)) {
+			return
+		}
+		v, ok := before.verdict(j.snapshot, j.world.names[i], j.snapshot.infos[i])
+		if !ok {
+			open = append(open, candidate{at: len(verdicts), info: info})
+		}
+		verdicts = append(verdicts, v)
+	}
+	if q.Names == nil {
+		verdicts = make([]Verdict, 0, len(j.world.names))
+		for i := range j.world.names {
+			add(i)
+		}
+		return verdicts, open
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(q.Names))) {
+		if i, ok := slices.BinarySearch(j.world.names, name); ok {
+			add(i)
+			continue
+		}
+		verdicts = append(verdicts, Verdict{Name: name, Reasons: []string{q.Kind.noun() + "(s) didn't exist"}})
+	}
+	return verdicts, open
+}
+
+// candidate is one that is to be judged, and where its verdict belongs.
+type candidate struct {
+	at   int
+	info fwk.NodeInfo
+}
+
+// verdicts judges the candidates of a query.
+func (j *judgment) verdicts(ctx context.Context, q Query, before *basis) ([]Verdict, error) {
+	verdicts, open := j.candidates(q, before)
+	workers := goruntime.GOMAXPROCS(0)
+	size := chunk(len(open), workers)
+	var taken atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range min(workers, (len(open)+size-1)/size) {
+		group.Go(func() error {
+			w := &worker{judgment: j}
+			for {
+				end := int(taken.Add(int64(size)))
+				start := end - size
+				if start >= len(open) {
+					return nil
+				}
+				for _, c := range open[start:min(end, len(open))] {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					var err error
+					if verdicts[c.at], err = w.verdict(ctx, c.info); err != nil {
+						return err
+					}
+				}
+			}
+		})
+	}
+	return verdicts, group.Wait()
+}

@@ -1,0 +1,98 @@
+package predicates
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// Query says on what a workload is judged.
+type Query struct {
+	// Names are those of the candidates; nil stands for all.
+	Names []string
+	// Selector selects among them by their labels; nil selects all. It does not speak of names that there are not.
+	Selector labels.Selector
+	// Kind is that of the candidates.
+	Kind Candidates
+}
+
+// Verdict is what the predicates say of one candidate.
+type Verdict struct {
+	// Name is the candidate's.
+	Name string
+	// Feasible says that every predicate lets the pod run there.
+	Feasible bool
+	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words.
+	Predicate string
+	Reasons   []string
+	// Preemption says that it could help to preempt pods there.
+	Preemption bool
+	// Replicas is how many of the workload's replicas fit there at once, no more than there are to be.
+	Replicas int
+}
+
+func (v Verdict) equal(other Verdict) bool {
+	return v.Name == other.Name && v.Feasible == other.Feasible && v.Predicate == other.Predicate &&
+		v.Preemption == other.Preemption && v.Replicas == other.Replicas && slices.Equal(v.Reasons, other.Reasons)
+}
+
+// Report are the verdicts on all candidates of a query. It is immutable.
+type Report struct {
+	// Kind is that of the candidates.
+	Kind Candidates
+	// Verdicts are sorted by the candidates' names. A name that was asked for and that there is not is infeasible, with
+	// a reason that says so, and without a predicate.
+	Verdicts []Verdict
+
+	// whole is what was said of all candidates at once; empty if they were looked at one by one.
+	whole string
+	// Below is what Again needs.
+	set      *Set
+	workload workload.Workload
+	query    Query
+	// seen is the snapshot for which the verdicts were last found to hold.
+	seen atomic.Pointer[seen]
+}
+
+// seen says on what verdicts stand.
+type seen struct {
+	snapshot *Snapshot
+	// local says that no verdict on a candidate depended on another one.
+	local bool
+}
+
+// equal says whether two reports say the same.
+func (r *Report) equal(other *Report) bool {
+	return r.Kind == other.Kind && r.whole == other.whole && slices.EqualFunc(r.Verdicts, other.Verdicts, Verdict.equal)
+}
+
+// Summary says how many candidates there are, how many fit, and why the others do not, by reason in kube-scheduler's
+// order, as in "0/3 clusters fit: 1 node(s) had untolerated taint(s), 2 Insufficient cpu".
+func (r *Report) Summary() string {
+	fit := framework.FitError{
+		NumAllNodes: len(r.Verdicts),
+		Diagnosis:   framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus(), PreFilterMsg: r.whole},
+	}
+	feasible := 0
+	for _, v := range r.Verdicts {
+		switch {
+		case v.Feasible:
+			feasible++
+			continue
+		case v.Predicate == "":
+			// What is said of all candidates is not said of one that there is not: then they are counted.
+			fit.Diagnosis.PreFilterMsg = ""
+		}
+		fit.Diagnosis.NodeToStatus.Set(v.Name, fwk.NewStatus(fwk.Unschedulable, v.Reasons...))
+	}
+	// The scheduler counts so for a pod that fits nowhere, and begins with that.
+	why := strings.TrimPrefix(fit.Error(), fmt.Sprintf(framework.NoNodeAvailableMsg, len(r.Verdicts)))
+	return fmt.Sprintf("%d/%d %ss fit%s", feasible, len(r.Verdicts), r.Kind.noun(), strings.TrimRight(why, ":."))
+}
