@@ -1,0 +1,175 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Template says where a kind of one's own keeps its pod template.
+type Template struct {
+	schema.GroupResource
+	// Kind is the resource's.
+	Kind string
+	// Path leads to the template, as in ["spec", "template"]. It begins with "spec".
+	Path []string
+}
+
+// Templates knows the kinds that have a pod template: Kubernetes' own and those that were declared. It is immutable; nil
+// knows Kubernetes' own.
+type Templates struct {
+	// declared are the declared ones by kind, and resources by resource.
+	declared  map[schema.GroupKind]kind
+	resources map[schema.GroupResource]kind
+}
+
+// UnknownKindError says that nobody said where a kind has its pod template.
+type UnknownKindError struct {
+	schema.GroupKind
+}
+
+func (e *UnknownKindError) Error() string {
+	return fmt.Sprintf("%s has no pod template that is known: declare it in the manager's configuration, under podTemplates", e.GroupKind)
+}
+
+// kind is what is known of a kind.
+type kind struct {
+	// template leads to the pod template, which pods are themselves.
+	template []string
+	isPod    bool
+	// owner leads to what says how many pods there are to be, the smallest of counts, and which there are, selector. It
+	// is nil where nothing says that.
+	owner  []string
+	counts []string
+	// mapSelector says that the selector is a map of labels, and declared that it may be anything.
+	mapSelector, declared bool
+}
+
+// named is a kind with its name.
+type named struct {
+	kind
+	name string
+}
+
+var (
+	// builtin are Kubernetes' own kinds, by the resource.
+	builtin = func() map[schema.GroupResource]named {
+		spec, template := []string{"spec"}, []string{"spec", "template"}
+		replicated := kind{template: template, owner: spec, counts: []string{"replicas"}}
+		// No more pods run at once than are still to complete. Without a parallelism it is one.
+		job := []string{"parallelism", "completions"}
+		jobSpec := []string{"spec", "jobTemplate", "spec"}
+		core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
+		apps := func(resource string) schema.GroupResource {
+			return schema.GroupResource{Group: "apps", Resource: resource}
+		}
+		batch := func(resource string) schema.GroupResource {
+			return schema.GroupResource{Group: "batch", Resource: resource}
+		}
+		return map[schema.GroupResource]named{
+			core("pods"):                   {kind{isPod: true}, "Pod"},
+			core("podtemplates"):           {kind{template: []string{"template"}}, "PodTemplate"},
+			core("replicationcontrollers"): {kind{template: template, owner: spec, counts: []string{"replicas"}, mapSelector: true}, "ReplicationController"},
+			apps("deployments"):            {replicated, "Deployment"},
+			apps("statefulsets"):           {replicated, "StatefulSet"},
+			apps("replicasets"):            {replicated, "ReplicaSet"},
+			// How many pods a DaemonSet has is for the nodes to say.
+			apps("daemonsets"): {kind{template: template, owner: spec}, "DaemonSet"},
+			batch("jobs"):      {kind{template: template, owner: spec, counts: job}, "Job"},
+			batch("cronjobs"):  {kind{template: append(slices.Clone(jobSpec), "template"), owner: jobSpec, counts: job}, "CronJob"},
+		}
+	}()
+	builtinKinds = func() map[schema.GroupKind]kind {
+		out := map[schema.GroupKind]kind{}
+		for resource, k := range builtin {
+			out[schema.GroupKind{Group: resource.Group, Kind: k.name}] = k.kind
+		}
+		return out
+	}()
+)
+
+// NewTemplates returns those of Kubernetes and the declared ones. A declaration that is not whole, or of a kind that is
+// known already, is an error, which names the field as in podTemplates[0].path.
+func NewTemplates(declared ...Template) (*Templates, error) {
+	t := &Templates{declared: map[schema.GroupKind]kind{}, resources: map[schema.GroupResource]kind{}}
+	var errs field.ErrorList
+	for i, d := range declared {
+		at := field.NewPath("podTemplates").Index(i)
+		if invalid := t.validate(d, at); len(invalid) > 0 {
+			errs = append(errs, invalid...)
+			continue
+		}
+		k := kind{template: slices.Clone(d.Path), owner: []string{"spec"}, counts: []string{"replicas"}, declared: true}
+		t.resources[d.GroupResource] = k
+		t.declared[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = k
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return t, nil
+}
+
+func (t *Templates) validate(d Template, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if d.Group != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(d.Group) {
+			errs = append(errs, field.Invalid(at.Child("group"), d.Group, problem))
+		}
+	}
+	for _, f := range []struct{ name, value string }{{"resource", d.Resource}, {"kind", d.Kind}} {
+		switch {
+		case f.value == "":
+			errs = append(errs, field.Required(at.Child(f.name), ""))
+		case strings.ContainsAny(f.value, "/. "):
+			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "must be a name without group, version or subresource"))
+		}
+	}
+	switch {
+	case len(d.Path) == 0:
+		errs = append(errs, field.Required(at.Child("path"), "where the template is, as in spec.template"))
+	case d.Path[0] != "spec" || len(d.Path) == 1 || slices.Contains(d.Path, ""):
+		errs = append(errs, field.Invalid(at.Child("path"), strings.Join(d.Path, "."), "must lead to a template below spec"))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if _, known := t.Path(d.GroupResource); known {
+		errs = append(errs, field.Duplicate(at.Child("resource"), d.String()))
+	}
+	if gk := (schema.GroupKind{Group: d.Group, Kind: d.Kind}); t.knows(gk) {
+		errs = append(errs, field.Duplicate(at.Child("kind"), gk.String()))
+	}
+	return errs
+}
+
+// Path returns where the objects of a resource have the spec of their pods, as in ["spec", "template", "spec"]; of pods
+// that is ["spec"].
+func (t *Templates) Path(resource schema.GroupResource) (path []string, ok bool) {
+	if k, known := builtin[resource]; known {
+		return k.podSpec(), true
+	}
+	if t != nil {
+		if k, known := t.resources[resource]; known {
+			return k.podSpec(), true
+		}
+	}
+	return nil, false
+}
+
+func (k kind) podSpec() []string { return append(slices.Clone(k.template), "spec") }
+
+func (t *Templates) kind(gk schema.GroupKind) (k kind, ok bool) {
+	if k, ok = builtinKinds[gk]; !ok && t != nil {
+		k, ok = t.declared[gk]
+	}
+	return k, ok
+}
+
+func (t *Templates) knows(gk schema.GroupKind) bool {
+	_, ok := t.kind(gk)
+	return ok
+}

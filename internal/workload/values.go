@@ -1,0 +1,152 @@
+package workload
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// objectAt returns the object at a path.
+func objectAt(object map[string]any, path ...string) (map[string]any, error) {
+	at := object
+	for i, name := range path {
+		value, there := at[name]
+		if !there || value == nil {
+			return nil, fmt.Errorf("%s is missing", strings.Join(path[:i+1], "."))
+		}
+		next, ok := value.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s is not an object", strings.Join(path[:i+1], "."))
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// optionalObject returns an object's member; nil if there is none.
+func optionalObject(object map[string]any, name string) (map[string]any, error) {
+	value, there := object[name]
+	if !there || value == nil {
+		return nil, nil
+	}
+	out, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an object", name)
+	}
+	return out, nil
+}
+
+// textAt returns a member of an object of some name; empty if there is none.
+func textAt(object map[string]any, of, name string) (string, error) {
+	value, there := object[name]
+	if !there || value == nil {
+		return "", nil
+	}
+	out, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("%s is not a string", strings.TrimPrefix(of+"."+name, "."))
+	}
+	return out, nil
+}
+
+func labelsAt(metadata map[string]any, of string) (map[string]string, error) {
+	value, err := optionalObject(metadata, "labels")
+	if err == nil && len(value) > 0 {
+		var out map[string]string
+		if out, err = stringMap(value, "labels"); err == nil {
+			return out, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s.%w", of, err)
+	}
+	return nil, nil
+}
+
+func stringMap(value map[string]any, of string) (map[string]string, error) {
+	out := make(map[string]string, len(value))
+	for key, member := range value {
+		text, ok := member.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s is not a map of strings", of)
+		}
+		out[key] = text
+	}
+	return out, nil
+}
+
+// countAt returns a number of pods; ok is false if there is none.
+func countAt(object map[string]any, name string) (n int, ok bool, err error) {
+	switch v := object[name].(type) {
+	case nil:
+		return 0, false, nil
+	case int64:
+		if v >= 0 && v <= math.MaxInt32 {
+			return int(v), true, nil
+		}
+	case float64:
+		if v >= 0 && v <= math.MaxInt32 && v == math.Trunc(v) {
+			return int(v), true, nil
+		}
+	}
+	return 0, false, fmt.Errorf("%s is not a number of pods", name)
+}
+
+// below has an error name a path that leads to where it is.
+func below(path []string, err error) error {
+	if len(path) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s.%w", strings.Join(path, "."), err)
+}
+
+// plainNumbers returns the value with int64 and float64 in place of other numbers, which API types can't be made of. It
+// shares with the value what needs no change.
+func plainNumbers(value any) (out any, changed bool) {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n, true
+		}
+		if f, err := v.Float64(); err == nil {
+			return f, true
+		}
+		return v.String(), true
+	case int:
+		return int64(v), true
+	case map[string]any:
+		var next map[string]any
+		for key, member := range v {
+			plain, other := plainNumbers(member)
+			if !other {
+				continue
+			}
+			if next == nil {
+				next = maps.Clone(v)
+			}
+			next[key] = plain
+		}
+		if next != nil {
+			return next, true
+		}
+	case []any:
+		var next []any
+		for i, member := range v {
+			plain, other := plainNumbers(member)
+			if !other {
+				continue
+			}
+			if next == nil {
+				next = slices.Clone(v)
+			}
+			next[i] = plain
+		}
+		if next != nil {
+			return next, true
+		}
+	}
+	return value, false
+}
