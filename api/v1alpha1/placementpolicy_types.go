@@ -10,6 +10,10 @@ import (
 // policy overwrote. Its value is a signed JSON record; what anyone else writes there is discarded.
 const RequestedAnnotation = "placement.berth.dev/requested"
 
+// ClustersAnnotation is the annotation under which an object has the names of the clusters that it may run on, as a JSON
+// array, where a policy decides them. A developer's own value counts as what the developer asked for.
+const ClustersAnnotation = "placement.berth.dev/clusters"
+
 // RegoVersion names the version of the Rego language a policy is written in.
 //
 // +kubebuilder:validation:Enum=v0;v1
@@ -63,15 +67,18 @@ const (
 )
 
 // PlacementPolicySpec is what an administrator writes.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.rego) || (has(self.predicates) && has(self.predicates.candidates))",message="rego is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
 type PlacementPolicySpec struct {
 	// match says which objects the policy decides. It is pushed down into the webhook configuration, so that the API
 	// server never calls Berth for anything else.
 	// +required
 	Match Match `json:"match,omitzero"`
 
-	// rego is the policy's module. Berth evaluates the rules annotations, labels, errors and warnings of the module's
-	// own package with the object as input; any of them may be absent.
-	// +required
+	// rego is the policy's module. Berth evaluates the rules annotations, labels, clusters, errors and warnings of the
+	// module's own package with the object as input; any of them may be absent. It is required where
+	// predicates.candidates is not set.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`

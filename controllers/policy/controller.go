@@ -335,6 +335,9 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 }
 
 func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {
+	if err := c.engine.Check(text.module); err != nil {
+		return nil, err
+	}
 	binding, err := policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
 	if err != nil || len(binding.Missing) == 0 {
 		return binding, err

@@ -20,6 +20,8 @@ import (
 type Engine interface {
 	// Name is what a policy's status shows.
 	Name() string
+	// Check says whether the engine has what a policy asks for by name. The error is a *policy.CompileError.
+	Check(m *policy.Module) error
 	// Prepare returns an evaluator for one policy. It holds no resources of the engine: who no longer wants it drops it.
 	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
 	// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module ends by construction

@@ -91,7 +91,7 @@ func OutcomeOf(decision placement.Decision, err error) string {
 		return OutcomeError
 	case len(decision.Errors) > 0:
 		return OutcomeDenied
-	case len(decision.Annotations)+len(decision.Labels) > 0:
+	case len(decision.Annotations)+len(decision.Labels)+len(decision.Scheduling) > 0 || decision.Clusters != nil:
 		return OutcomeChanged
 	default:
 		return OutcomeUnchanged

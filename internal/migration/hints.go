@@ -31,8 +31,13 @@ func (c *converter) hints(d *draft) []string {
 			out = append(out, fmt.Sprintf("it defines %s, which decides nothing here: Berth looks for errors in place of it, a set of messages", name))
 		}
 	}
+	for _, name := range policy.ContractRules {
+		if d.pkg.rules[name] != nil && !slices.Contains(designRules, name) {
+			out = append(out, fmt.Sprintf("it defines %s, which OPA was not asked for and Berth takes for a part of the decision: rename it", name))
+		}
+	}
 	for _, m := range d.modules {
-		if m.pkg == d.pkg || !m.pkg.definesAny(policy.ContractRules) || len(c.options.Packages) > 0 {
+		if m.pkg == d.pkg || !m.pkg.definesAny(designRules) || len(c.options.Packages) > 0 {
 			continue
 		}
 		out = append(out, fmt.Sprintf("it reads the package %s, which becomes a policy too: if OPA was never asked for data.%s, leave it out by --package %s", m.pkg, m.pkg, d.pkg))

@@ -285,7 +285,7 @@ func (c *converter) wanted(p *pkg) bool {
 	if len(c.options.Packages) > 0 {
 		return slices.Contains(c.options.Packages, p.String())
 	}
-	return p.definesAny(policy.ContractRules)
+	return p.definesAny(designRules)
 }
 
 // finish compiles a draft as the webhook will, and hands it out.

@@ -364,6 +364,17 @@ func TestConvert(t *testing.T) {
 				`n/p/p.rego: warning: it reads data.n.d["other.json"].x, which no ConfigMap has`,
 			},
 		},
+		"RuleOfTheContract": {
+			configMaps: []corev1.ConfigMap{
+				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\nclusters contains \"a\" if input.spec\n"),
+				policies("n", "q", "q.rego", "package q\n\nclusters contains \"a\"\n"),
+			},
+			policies: []string{"p v1 n/p/p.rego"},
+			findings: []string{
+				"n/p/p.rego: converted", "n/p/p.rego: warning: it defines clusters, which OPA was not asked for and Berth takes for a part of the decision: rename it",
+				"n/q/q.rego: left out: its package q defines none of annotations, labels, errors, warnings",
+			},
+		},
 		"Denials": {
 			configMaps: []corev1.ConfigMap{
 				policies("n", "p", "p.rego", fmt.Sprintf(v1, "p")+"\ndeny contains \"no\" if input.spec\n"),

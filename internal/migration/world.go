@@ -10,7 +10,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/policy"
 )
 
 // languages are the versions of Rego, the newest first.
@@ -264,6 +263,9 @@ func admission(modules []*module) (*module, ast.Ref) {
 	return nil, nil
 }
 
+// designRules are the rules that OPA was asked for, in the design that policies are migrated from.
+var designRules = []string{"annotations", "labels", "errors", "warnings"}
+
 // denials are what other tools ask for where Berth asks for errors.
 var denials = []string{"deny", "violation"}
 
@@ -278,7 +280,7 @@ func (w *world) whyNot(m *module, wanted []string) string {
 	if _, ref := admission(m.pkg.modules); ref != nil {
 		return fmt.Sprintf("its package %s is admission control, it reads %s: %s", m.pkg, ref, admissionAdvice)
 	}
-	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", m.pkg, strings.Join(policy.ContractRules, ", "))
+	missing := fmt.Sprintf("its package %s defines none of %s, and no policy reads it", m.pkg, strings.Join(designRules, ", "))
 	for _, name := range denials {
 		if m.pkg.rules[name] != nil {
 			return fmt.Sprintf("%s: Berth looks for errors in place of %s, a set of messages", missing, name)

@@ -20,7 +20,8 @@ type Decision struct {
 	Labels      map[string]string
 	// Scheduling says where the object's pods may run, by the keys that it is merged under; see scheduling.go.
 	Scheduling map[string]string
-	// Clusters are the clusters that the object may run on, sorted; nil if the policy names none.
+	// Clusters are the clusters that the object may run on, sorted; nil if the policy does not say. It may say that there
+	// are none.
 	Clusters []string
 	// Errors deny the object; sorted.
 	Errors []string
@@ -31,7 +32,8 @@ type Decision struct {
 // Equal says whether two decisions say the same.
 func (d Decision) Equal(other Decision) bool {
 	return maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
-		maps.Equal(d.Scheduling, other.Scheduling) && slices.Equal(d.Clusters, other.Clusters) &&
+		maps.Equal(d.Scheduling, other.Scheduling) &&
+		slices.Equal(d.Clusters, other.Clusters) && (d.Clusters == nil) == (other.Clusters == nil) &&
 		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)
 }
 
@@ -57,10 +59,13 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 	if d.Labels, err = parseMap("labels", rules["labels"], strings.Clone, labelText); err != nil {
 		return Decision{}, err
 	}
-	if d.Errors, err = parseMessages("errors", rules["errors"]); err != nil {
+	if d.Clusters, err = parseClusters("clusters", rules["clusters"]); err != nil {
 		return Decision{}, err
 	}
-	if d.Warnings, err = parseMessages("warnings", rules["warnings"]); err != nil {
+	if d.Errors, err = parseTexts("errors", rules["errors"]); err != nil {
+		return Decision{}, err
+	}
+	if d.Warnings, err = parseTexts("warnings", rules["warnings"]); err != nil {
 		return Decision{}, err
 	}
 	return d, nil
@@ -116,7 +121,19 @@ func labelText(value any) (string, error) {
 	return s, nil
 }
 
-func parseMessages(rule string, value any) ([]string, error) {
+// parseClusters reads names of clusters, which are those of objects.
+func parseClusters(rule string, value any) ([]string, error) {
+	names, err := parseTexts(rule, value)
+	for _, name := range names {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, &ContractError{rule, fmt.Sprintf("%q is not a cluster's name: %s", name, strings.Join(problems, "; "))}
+		}
+	}
+	return names, err
+}
+
+// parseTexts reads a set or an array of strings, and returns it sorted; nil for no value.
+func parseTexts(rule string, value any) ([]string, error) {
 	if value == nil {
 		return nil, nil
 	}

@@ -58,6 +58,11 @@ func TestParseDecision(t *testing.T) {
 		"ErrorsObject":      {rules: `{"errors": {"a": 1}}`, wantErr: `rule errors: must be a set or an array of strings, is an object`},
 		"ErrorsOfNumbers":   {rules: `{"errors": ["a", 1]}`, wantErr: `rule errors: must hold strings, holds a number`},
 		"WarningsBoolean":   {rules: `{"warnings": true}`, wantErr: `rule warnings: must be a set or an array of strings, is a boolean`},
+		"Clusters":          {rules: `{"clusters": ["b", "a", "b"]}`, want: placement.Decision{Clusters: []string{"a", "b"}}},
+		"NoClusters":        {rules: `{"clusters": []}`, want: placement.Decision{Clusters: []string{}}},
+		"ClustersObject":    {rules: `{"clusters": {"a": {}}}`, wantErr: `rule clusters: must be a set or an array of strings, is an object`},
+		"ClustersOfNumbers": {rules: `{"clusters": ["a", 1]}`, wantErr: `rule clusters: must hold strings, holds a number`},
+		"ClusterName":       {rules: `{"clusters": ["a b"]}`, wantErr: `rule clusters: "a b" is not a cluster's name: `},
 		"UpperCaseLabelKey": {rules: `{"labels": {"Example.com/key": "x"}}`, wantErr: `rule labels: key "Example.com/key": `},
 	}
 	for name, tc := range tests {

@@ -198,7 +198,7 @@ func (d Decision) of(field string) map[string]string {
 	if field == fieldLabels {
 		return d.Labels
 	}
-	return d.Annotations
+	return d.annotations()
 }
 
 func optional(values map[string]string, key string) *string {

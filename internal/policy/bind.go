@@ -37,7 +37,7 @@ type Binding struct {
 	// Fields are what the policy reads of the prepared objects of each of the Resources (replication.Prepare), sealed.
 	Fields map[schema.GroupVersionResource]*projection.Fields
 	// World is what predicates look at of nodes and pods (predicates.Reads), if the policy asks them; nil if not. It is
-	// kept apart from Fields: policies do not see it under data.
+	// kept apart from Fields: policies do not see it under data. Bind leaves it to its caller, who has predicates.
 	World map[schema.GroupVersionResource]*projection.Fields
 	// Missing are reads that the API server does not serve.
 	Missing []Read

@@ -5,7 +5,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
-// Builtin functions that Berth adds to the language. They are pure; the engine implements them.
+// Builtin functions that Berth adds to the language; the engine implements them. Those on quantities are pure.
 //
 // Amounts are Kubernetes quantities, as in "1500m", "2Gi" or 3. Rego's own numbers would not do: units.parse rounds
 // what has no exact binary form, and a limit that is off by a rounding error is off.
@@ -18,7 +18,40 @@ var (
 	QuantityCompare = quantityFunction("k8s.quantity.compare", types.N)
 )
 
-var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare}
+// Builtin functions that ask the scheduler's predicates. Like references to `data` they read the replicated world: what
+// they say is the same throughout one evaluation, and may be another in the next one. So they are deterministic in the
+// sense of the language, and nothing of a policy is evaluated ahead of a decision.
+//
+// The first operand is a Pod, an object that has a pod template, or such a template. The last one says which candidates
+// are judged: "*" for all, an array or a set of names, or a label selector as Kubernetes has them. The result has an entry
+// for each candidate, by name.
+var (
+	// Feasible is k8s.feasible(pod_or_template, nodes).
+	Feasible = predicateFunction("k8s.feasible", types.Named("pod_or_template", anyObject), types.Named("nodes", candidates))
+	// FeasibleClusters is k8s.feasible_clusters(pod_or_template, replicas, clusters): replicas, at least 1, is how many
+	// there are to be, whatever the object says.
+	FeasibleClusters = predicateFunction("k8s.feasible_clusters",
+		types.Named("pod_or_template", anyObject), types.Named("replicas", types.N), types.Named("clusters", candidates))
+)
+
+var (
+	anyObject  = types.NewObject(nil, types.NewDynamicProperty(types.S, types.A))
+	candidates = types.NewAny(types.S, types.NewArray(nil, types.S), types.NewSet(types.S), anyObject)
+	// verdicts are what predicates say, by the candidates' names.
+	verdicts = types.NewObject(nil, types.NewDynamicProperty(types.S, types.NewObject([]*types.StaticProperty{
+		types.NewStaticProperty("feasible", types.B),
+		types.NewStaticProperty("reasons", types.NewArray(nil, types.S)),
+		types.NewStaticProperty("predicate", types.S),
+		types.NewStaticProperty("preemption", types.B),
+		types.NewStaticProperty("replicas", types.N),
+	}, nil)))
+)
+
+func predicateFunction(name string, operands ...types.Type) *ast.Builtin {
+	return &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(operands...), types.Named("verdicts", verdicts))}
+}
+
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters}
 
 func quantityFunction(name string, result types.Type) *ast.Builtin {
 	quantity := types.NewAny(types.S, types.N)

@@ -161,7 +161,7 @@ func TestNondeterministicBuiltins(t *testing.T) {
 
 func TestContractRules(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
-	nothing := "the package data.p defines none of the rules annotations, labels, errors, warnings: the policy decides nothing"
+	nothing := "the package data.p defines none of the rules annotations, labels, clusters, errors, warnings: the policy decides nothing"
 	tests := map[string]struct {
 		version  placementv1.RegoVersion
 		body     string
@@ -170,7 +170,7 @@ func TestContractRules(t *testing.T) {
 	}{
 		"None":              {version: v1, body: "x := 1", warnings: []string{nothing}},
 		"Complete":          {version: v1, body: "labels := {}", want: []string{"labels"}},
-		"AllInOrder":        {version: v1, body: "warnings := []\nerrors := []\nlabels := {}\nannotations := {}", want: []string{"annotations", "labels", "errors", "warnings"}},
+		"AllInOrder":        {version: v1, body: "warnings := []\nerrors := []\nclusters := []\nlabels := {}\nannotations := {}", want: []string{"annotations", "labels", "clusters", "errors", "warnings"}},
 		"HeadRef":           {version: v1, body: "annotations[\"x/y\"] := 1\nlabels.a := \"b\"", want: []string{"annotations", "labels"}},
 		"HeadRefVariable":   {version: v1, body: "annotations[k] := v if some k, v in input", want: []string{"annotations"}},
 		"HeadRefDeep":       {version: v1, body: "annotations[k].deep[\"er\"] := v if some k, v in input", want: []string{"annotations"}},

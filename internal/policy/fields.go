@@ -97,10 +97,15 @@ func (m *Module) analyseFields(module *ast.Module) {
 	for _, rule := range m.Rules {
 		a.deepen(a.dataRef(nil, m.Package.Append(ast.StringTerm(rule))))
 	}
-	if a.lost {
+	if m.Clusters {
+		a.readClusters()
+	}
+	switch {
+	case a.lost:
 		a.input.All()
 		a.data.All()
-	} else {
+	case !m.Nodes && !m.Clusters:
+		// What predicates said has to be looked at again when their world has changed, and is known of decisions alone.
 		m.Helpers = a.helpers(m.Package)
 	}
 	m.Input, m.Data = a.input.Seal(), a.data.Seal()

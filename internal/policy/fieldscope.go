@@ -382,6 +382,11 @@ func (s *fieldScope) call(terms []*ast.Term) places {
 		s.members(operands[0])
 	case name == ast.ObjectGet.Name:
 		return s.objectGet(operands)
+	case name == Feasible.Name, name == FeasibleClusters.Name:
+		s.a.readWorkload(s.value(operands[0]))
+		for _, t := range operands[1:] {
+			s.deep(t)
+		}
 	default:
 		for _, t := range operands {
 			s.deep(t)

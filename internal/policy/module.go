@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // ContractRules are the rules of a policy's own package that Berth evaluates.
-var ContractRules = []string{"annotations", "labels", "errors", "warnings"}
+var ContractRules = []string{"annotations", "labels", "clusters", "errors", "warnings"}
 
 // unsupportedRules are rules of the decision contract that this version does not apply. They are refused, since a
 // policy that relies on one would silently do nothing.
@@ -63,6 +64,10 @@ type Module struct {
 	Helpers []Helper
 	// Nodes and Clusters say that predicates are asked about those, by a call in the text or by spec.predicates.
 	Nodes, Clusters bool
+	// Candidates are what decisions are checked against, by spec.predicates; empty for nothing.
+	Candidates placementv1.PredicateCandidates
+	// Predicates are the names that spec.predicates narrows the manager's predicates to; nil for all of those.
+	Predicates []string
 	// Static are the policy's own documents; nil if it has none.
 	Static ast.Object
 	// Warnings say what is probably not meant.
@@ -72,17 +77,19 @@ type Module struct {
 	unit *unit
 }
 
-// Diagnostic is one mistake in a policy's text.
+// Diagnostic is one mistake in a policy's text, or elsewhere in its spec.
 type Diagnostic struct {
 	File     string
 	Row, Col int
 	Code     string
 	Message  string
+	// Field is the path of the field that is wrong, as in "spec.predicates.names[0]"; empty for the text and its data.
+	Field string
 }
 
-// String is "file:row:col: code: message", with as much of the place as is known.
+// String is "file:row:col: code: message", with as much of the place as is known, or with the field in place of it.
 func (d Diagnostic) String() string {
-	place := d.File
+	place := cmp.Or(d.Field, d.File)
 	if d.Row > 0 {
 		place += fmt.Sprintf(":%d:%d", d.Row, d.Col)
 	}
@@ -109,6 +116,7 @@ const (
 	codeData      = "berth_data_error"
 	codeRead      = "berth_unresolved_read"
 	codeAmbiguous = "berth_ambiguous_resource"
+	codePredicate = "berth_predicate_error"
 )
 
 // Compile parses, compiles and analyses a policy's text and data. name stands for the file in messages. The error is
@@ -119,6 +127,9 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if err := sized(name+".rego", spec); err != nil {
 		return nil, err
 	}
+	if spec.Rego == "" && filters(spec) {
+		spec.Rego = nothing
+	}
 	u, err := unitOf(spec)
 	if err != nil {
 		return nil, inFile(name, err)
@@ -128,6 +139,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
+	m.usePredicates(spec.Predicates)
 	m.warnOfMissingData(u.static)
 	return &m, nil
 }

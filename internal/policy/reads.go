@@ -39,6 +39,8 @@ func (r Read) String() string {
 	}
 }
 
+func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
+
 // analyser collects what a compiled module can read of the cluster's data.
 //
 // It is sound because a compiled module reaches base documents through references that start with `data` and through
@@ -73,7 +75,7 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) (static [
 	for _, read := range a.reads {
 		m.Reads = append(m.Reads, read)
 	}
-	slices.SortFunc(m.Reads, func(x, y Read) int { return cmp.Compare(x.String(), y.String()) })
+	slices.SortFunc(m.Reads, compareReads)
 	return slices.Sorted(maps.Keys(a.static)), nil
 }
 
@@ -91,6 +93,10 @@ func (m *Module) warnOfMissingData(read []string) {
 }
 
 func (a *analyser) visit(ref ast.Ref) {
+	if ref.Equal(FeasibleClusters.Ref()) {
+		a.add(ref, Read{Clusters: true})
+		return
+	}
 	if !ref.HasPrefix(ast.DefaultRootRef) {
 		return
 	}

@@ -73,6 +73,7 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	if u.static, err = m.analyse(textFile, module, listed); err != nil {
 		return nil, err
 	}
+	m.findPredicates(module)
 	m.analyseFields(module)
 	return u, nil
 }

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -74,6 +75,21 @@ func (f *Fields) Names() (names []string, ok bool) {
 		names = append(names, n.text)
 	}
 	return names, true
+}
+
+// Every returns the fields that a sealed set has of every member, sealed; nil if it has none of all of them.
+func (f *Fields) Every() *Fields { return f.each }
+
+// Named are the names of members that a sealed set has fields of, in their order, with those fields; what it has of
+// every member is among them.
+func (f *Fields) Named() iter.Seq2[string, *Fields] {
+	return func(yield func(string, *Fields) bool) {
+		for _, n := range f.names {
+			if !yield(n.text, n.fields) {
+				return
+			}
+		}
+	}
 }
 
 // Seal returns the set, read-only.

@@ -487,7 +487,7 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 		register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
 	register(webhookconfiguration.PathPolicies,
-		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog}))
+		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog, Checker: p.engine}))
 	return nil
 }
 

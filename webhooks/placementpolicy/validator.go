@@ -24,9 +24,15 @@ type Catalog interface {
 	Refresh(ctx context.Context) error
 }
 
+// Checker says whether there is what a policy asks for by name. The error is a *policy.CompileError.
+type Checker interface {
+	Check(m *policy.Module) error
+}
+
 // Validator refuses policies that do not compile. It is safe for concurrent use.
 type Validator struct {
 	Catalog Catalog
+	Checker Checker
 }
 
 // ValidateCreate implements admission.Validator.
@@ -60,11 +66,18 @@ func (v *Validator) validate(ctx context.Context, obj *placementv1.PlacementPoli
 		missing, err = v.bind(ctx, obj.Name, module, spec)
 		warnings = append(warnings, missing...)
 	}
+	if err == nil {
+		err = v.Checker.Check(module)
+	}
 	var compileError *policy.CompileError
 	switch {
 	case errors.As(err, &compileError):
 		for _, d := range compileError.Diagnostics {
-			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: path.Child("rego").String(), BadValue: field.OmitValueType{}, Detail: d.String()})
+			wrong, detail := path.Child("rego").String(), d.String()
+			if d.Field != "" {
+				wrong, detail = d.Field, d.Code+": "+d.Message
+			}
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: wrong, BadValue: field.OmitValueType{}, Detail: detail})
 		}
 	case err != nil:
 		return warnings, err

@@ -43,6 +43,13 @@ func (c *catalog) Refresh(context.Context) error {
 	return c.refreshErr
 }
 
+// allows checks for predicates of some names.
+func allows(names ...string) checker { return names }
+
+type checker []string
+
+func (c checker) Check(m *policy.Module) error { return m.CheckPredicates(c) }
+
 func newPolicy(rego string) *placementv1.PlacementPolicy {
 	return &placementv1.PlacementPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1},
@@ -72,6 +79,17 @@ func TestValidate(t *testing.T) {
 		},
 		"NotServed":     {rego: "package p\nlabels := {\"a\": data.kubernetes.things.x}", warning: "the policy reads data.kubernetes.things, which the API server does not serve"},
 		"JustInstalled": {rego: "package p\nlabels := {\"a\": data.kubernetes.carts.x}"},
+		"Predicates": {
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes, Names: []string{"TaintToleration"}}
+			},
+		},
+		"PredicateNotAllowed": {
+			rego: "package p\nerrors contains \"no\" if not k8s.feasible(input, \"*\").a.feasible", change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"TaintToleration", "VolumeZone"}}
+			},
+			want: []string{`spec.predicates.names[1]: Invalid value: berth_predicate_error: "VolumeZone" is none of the predicates that the manager allows, which are NodeAffinity, TaintToleration`},
+		},
 		"Nothing":       {rego: "package p\nx := 1", warning: "the policy decides nothing"},
 	}
 	for name, tc := range tests {
@@ -81,7 +99,7 @@ func TestValidate(t *testing.T) {
 				tc.change(p)
 			}
 			before := p.DeepCopy()
-			v := &placementpolicy.Validator{Catalog: &catalog{}}
+			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration")}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if (err != nil) != (len(tc.want) > 0) || (err != nil && !apierrors.IsInvalid(err)) {
 				t.Fatalf("error %v", err)
@@ -102,7 +120,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateUpdate(t *testing.T) {
-	v := &placementpolicy.Validator{Catalog: &catalog{}}
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration")}
 	broken := newPolicy("package")
 	if _, err := v.ValidateUpdate(t.Context(), broken, broken); err == nil {
 		t.Error("a broken policy is taken")
@@ -118,7 +136,7 @@ func TestValidateUpdate(t *testing.T) {
 }
 
 func TestCatalogIsDown(t *testing.T) {
-	v := &placementpolicy.Validator{Catalog: &catalog{refreshErr: errors.New("down")}}
+	v := &placementpolicy.Validator{Catalog: &catalog{refreshErr: errors.New("down")}, Checker: allows()}
 	if _, err := v.ValidateCreate(t.Context(), newPolicy("package p\nlabels := {\"a\": data.kubernetes.things.x}")); err == nil || apierrors.IsInvalid(err) {
 		t.Errorf("error %v", err)
 	}

@@ -19,8 +19,10 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/weakcache"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 var (
@@ -41,22 +43,33 @@ type Options struct {
 	Observer Observer
 	// Clock says how long a quarantine lasts; nil for the real one.
 	Clock clock.PassiveClock
+	// Predicates are those that policies may ask, Templates say what of an object they are asked about, and World is what
+	// they are asked of. Without one of the former, and of nodes without the latter, to ask is an error.
+	Predicates *predicates.Set
+	Templates  *workload.Templates
+	World      *predicates.World
 }
 
 // Engine evaluates policies over its Data.
 type Engine struct {
-	data     *Data
-	timeout  time.Duration
-	slots    *queue
-	observer Observer
-	clock    clock.PassiveClock
+	data       *Data
+	timeout    time.Duration
+	slots      *queue
+	observer   Observer
+	clock      clock.PassiveClock
+	predicates *predicates.Set
+	templates  *workload.Templates
+	world      *predicates.World
 	// queries are those of the texts of which some policy is prepared.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
 // New returns an engine that reads data.
 func New(data *Data, o Options) *Engine {
-	e := &Engine{data: data, timeout: o.Timeout, slots: newQueue(o.Concurrency), observer: o.Observer, clock: o.Clock}
+	e := &Engine{
+		data: data, timeout: o.Timeout, slots: newQueue(o.Concurrency), observer: o.Observer, clock: o.Clock,
+		predicates: o.Predicates, templates: o.Templates, world: o.World,
+	}
 	if e.observer == nil {
 		e.observer = nobody{}
 	}
@@ -71,6 +84,14 @@ func (*Engine) Name() string { return "Embedded" }
 
 // result is the variable of the query that holds the contract's rules.
 const result = "result"
+
+// Check implements engine.Engine.
+func (e *Engine) Check(m *policy.Module) error {
+	if e.predicates == nil {
+		return nil
+	}
+	return m.CheckPredicates(e.predicates.Names())
+}
 
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {

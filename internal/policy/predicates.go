@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// nothing is the text of a policy that has none.
+const nothing = "package " + rootKubernetes + ".placement"
+
+// filters says whether decisions are checked against candidates, so that a policy has an effect without a text.
+func filters(spec placementv1.PlacementPolicySpec) bool {
+	return spec.Predicates != nil && spec.Predicates.Candidates != ""
+}
+
+// clusterFields are the fields of a cluster's normal form that predicates look at.
+var clusterFields = []string{"name", "labels", "properties", "taints", "ready", "region", "zones", "allocatable", "allocated"}
+
+// ClusterFields are the fields of a cluster's normal form that predicates look at, sealed.
+func ClusterFields() *projection.Fields {
+	out := &projection.Fields{}
+	for _, name := range clusterFields {
+		out.Name(name).All()
+	}
+	return out.Seal()
+}
+
+// findPredicates says whether the text asks predicates, and of what. A call that stands in for another one by a `with`
+// counts as one, and so does one in a rule that nothing uses.
+func (m *Module) findPredicates(module *ast.Module) {
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		m.Nodes = m.Nodes || ref.Equal(Feasible.Ref())
+		m.Clusters = m.Clusters || ref.Equal(FeasibleClusters.Ref())
+		return false
+	})
+}
+
+// readClusters notes what predicates look at of clusters.
+func (a *fieldAnalyser) readClusters() {
+	cluster := a.follow(places{fields: []place{{at: a.data}}}, []operand{{texts: []string{rootClusters}}, {many: true}})
+	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
+}
+
+// readWorkload notes what is looked at of a value of which a workload is made.
+func (a *fieldAnalyser) readWorkload(p places) { a.readFields(p, workload.Fields()) }
+
+// readFields reads a sealed set of fields below a value.
+func (a *fieldAnalyser) readFields(p places, fields *projection.Fields) {
+	if !a.step() {
+		return
+	}
+	if fields.Whole() {
+		a.deepen(p)
+		return
+	}
+	if each := fields.Every(); each != nil {
+		a.readFields(a.follow(p, []operand{{many: true}}), each)
+	}
+	for name, below := range fields.Named() {
+		a.readFields(a.follow(p, []operand{{texts: []string{name}}}), below)
+	}
+}
+
+// usePredicates notes what spec.predicates asks for, besides the text.
+func (m *Module) usePredicates(p *placementv1.Predicates) {
+	if p == nil {
+		return
+	}
+	m.Predicates, m.Candidates = slices.Clone(p.Names), p.Candidates
+	switch p.Candidates {
+	case placementv1.PredicateCandidatesNodes:
+		m.Nodes = true
+	case placementv1.PredicateCandidatesClusters:
+		m.Clusters = true
+		clusters := Read{Clusters: true}
+		if !slices.ContainsFunc(m.Reads, func(r Read) bool { return r.Clusters }) {
+			m.Reads = append(slices.Clone(m.Reads), clusters)
+			slices.SortFunc(m.Reads, compareReads)
+		}
+		each := &projection.Fields{}
+		for _, name := range clusterFields {
+			each.Name(rootClusters).Each().Name(name).All()
+		}
+		m.Data = projection.Union(m.Data, each.Seal())
+	default:
+		return
+	}
+	m.Input = projection.Union(m.Input, workload.Fields())
+	if len(m.Rules) == 0 {
+		// That the text decides nothing is as it should be.
+		m.Warnings = nil
+	}
+}
+
+// CheckPredicates says whether the policy uses no other predicates than those that are allowed. The error is a
+// *CompileError.
+func (m *Module) CheckPredicates(allowed []string) error {
+	out := &CompileError{}
+	for i, name := range m.Predicates {
+		if slices.Contains(allowed, name) {
+			continue
+		}
+		out.Diagnostics = append(out.Diagnostics, Diagnostic{
+			Field: fmt.Sprintf("spec.predicates.names[%d]", i), Code: codePredicate,
+			Message: fmt.Sprintf("%q is none of the predicates that the manager allows, which are %s", name, strings.Join(allowed, ", ")),
+		})
+	}
+	if len(out.Diagnostics) > 0 {
+		return out
+	}
+	return nil
+}
