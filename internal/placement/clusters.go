@@ -46,7 +46,7 @@ func (d Decision) preferences() (p preferences, ok bool) {
 	return p, p.clusters != nil
 }
 
-// Preferred are the clusters that a decision names in PreferencesAnnotation, sorted. all says that it prefers others as
+// Preferred are the clusters that a decision names in PreferencesAnnotation, sorted, and never nil. all says that it prefers others as
 // well, and ok that it says anything there.
 func (d Decision) Preferred() (names []string, all, ok bool) {
 	p, ok := d.preferences()
@@ -55,7 +55,9 @@ func (d Decision) Preferred() (names []string, all, ok bool) {
 	}
 	_, all = p.clusters[anyCluster]
 	delete(p.clusters, anyCluster)
-	return slices.Sorted(maps.Keys(p.clusters)), all, true
+	names = slices.AppendSeq([]string{}, maps.Keys(p.clusters))
+	slices.Sort(names)
+	return names, all, true
 }
 
 // WithoutPreferred returns the decision with some clusters left out of PreferencesAnnotation: not named, or, where others

@@ -21,16 +21,18 @@ func filters(spec placementv1.PlacementPolicySpec) bool {
 }
 
 // clusterFields are the fields of a cluster's normal form that predicates look at.
-var clusterFields = []string{"name", "labels", "properties", "taints", "ready", "region", "zones", "allocatable", "allocated"}
+var clusterFields = []string{"labels", "properties", "taints", "ready", "region", "zones", "capacity", "allocatable", "allocated"}
 
-// ClusterFields are the fields of a cluster's normal form that predicates look at, sealed.
-func ClusterFields() *projection.Fields {
+var sealedClusterFields = func() *projection.Fields {
 	out := &projection.Fields{}
 	for _, name := range clusterFields {
 		out.Name(name).All()
 	}
 	return out.Seal()
-}
+}()
+
+// ClusterFields are the fields of a cluster's normal form that predicates look at, sealed.
+func ClusterFields() *projection.Fields { return sealedClusterFields }
 
 // findPredicates says whether the text asks predicates, and of what. A call that stands in for another one by a `with`
 // counts as one, and so does one in a rule that nothing uses.

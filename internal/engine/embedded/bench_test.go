@@ -197,7 +197,7 @@ func TestHitsCostLittle(t *testing.T) {
 		input := deployment("a", fmt.Sprint(level))
 		want := opa.decide(t, ast.MustInterfaceToValue(input))
 		for range 2 {
-			if got := decide(t, ev, input); !equalDecisions(got, want) || len(want.Annotations)+len(want.Errors) == 0 {
+			if got := decide(t, ev, input); !got.Equal(want) || len(want.Annotations)+len(want.Errors) == 0 {
 				t.Fatalf("level %d: %v by the engine, %v by OPA", level, got, want)
 			}
 		}

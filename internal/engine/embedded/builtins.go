@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 )
 
 // builtins implements what Berth adds to the language.
@@ -25,6 +26,8 @@ var builtins = []func(*rego.Rego){
 	quantityFunction(policy.QuantityCompare, func(x, y resource.Quantity) *ast.Term {
 		return ast.IntNumberTerm(x.Cmp(y))
 	}),
+	predicateFunction(policy.Feasible, predicates.Nodes),
+	predicateFunction(policy.FeasibleClusters, predicates.Clusters),
 }
 
 func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -40,8 +41,8 @@ type Data struct {
 // snapshot is the world at one moment. It is immutable but for what it computes lazily.
 type snapshot struct {
 	tables map[schema.GroupVersionResource]*table
-	// merged are the forms of data.clusters, by the inventories that it is made of, as functions that compute them when
-	// first read. Snapshots with the same inventories share it.
+	// merged are the forms of data.clusters, each a *merged, by the inventories that it is made of. Snapshots with the same
+	// inventories share it.
 	merged *sync.Map
 }
 
@@ -464,13 +465,35 @@ func inventoryIndex(resource schema.GroupVersionResource) int {
 	return -1
 }
 
-// clusters is data.clusters, made of some inventories.
-func (s *snapshot) clusters(of inventories) ast.Value {
-	merge, ok := s.merged.Load(of)
+// merged is data.clusters, made of some inventories, in its two forms, which are computed when first asked for.
+type merged struct {
+	// document is what policies read, and judged what predicates are asked about.
+	document func() ast.Value
+	judged   func() *predicates.Snapshot
+}
+
+func (s *snapshot) clusters(of inventories) *merged {
+	standing, ok := s.merged.Load(of)
 	if !ok {
-		merge, _ = s.merged.LoadOrStore(of, sync.OnceValue(func() ast.Value { return s.merge(of) }))
+		next := &merged{document: sync.OnceValue(func() ast.Value { return s.merge(of) })}
+		next.judged = sync.OnceValue(func() *predicates.Snapshot { return judgedClusters(next.document()) })
+		standing, _ = s.merged.LoadOrStore(of, next)
 	}
-	return merge.(func() ast.Value)()
+	return standing.(*merged)
+}
+
+// judgedClusters makes a snapshot of data.clusters.
+func judgedClusters(document ast.Value) *predicates.Snapshot {
+	all := map[string]map[string]any{}
+	// What was made of JSON can be made JSON again.
+	clusters, _ := object(document)
+	for name, cluster := range clusters {
+		if cluster, ok := cluster.(map[string]any); ok {
+			// Others may have had more of it replicated than who asks predicates.
+			all[name] = policy.ClusterFields().Cut(cluster)
+		}
+	}
+	return predicates.ClusterSnapshot(all)
 }
 
 // merge lays the inventories over each other. Where two objects stand for a cluster of the same name, the inventory that

@@ -16,6 +16,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"k8s.io/utils/clock"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -95,11 +96,21 @@ func (e *Engine) Check(m *policy.Module) error {
 
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	out := &evaluator{engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, rules: newRuleMemo(m)}
+	out := &evaluator{
+		engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, rules: newRuleMemo(m),
+		asksNodes: m.Nodes, candidates: m.Candidates, inventories: inventoriesOf(b),
+	}
 	out.quarantine.clock = e.clock
+	var err error
+	if out.predicates, err = e.allowed(m); err != nil {
+		return nil, err
+	}
 	if !m.Input.Whole() {
 		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
-		out.memo = &memo{}
+		out.memo = &memo{limit: memoBytes}
+		if m.Nodes {
+			out.memo.limit = reportsBytes
+		}
 	}
 	for _, missing := range b.Missing {
 		out.missing = append(out.missing, missing.String())
@@ -107,12 +118,22 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	if len(m.Rules) == 0 {
 		return out, nil
 	}
-	var err error
 	if out.query, err = e.sharedQuery(ctx, m); err != nil {
 		return nil, fmt.Errorf("preparing policy %s: %w", name, err)
 	}
 	out.view = newView(e.data, m, b)
 	return out, nil
+}
+
+// allowed are the predicates that a policy may ask; nil if there are none at all.
+func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
+	if e.predicates == nil || m.Predicates == nil {
+		return e.predicates, nil
+	}
+	if err := e.Check(m); err != nil {
+		return nil, err
+	}
+	return e.predicates.Narrow(m.Predicates)
 }
 
 // sharedQuery returns the query of all policies that have the module's text.
@@ -186,6 +207,36 @@ type evaluator struct {
 	quarantine quarantine
 	// rules is nil if no rule reads less than the policy.
 	rules *ruleMemo
+	// predicates are those that the policy may ask, nil for none. asksNodes says that it asks about nodes, candidates what
+	// its decisions are checked against, and inventories are where its clusters are from.
+	predicates  *predicates.Set
+	asksNodes   bool
+	candidates  placementv1.PredicateCandidates
+	inventories inventories
+}
+
+// moment is what one evaluation sees of the world.
+type moment struct {
+	*snapshot
+	// nodes are what predicates are asked about; nil for a policy that does not.
+	nodes *predicates.Snapshot
+}
+
+// now is the world as it is. The error is an *engine.NotReplicatedError.
+func (p *evaluator) now() (moment, error) {
+	at := moment{snapshot: p.engine.data.current.Load()}
+	if err := p.replicated(at.snapshot); err != nil || !p.asksNodes || p.engine.world == nil {
+		return at, err
+	}
+	var err error
+	if at.nodes, err = p.engine.world.Snapshot(); err != nil {
+		missing := err.Error()
+		if incomplete, ok := errors.AsType[*predicates.IncompleteError](err); ok {
+			missing = strings.Join(incomplete.Missing, ", ")
+		}
+		return at, &engine.NotReplicatedError{Data: missing}
+	}
+	return at, nil
 }
 
 // allFields are all fields of an input.
@@ -195,14 +246,22 @@ var allFields = func() *projection.Fields {
 	return f.Seal()
 }()
 
-// Revision implements placement.Evaluator: the newest revision among what the policy reads of the tables. It is 0, which
-// nothing has, while some of that is missing.
+// Revision implements placement.Evaluator: the newest revision among what the policy reads of the tables, and that of the
+// world of nodes if it asks predicates about that. It is 0, which nothing has, while some of that is missing.
 func (p *evaluator) Revision() uint64 {
 	snap := p.engine.data.current.Load()
 	if p.replicated(snap) != nil {
 		return 0
 	}
-	return p.revision(snap)
+	if !p.asksNodes || p.engine.world == nil {
+		return p.revision(snap)
+	}
+	world := p.engine.world.Revision()
+	if world == 0 {
+		return 0
+	}
+	// Both grow, so that no two states have the same sum.
+	return p.revision(snap) + world
 }
 
 // revision is that of a snapshot which has all of the data. It grows with every change of what the policy reads.
@@ -228,39 +287,51 @@ var keys = sync.Pool{New: func() any { return new([]byte) }}
 // Evaluate implements placement.Evaluator. Data that is not complete is an *engine.NotReplicatedError, the deadline
 // is engine.ErrDeadline. The decision may be one that others have got as well, and is not to be changed.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	snap := p.engine.data.current.Load()
-	if err := p.replicated(snap); err != nil || p.query == nil {
+	at, err := p.now()
+	if err != nil || p.query == nil && p.candidates == "" {
 		return placement.Decision{}, err
 	}
 	if p.memo == nil || p.memo.off.Load() {
-		return p.evaluate(ctx, snap, allFields, input)
+		a, err := p.evaluate(ctx, at, allFields, input, nil)
+		return a.decision, err
 	}
 	buffer := keys.Get().(*[]byte)
 	defer keys.Put(buffer)
 	key, ok := p.fields.AppendKey((*buffer)[:0], input)
 	*buffer = key
 	if !ok {
-		return p.evaluate(ctx, snap, allFields, input)
+		a, err := p.evaluate(ctx, at, allFields, input, nil)
+		return a.decision, err
 	}
-	revision := p.revision(snap)
-	if decision, check, ok := p.memo.get(revision, key); ok {
-		p.engine.observer.MemoHit()
-		if check {
-			return p.check(ctx, snap, input, decision, nil)
-		}
-		return decision, nil
+	revision := p.revision(at.snapshot)
+	before := p.memo.get(revision, key)
+	if before != nil && before.holds(at) {
+		return p.known(ctx, at, input, before)
+	}
+	a, err := p.evaluate(ctx, at, p.fields, input, before)
+	switch {
+	case a.known:
+		before.found(at)
+		return p.known(ctx, at, input, before)
+	case err == nil:
+		p.memo.put(revision, key, newRemembered(at, a))
 	}
 	p.engine.observer.MemoMiss()
-	decision, err := p.evaluate(ctx, snap, p.fields, input)
-	if err == nil {
-		p.memo.put(revision, key, decision)
+	return a.decision, err
+}
+
+// known returns a decision that is remembered, or what it turns out to be where it is checked.
+func (p *evaluator) known(ctx context.Context, at moment, input map[string]any, r *remembered) (placement.Decision, error) {
+	p.engine.observer.MemoHit()
+	if p.memo.sample() {
+		return p.check(ctx, at, input, r.decision, nil)
 	}
-	return decision, err
+	return r.decision, nil
 }
 
 // check compares what came of remembering, a decision or an error, with the decision on the whole input with nothing
 // remembered. What is under way elsewhere comes first: without a free slot, or in time, there is no check.
-func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
+func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
 	value, err := allFields.Value(input)
 	if err != nil {
 		return remembered, failed
@@ -270,16 +341,16 @@ func (p *evaluator) check(ctx context.Context, snap *snapshot, input map[string]
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	decision, err := p.run(ctx, snap, value, nil)
+	a, err := p.run(ctx, at, value, nil, nil)
 	switch {
 	case errors.Is(err, engine.ErrDeadline), err != nil && failed != nil,
-		err == nil && failed == nil && equalDecisions(decision, remembered):
+		err == nil && failed == nil && a.decision.Equal(remembered):
 		return remembered, failed
 	}
 	if p.forget() {
 		p.engine.observer.MemoMismatch(p.name)
 	}
-	return decision, err
+	return a.decision, err
 }
 
 // forget stops remembering, and says whether that is news.
@@ -294,18 +365,28 @@ func (p *evaluator) forget() bool {
 	return news
 }
 
-// evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot.
-func (p *evaluator) evaluate(ctx context.Context, snap *snapshot, fields *projection.Fields, input map[string]any) (placement.Decision, error) {
+// answer is what came of an evaluation.
+type answer struct {
+	decision placement.Decision
+	// reports are those on nodes that the decision rests on.
+	reports []*predicates.Report
+	// known says that what was remembered holds, and nothing was evaluated.
+	known bool
+}
+
+// evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot. before
+// is what is remembered of another moment; nil for nothing.
+func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.Fields, input map[string]any, before *remembered) (answer, error) {
 	value, err := fields.Value(input)
 	if err != nil {
-		return placement.Decision{}, fmt.Errorf("converting input: %w", err)
+		return answer{}, fmt.Errorf("converting input: %w", err)
 	}
 	trial, err := p.quarantine.admit()
 	if err != nil {
-		return placement.Decision{}, err
+		return answer{}, err
 	}
-	rules := p.rules.view(p.revision(snap), input)
-	decision, how, err := p.inSlot(ctx, snap, value, rules, trial)
+	rules := p.rules.view(p.revision(at.snapshot), input)
+	a, how, err := p.inSlot(ctx, trial, func(ctx context.Context) (answer, error) { return p.run(ctx, at, value, rules, before) })
 	switch began, left := p.quarantine.settle(trial, how); {
 	case began:
 		p.engine.observer.Quarantined(p.name)
@@ -314,37 +395,37 @@ func (p *evaluator) evaluate(ctx context.Context, snap *snapshot, fields *projec
 	}
 	// Who was not waited for may still be at it.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
-		return decision, err
+		return a, err
 	}
 	p.engine.observer.MemoRules(rules.hits, rules.misses)
 	if rules.hits > 0 && p.rules.sample() {
-		return p.check(ctx, snap, input, decision, err)
+		a.decision, err = p.check(ctx, at, input, a.decision, err)
 	}
-	return decision, err
+	return a, err
 }
 
 // inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own: a policy is not blamed
 // for the time that others take.
-func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value, rules *ruleView, trial bool) (placement.Decision, outcome, error) {
+func (p *evaluator) inSlot(ctx context.Context, trial bool, run func(context.Context) (answer, error)) (answer, outcome, error) {
 	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
 	if !p.engine.slots.take(wait, p.name) {
-		return placement.Decision{}, untold, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
+		return answer{}, untold, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
 	}
 	if err := p.quarantine.stands(); err != nil && !trial {
 		p.engine.slots.give(p.name)
-		return placement.Decision{}, untold, err
+		return answer{}, untold, err
 	}
 	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	decision, err := p.run(own, snap, input, rules)
+	a, err := run(own)
 	switch {
 	case !errors.Is(err, engine.ErrDeadline):
-		return decision, ended, err
+		return a, ended, err
 	case ctx.Err() != nil:
-		return decision, untold, err
+		return a, untold, err
 	default:
-		return decision, overdue, err
+		return a, overdue, err
 	}
 }
 
@@ -352,38 +433,38 @@ func (p *evaluator) inSlot(ctx context.Context, snap *snapshot, input ast.Value,
 func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
 
 // run evaluates the policy in the slot that the caller has taken.
-func (p *evaluator) run(ctx context.Context, snap *snapshot, input ast.Value, rules *ruleView) (placement.Decision, error) {
-	type answer struct {
-		decision placement.Decision
-		err      error
+func (p *evaluator) run(ctx context.Context, at moment, input ast.Value, rules *ruleView, before *remembered) (answer, error) {
+	type result struct {
+		answer
+		err error
 	}
 	// A few calls don't look at the deadline before they are done. The caller does not wait for them; the evaluation
 	// keeps its slot until it ends, so that they can't pile up.
-	answers := make(chan answer)
+	results := make(chan result)
 	given := make(chan struct{})
 	go func() {
 		growStack()
-		var a answer
+		var r result
 		defer func() {
-			if r := recover(); r != nil {
-				a = answer{err: fmt.Errorf("evaluation panicked: %v\n%s", r, debug.Stack())}
+			if panicked := recover(); panicked != nil {
+				r = result{err: fmt.Errorf("evaluation panicked: %v\n%s", panicked, debug.Stack())}
 			}
 			p.engine.slots.give(p.name)
 			select {
-			case answers <- a:
+			case results <- r:
 			case <-given:
 				p.quarantine.back()
 			}
 		}()
-		a.decision, a.err = p.decide(ctx, snap, input, rules)
+		r.answer, r.err = p.decide(ctx, at, input, rules, before)
 	}()
 	select {
-	case a := <-answers:
-		return a.decision, a.err
+	case r := <-results:
+		return r.answer, r.err
 	case <-ctx.Done():
 		p.quarantine.abandon()
 		close(given)
-		return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+		return answer{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 	}
 }
 
@@ -400,18 +481,34 @@ func (p *evaluator) replicated(snap *snapshot) error {
 	return nil
 }
 
-func (p *evaluator) decide(ctx context.Context, snap *snapshot, input ast.Value, known *ruleView) (placement.Decision, error) {
+func (p *evaluator) decide(ctx context.Context, at moment, input ast.Value, known *ruleView, before *remembered) (answer, error) {
+	if before != nil && before.again(ctx, p.predicates, at) {
+		return answer{decision: before.decision, known: true}, nil
+	}
+	j := &judge{set: p.predicates, templates: p.engine.templates, moment: at, inventories: p.inventories}
+	decision, err := p.rulesOf(context.WithValue(ctx, judgeKey{}, j), at, input, known)
+	if err == nil && p.candidates != "" {
+		decision, err = j.filter(ctx, p.candidates, input, decision)
+	}
+	if err != nil && (ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr})) {
+		err = fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+	}
+	return answer{decision: decision, reports: j.reports}, err
+}
+
+// rulesOf evaluates the contract's rules.
+func (p *evaluator) rulesOf(ctx context.Context, at moment, input ast.Value, known *ruleView) (placement.Decision, error) {
+	if p.query == nil {
+		return placement.Decision{}, nil
+	}
 	options := []rego.EvalOption{
-		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(snap)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(at.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
 	}
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}
 	rules, err := ask(ctx, p.query, options...)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr}) {
-			return placement.Decision{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
-		}
 		return placement.Decision{}, &evaluationError{policy: p.name, err: err}
 	}
 	if known != nil {

@@ -84,7 +84,7 @@ func oracleStore(static []byte) map[string]any {
 		}
 		group[r.Resource] = table
 	}
-	clusters, err := ast.JSON(newWorld().current.Load().clusters(1<<inventoryIndex(profiles.GroupVersionResource) | 1<<inventoryIndex(managed.GroupVersionResource)))
+	clusters, err := ast.JSON(newWorld().current.Load().clusters(1<<inventoryIndex(profiles.GroupVersionResource) | 1<<inventoryIndex(managed.GroupVersionResource)).document())
 	if err != nil {
 		panic(err)
 	}

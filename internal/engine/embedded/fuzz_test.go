@@ -272,7 +272,7 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 				return compared
 			}
 			compared++
-			if (wantErr != nil) != (gotErr != nil) || !equalDecisions(want, got) || len(seen.mismatches) > 0 {
+			if (wantErr != nil) != (gotErr != nil) || !want.Equal(got) || len(seen.mismatches) > 0 {
 				t.Fatalf("round %d: the engine decides\n%+v, %v\nand plain OPA\n%+v, %v\n%d mismatches\n%s\ninput %s\ndata %s",
 					round, got, gotErr, want, wantErr, len(seen.mismatches), spec.Rego, describe(object), describe(documents))
 			}

@@ -188,15 +188,14 @@ func TestChecksStandBack(t *testing.T) {
 }
 
 func TestChecksAreRareAndFirstOften(t *testing.T) {
-	m := &memo{}
-	m.put(noData, []byte("a"), placement.Decision{})
+	m := &memo{limit: memoBytes}
+	m.put(noData, []byte("a"), &remembered{})
 	var at []int
 	for n := 1; n <= 3*checkEvery; n++ {
-		_, check, ok := m.get(noData, []byte("a"))
-		if !ok {
+		if m.get(noData, []byte("a")) == nil {
 			t.Fatal("not known")
 		}
-		if check {
+		if m.sample() {
 			at = append(at, n)
 		}
 	}
@@ -207,24 +206,24 @@ func TestChecksAreRareAndFirstOften(t *testing.T) {
 }
 
 func TestMemoIsBounded(t *testing.T) {
-	m := &memo{}
-	d := placement.Decision{Annotations: map[string]string{"a": string(make([]byte, 1000))}}
+	m := &memo{limit: memoBytes}
+	d := &remembered{decision: placement.Decision{Annotations: map[string]string{"a": string(make([]byte, 1000))}}}
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %d", i) }
 	const n = 10_000
 	for i := range n {
 		m.put(noData, key(i), d)
-		if _, _, ok := m.get(noData, key(0)); !ok {
+		if m.get(noData, key(0)) == nil {
 			t.Fatalf("what is asked for all the time is forgotten after %d others", i)
 		}
 	}
 	if held := (len(m.young) + len(m.old)) * 1000; held > 2*memoBytes || held < memoBytes/2 {
 		t.Errorf("holds %d bytes", held)
 	}
-	if _, _, ok := m.get(noData, key(1)); ok {
+	if m.get(noData, key(1)) != nil {
 		t.Error("nothing is forgotten")
 	}
-	m.put(noData, []byte("big"), placement.Decision{Errors: []string{string(make([]byte, memoBytes))}})
-	if _, _, ok := m.get(noData, []byte("big")); ok {
+	m.put(noData, []byte("big"), &remembered{decision: placement.Decision{Errors: []string{string(make([]byte, memoBytes))}}})
+	if m.get(noData, []byte("big")) != nil {
 		t.Error("a decision is larger than the memo")
 	}
 	m.put(noData+2, key(1), d)

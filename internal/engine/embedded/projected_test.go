@@ -250,7 +250,7 @@ func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
 			continue
 		}
 		compared++
-		if (wantErr != nil) != (gotErr != nil) || !equalDecisions(want, got) {
+		if (wantErr != nil) != (gotErr != nil) || !want.Equal(got) {
 			in, _ := json.Marshal(input)
 			all, _ := json.Marshal(documents)
 			t.Fatalf("on projected data:\n%+v, %v\nby plain OPA on all of it:\n%+v, %v\n%s\ninput %s\ndata %s\nseen\n%s", got, gotErr, want, wantErr, p.text, in, all, visible)

@@ -19,9 +19,9 @@ func threeFields() *projection.Fields {
 	return f.Seal()
 }
 
-// workload is what a list-watch hands over of the i-th workload: it is cut to three fields and its identity. No two
+// workloadObject is what a list-watch hands over of the i-th workload: it is cut to three fields and its identity. No two
 // workloads share any text, as nothing does that comes from the API server.
-func workload(i, projections int) *unstructured.Unstructured {
+func workloadObject(i, projections int) *unstructured.Unstructured {
 	labels := map[string]any{"team": fmt.Sprintf("team-%d", i%projections)}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{
@@ -35,7 +35,7 @@ func workload(i, projections int) *unstructured.Unstructured {
 func workloads(n, projections int) []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, n)
 	for i := range out {
-		out[i] = workload(i, projections)
+		out[i] = workloadObject(i, projections)
 	}
 	return out
 }
@@ -74,12 +74,12 @@ func TestMemory(t *testing.T) {
 			// Many objects are written once more, and then replaced by others.
 			const many = n / 4
 			for i := range many {
-				d.Put(pods.GroupVersionResource, workload(i, tc.projections+1))
+				d.Put(pods.GroupVersionResource, workloadObject(i, tc.projections+1))
 			}
 			for i := range many {
-				o := workload(i, tc.projections)
+				o := workloadObject(i, tc.projections)
 				d.Delete(pods.GroupVersionResource, o.GetNamespace(), o.GetName())
-				d.Put(pods.GroupVersionResource, workload(n+i, tc.projections))
+				d.Put(pods.GroupVersionResource, workloadObject(n+i, tc.projections))
 			}
 			written := heap() - before
 			objects, said, _ := d.Size(pods.GroupVersionResource)
@@ -110,13 +110,13 @@ func BenchmarkPut(b *testing.B) {
 		name string
 		next func(i int) *unstructured.Unstructured
 	}{
-		{"Shared", func(i int) *unstructured.Unstructured { return workload(i%n, 40+i/n%2) }},
+		{"Shared", func(i int) *unstructured.Unstructured { return workloadObject(i%n, 40+i/n%2) }},
 		{"Distinct", func(i int) *unstructured.Unstructured {
-			o := workload(i%n, 40)
+			o := workloadObject(i%n, 40)
 			o.Object["spec"].(map[string]any)["replicas"] = int64(i)
 			return o
 		}},
-		{"Unread", func(i int) *unstructured.Unstructured { return workload(i%n, 40) }},
+		{"Unread", func(i int) *unstructured.Unstructured { return workloadObject(i%n, 40) }},
 	} {
 		b.Run("by="+bm.name, func(b *testing.B) {
 			d := NewData()

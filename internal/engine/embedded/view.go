@@ -155,7 +155,7 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	case n.resource != nil:
 		return s.lookupResource(n, rest)
 	case n.clusters != 0:
-		return descend(s.clusters(n.clusters), rest)
+		return descend(s.clusters(n.clusters).document(), rest)
 	case n.static != nil:
 		return descend(n.static, rest)
 	}

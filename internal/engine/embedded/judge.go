@@ -1,0 +1,229 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+const (
+	// maxJudged bounds how many times one evaluation asks predicates. The same asked twice counts once.
+	maxJudged = 1000
+	// maxReplicas bounds the replicas that a policy asks about, as the API does those of an object.
+	maxReplicas = 1<<31 - 1
+)
+
+var (
+	errNoPredicates = errors.New("there are no predicates to ask: they are part of the manager, with --predicates")
+	errNoNodes      = errors.New("there are no nodes to ask predicates about")
+)
+
+// judge asks predicates for one evaluation, all of one state of the world. It is for one goroutine.
+type judge struct {
+	set       *predicates.Set
+	templates *workload.Templates
+	moment
+	inventories inventories
+	asked       int
+	// reports are those on nodes, which the world may outdate. Those on clusters come from the data that the evaluation
+	// reads.
+	reports []*predicates.Report
+}
+
+// judgeKey is that of a judge in an evaluation's context.
+type judgeKey struct{}
+
+func judgeOf(ctx context.Context) (*judge, error) {
+	if j, ok := ctx.Value(judgeKey{}).(*judge); ok && j.set != nil {
+		return j, nil
+	}
+	return nil, errNoPredicates
+}
+
+// ask judges a workload.
+func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
+	if j.asked++; j.asked > maxJudged {
+		return nil, &engine.LimitError{Operand: "the evaluation", Size: j.asked, Limit: maxJudged, Unit: "calls"}
+	}
+	snapshot := j.nodes
+	if q.Kind == predicates.Clusters {
+		snapshot = j.clusters(j.inventories).judged()
+	}
+	if snapshot == nil {
+		return nil, errNoNodes
+	}
+	report, err := j.set.Judge(ctx, snapshot, w, q)
+	if err == nil && q.Kind == predicates.Nodes {
+		j.reports = append(j.reports, report)
+	}
+	return report, err
+}
+
+// workload makes a workload of a value of the policy language. Only the fields are looked at that the analysis knows of.
+func (j *judge) workload(v ast.Value) (workload.Workload, error) {
+	object, err := object(v)
+	if err != nil {
+		return workload.Workload{}, err
+	}
+	return j.templates.Of(workload.Fields().Cut(object))
+}
+
+// object is a value as an object of Go, with numbers as json.Number.
+func object(v ast.Value) (map[string]any, error) {
+	if _, ok := v.(ast.Object); !ok {
+		return nil, errors.New("must be an object")
+	}
+	plain, err := ast.JSON(v)
+	if err != nil {
+		return nil, err
+	}
+	out, ok := plain.(map[string]any)
+	if !ok {
+		return nil, errors.New("must be an object")
+	}
+	return out, nil
+}
+
+// predicateFunction implements a function that asks predicates. Its results are kept for the evaluation. An error ends
+// the evaluation: were the call undefined, what is not known to fit could pass.
+func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Rego) {
+	function := &rego.Function{Name: b.Name, Decl: b.Decl, Memoize: true}
+	return rego.FunctionDyn(function, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
+		report, err := judged(c.Context, b.Decl.NamedFuncArgs().Args, operands, kind)
+		if err != nil {
+			return nil, rego.NewHaltError(err)
+		}
+		return ast.NewTerm(reportValue(report)), nil
+	})
+}
+
+// judged is the report that a call asks for. The first operand is the workload, the last one the candidates, and one
+// between them the replicas.
+func judged(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
+	j, err := judgeOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last := len(names) - 1
+	bad := func(i int, err error) error {
+		return fmt.Errorf("operand %d (%s): %w", i+1, names[i].(*types.NamedType).Name, err)
+	}
+	for i := range names {
+		if err := tree(operands[i].Value, i); err != nil {
+			return nil, err
+		}
+	}
+	w, err := j.workload(operands[0].Value)
+	if err != nil {
+		return nil, bad(0, err)
+	}
+	if last > 1 {
+		if w.Replicas, err = replicas(operands[1]); err != nil {
+			return nil, bad(1, err)
+		}
+	}
+	q, err := query(operands[last].Value)
+	if err != nil {
+		return nil, bad(last, err)
+	}
+	q.Kind = kind
+	return j.ask(ctx, w, q)
+}
+
+func replicas(t *ast.Term) (int, error) {
+	if number, ok := t.Value.(ast.Number); ok {
+		if n, whole := number.Int(); whole && n >= 1 && n <= maxReplicas {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("must be a whole number from 1 to %d", maxReplicas)
+}
+
+var errCandidates = errors.New(`must be "*", an array or a set of names, or a label selector`)
+
+// query reads which candidates are asked about.
+func query(v ast.Value) (predicates.Query, error) {
+	// No names are not the same as all.
+	names := []string{}
+	add := func(t *ast.Term) bool {
+		name, ok := t.Value.(ast.String)
+		names = append(names, string(name))
+		return !ok
+	}
+	switch v := v.(type) {
+	case ast.String:
+		if v == "*" {
+			return predicates.Query{}, nil
+		}
+	case *ast.Array:
+		if !v.Until(add) {
+			return predicates.Query{Names: distinct(names)}, nil
+		}
+	case ast.Set:
+		if !v.Until(add) {
+			return predicates.Query{Names: distinct(names)}, nil
+		}
+	case ast.Object:
+		selector, err := selector(v)
+		return predicates.Query{Selector: selector}, err
+	}
+	return predicates.Query{}, errCandidates
+}
+
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// selector reads a label selector. A field that none has is an error: to leave it out would select more.
+func selector(v ast.Object) (labels.Selector, error) {
+	document, err := object(v)
+	if err != nil {
+		return nil, err
+	}
+	var read metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(document, &read, true); err != nil {
+		return nil, fmt.Errorf("%w: %w", errCandidates, err)
+	}
+	return metav1.LabelSelectorAsSelector(&read)
+}
+
+// Names in the value of a report.
+var (
+	feasibleTerm   = ast.InternedTerm("feasible")
+	reasonsTerm    = ast.InternedTerm("reasons")
+	predicateTerm  = ast.InternedTerm("predicate")
+	preemptionTerm = ast.InternedTerm("preemption")
+	replicasTerm   = ast.InternedTerm("replicas")
+)
+
+// reportValue is what policies see of a report.
+func reportValue(r *predicates.Report) ast.Value {
+	members := make([][2]*ast.Term, len(r.Verdicts))
+	for i, v := range r.Verdicts {
+		reasons := make([]*ast.Term, len(v.Reasons))
+		for i, reason := range v.Reasons {
+			reasons[i] = ast.StringTerm(reason)
+		}
+		members[i] = ast.Item(ast.StringTerm(v.Name), ast.ObjectTerm(
+			ast.Item(feasibleTerm, ast.InternedTerm(v.Feasible)),
+			ast.Item(reasonsTerm, ast.ArrayTerm(reasons...)),
+			ast.Item(predicateTerm, ast.StringTerm(v.Predicate)),
+			ast.Item(preemptionTerm, ast.InternedTerm(v.Preemption)),
+			ast.Item(replicasTerm, ast.InternedTerm(v.Replicas)),
+		))
+	}
+	return ast.NewObject(members...)
+}
