@@ -486,7 +486,7 @@ func (p *evaluator) decide(ctx context.Context, at moment, input ast.Value, know
 		return answer{decision: before.decision, known: true}, nil
 	}
 	j := &judge{set: p.predicates, templates: p.engine.templates, moment: at, inventories: p.inventories}
-	decision, err := p.rulesOf(context.WithValue(ctx, judgeKey{}, j), at, input, known)
+	decision, err := p.rulesOf(ctx, j, input, known)
 	if err == nil && p.candidates != "" {
 		decision, err = j.filter(ctx, p.candidates, input, decision)
 	}
@@ -496,20 +496,20 @@ func (p *evaluator) decide(ctx context.Context, at moment, input ast.Value, know
 	return answer{decision: decision, reports: j.reports}, err
 }
 
-// rulesOf evaluates the contract's rules.
-func (p *evaluator) rulesOf(ctx context.Context, at moment, input ast.Value, known *ruleView) (placement.Decision, error) {
+// rulesOf evaluates the contract's rules at the judge's moment.
+func (p *evaluator) rulesOf(ctx context.Context, j *judge, input ast.Value, known *ruleView) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
 	}
 	options := []rego.EvalOption{
-		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(at.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(j.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
 	}
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}
-	rules, err := ask(ctx, p.query, options...)
+	rules, err := ask(context.WithValue(ctx, judgeKey{}, j), p.query, options...)
 	if err != nil {
-		return placement.Decision{}, &evaluationError{policy: p.name, err: err}
+		return placement.Decision{}, &evaluationError{policy: p.name, err: errors.Join(err, j.failed), text: err.Error()}
 	}
 	if known != nil {
 		known.keep()
@@ -519,11 +519,11 @@ func (p *evaluator) rulesOf(ctx context.Context, at moment, input ast.Value, kno
 
 // evaluationError is an error of a text that policies share, and names the policy's own file.
 type evaluationError struct {
-	policy string
-	err    error
+	policy, text string
+	err          error
 }
 
-func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.err.Error()) }
+func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.text) }
 
 func (e *evaluationError) Unwrap() error { return e.err }
 

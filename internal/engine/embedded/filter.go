@@ -16,9 +16,6 @@ import (
 // filter checks a decision against candidates: without a feasible one it becomes a denial, and clusters that are not
 // feasible are left out of it. The decision is the caller's own.
 func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
-	if j.set == nil {
-		return d, fmt.Errorf("spec.predicates: %w", errNoPredicates)
-	}
 	w, err := j.workload(input)
 	if err != nil {
 		return d, fmt.Errorf("spec.predicates: the object is not to be placed: %w", err)

@@ -40,20 +40,18 @@ type judge struct {
 	// reports are those on nodes, which the world may outdate. Those on clusters come from the data that the evaluation
 	// reads.
 	reports []*predicates.Report
+	// failed is the error of the call that ended the evaluation, which hands out no more than its text.
+	failed error
 }
 
 // judgeKey is that of a judge in an evaluation's context.
 type judgeKey struct{}
 
-func judgeOf(ctx context.Context) (*judge, error) {
-	if j, ok := ctx.Value(judgeKey{}).(*judge); ok && j.set != nil {
-		return j, nil
-	}
-	return nil, errNoPredicates
-}
-
 // ask judges a workload.
 func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
+	if j.set == nil {
+		return nil, errNoPredicates
+	}
 	if j.asked++; j.asked > maxJudged {
 		return nil, &engine.LimitError{Operand: "the evaluation", Size: j.asked, Limit: maxJudged, Unit: "calls"}
 	}
@@ -101,21 +99,22 @@ func object(v ast.Value) (map[string]any, error) {
 func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl, Memoize: true}
 	return rego.FunctionDyn(function, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
-		report, err := judged(c.Context, b.Decl.NamedFuncArgs().Args, operands, kind)
+		j, ok := c.Context.Value(judgeKey{}).(*judge)
+		if !ok {
+			return nil, rego.NewHaltError(errNoPredicates)
+		}
+		report, err := j.call(c.Context, b.Decl.NamedFuncArgs().Args, operands, kind)
 		if err != nil {
+			j.failed = err
 			return nil, rego.NewHaltError(err)
 		}
 		return ast.NewTerm(reportValue(report)), nil
 	})
 }
 
-// judged is the report that a call asks for. The first operand is the workload, the last one the candidates, and one
+// call returns the report that a call asks for. The first operand is the workload, the last one the candidates, and one
 // between them the replicas.
-func judged(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
-	j, err := judgeOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (j *judge) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
 		return fmt.Errorf("operand %d (%s): %w", i+1, names[i].(*types.NamedType).Name, err)

@@ -1,0 +1,239 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+const preferencesKey = placement.PreferencesAnnotation
+
+func prefers(text string) map[string]string { return map[string]string{preferencesKey: text} }
+
+// web as before, but with a size that no node has.
+var large = strings.ReplaceAll(web, `cpu: "1"`, `cpu: "8"`)
+
+func TestFilter(t *testing.T) {
+	nodes, clusters := placementv1.PredicateCandidatesNodes, placementv1.PredicateCandidatesClusters
+	preferred := func(text string) string {
+		return "package p\nannotations[\"" + preferencesKey + "\"] := " + text
+	}
+	const taint = "node(s) had untolerated taint(s)"
+	tests := map[string]struct {
+		spec  placementv1.PlacementPolicySpec
+		input string
+		want  placement.Decision
+	}{
+		"Nodes":         {filtered(nodes, ""), web, placement.Decision{}},
+		"NoNode":        {filtered(nodes, ""), large, placement.Decision{Errors: []string{"0/2 nodes fit: 1 Insufficient cpu, 1 " + taint}}},
+		"NoNodeOfFewer": {filtered(nodes, "", "NodeResourcesFit"), large, placement.Decision{Errors: []string{"0/2 nodes fit: 2 Insufficient cpu"}}},
+		"NodesAndRules": {
+			filtered(nodes, "package p\nlabels := {\"a\": \"b\"}\nerrors contains \"z\"\nclusters := [\"us\"]"), large,
+			placement.Decision{Labels: map[string]string{"a": "b"}, Clusters: []string{"us"}, Errors: []string{"0/2 nodes fit: 1 Insufficient cpu, 1 " + taint, "z"}},
+		},
+		"AllClusters":       {filtered(clusters, ""), web, placement.Decision{Clusters: []string{"eu"}}},
+		"NamedClusters":     {filtered(clusters, "package p\nclusters := [\"us\", \"eu\"]"), web, placement.Decision{Clusters: []string{"eu"}}},
+		"NoPredicateInWay":  {filtered(clusters, "package p\nclusters := {\"us\", \"eu\"}", "NodeAffinity"), web, placement.Decision{Clusters: []string{"eu", "us"}}},
+		"NoneOfTheNamed":    {filtered(clusters, "package p\nclusters := [\"us\", \"down\"]"), web, placement.Decision{Clusters: []string{"down", "us"}, Errors: []string{"0/2 clusters fit: 2 " + taint}}},
+		"NoClusterNamed":    {filtered(clusters, "package p\nclusters := []"), web, placement.Decision{Clusters: []string{}, Errors: []string{"0/0 clusters fit"}}},
+		"NoCluster":         {filtered(clusters, ""), strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`), placement.Decision{Errors: []string{"0/3 clusters fit: 1 Insufficient cpu, 2 " + taint}}},
+		"ErrorsOfRulesStay": {filtered(clusters, "package p\nerrors contains \"z\""), web, placement.Decision{Clusters: []string{"eu"}, Errors: []string{"z"}}},
+		"Preferred": {
+			filtered(clusters, preferred(`{"rebalance": true, "clusters": {"us": {"weight": 1}, "eu": {"weight": 2}}}`)), web,
+			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"eu":{"weight":2}},"rebalance":true}`)},
+		},
+		"NonePreferred": {
+			filtered(clusters, preferred(`{"clusters": {"us": {"weight": 1}}}`)), web,
+			placement.Decision{Annotations: prefers(`{"clusters":{"us":{"weight":1}}}`), Errors: []string{"0/1 clusters fit: 1 " + taint}},
+		},
+		"AnyPreferred": {
+			filtered(clusters, preferred(`{"clusters": {"*": {"weight": 1}, "us": {"weight": 3}}}`)), web,
+			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"*":{"weight":1},"down":{"maxReplicas":0},"us":{"maxReplicas":0}}}`)},
+		},
+		"AnyPreferredOfNamed": {
+			filtered(clusters, preferred(`{"clusters": {"*": {"weight": 1}}}`)+"\nclusters := [\"eu\"]"), web,
+			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"*":{"weight":1},"down":{"maxReplicas":0},"us":{"maxReplicas":0}}}`)},
+		},
+		"OthersPreferredThanNamed": {
+			filtered(clusters, preferred(`{"clusters": {"eu": {}, "us": {}}}`)+"\nclusters := [\"eu\", \"down\"]"), web,
+			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers(`{"clusters":{"eu":{}}}`)},
+		},
+		"NoPreferences": {
+			filtered(clusters, preferred(`"none"`)), web,
+			placement.Decision{Clusters: []string{"eu"}, Annotations: prefers("none")},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newJudgedWorld(t)
+			ev, _ := prepare(t, w.Engine, tc.spec)
+			// The second time from memory.
+			for range 2 {
+				got := decide(t, ev, input(t, tc.input))
+				if !got.Equal(tc.want) {
+					t.Errorf("decision (-want +got):\n%s", cmp.Diff(tc.want, got))
+				}
+			}
+		})
+	}
+}
+
+// What is not to be placed can't be checked, and does not pass.
+func TestFilterOfOtherKinds(t *testing.T) {
+	w := newJudgedWorld(t)
+	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
+	_, err := ev.Evaluate(t.Context(), input(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`))
+	if err == nil || !strings.Contains(err.Error(), "spec.predicates: the object is not to be placed: ConfigMap") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNamesThatAreNotAllowed(t *testing.T) {
+	w := newJudgedWorld(t, "TaintToleration", "NodeAffinity")
+	spec := filtered(placementv1.PredicateCandidatesNodes, "", "NodeAffinity", "NodePorts")
+	m := compiled(t, spec)
+	want := `spec.predicates.names[1]: berth_predicate_error: "NodePorts" is none of the predicates that the manager allows, which are TaintToleration, NodeAffinity`
+	if err := w.Check(m); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := w.Prepare(t.Context(), "p", m, bound(t, spec, m)); err == nil {
+		t.Error("a policy widens the white-list")
+	}
+	if err := New(NewData(), Options{}).Check(m); err != nil {
+		t.Errorf("without predicates: %v", err)
+	}
+}
+
+// podOn is a pod on a node; what it needs is all that differs.
+func podOn(node, name, cpu string) string {
+	return fmt.Sprintf(`{metadata: {name: %s, namespace: shop, labels: {app: other}}, spec: {nodeName: %s, containers: [{name: c, resources: {requests: {cpu: %q}}}]}}`, name, node, cpu)
+}
+
+// A decision is known for as long as predicates say what they said, whatever else changes.
+func TestMemoOfPredicates(t *testing.T) {
+	replicas := "package p\nannotations := {\"replicas\": {n: v.replicas | some n, v in k8s.feasible(input, \"*\")}}"
+	for name, spec := range map[string]placementv1.PlacementPolicySpec{
+		"Call":   v1(replicas),
+		"Filter": filtered(placementv1.PredicateCandidatesNodes, ""),
+		"Both":   filtered(placementv1.PredicateCandidatesNodes, replicas),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newJudgedWorld(t)
+			ev, m := prepare(t, w.Engine, spec)
+			if len(m.Helpers) > 0 {
+				t.Errorf("%d helpers", len(m.Helpers))
+			}
+			hits, misses := int64(0), int64(0)
+			judge := func(what string, known bool) {
+				t.Helper()
+				if known {
+					hits++
+				} else {
+					misses++
+				}
+				decide(t, ev, input(t, web))
+				if w.seen.hits.Load() != hits || w.seen.misses.Load() != misses {
+					t.Fatalf("%s: %d decisions known and %d not, want %d and %d", what, w.seen.hits.Load(), w.seen.misses.Load(), hits, misses)
+				}
+			}
+			judge("at first", false)
+			judge("again", true)
+			revision := ev.Revision()
+			w.put(t, "pods", podOn("b", "unrelated", "1"))
+			if next := ev.Revision(); next <= revision {
+				t.Errorf("revision %d after %d", next, revision)
+			}
+			judge("a pod on a node that is not feasible anyway", true)
+			w.put(t, "pods", podOn("a", "small", "500m"))
+			judge("a pod that leaves as much room", true)
+			w.put(t, "pods", podOn("a", "large", "1"))
+			judge("a pod that leaves less room", false)
+			judge("again", true)
+			w.put(t, "nodes", `{metadata: {name: b, labels: {disk: ssd}}, spec: {taints: [{key: closed, effect: NoSchedule}]}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
+			judge("a node that is not feasible in any case", true)
+			w.put(t, "nodes", `{metadata: {name: b}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
+			judge("a node that opens", false)
+			w.put(t, "nodes", `{metadata: {name: c}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
+			judge("a new node", false)
+			// A pod of the workload itself is judged as if it were not there.
+			w.put(t, "pods", `{metadata: {name: web-0, namespace: shop, labels: {app: web}}, spec: {nodeName: c, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}`)
+			judge("a pod of its own", true)
+			w.load(t, "nodes")
+			judge("no node at all", false)
+			if len(w.seen.mismatches) > 0 {
+				t.Errorf("mismatches: %v", w.seen.mismatches)
+			}
+		})
+	}
+}
+
+// A change of clusters is one of the data.
+func TestMemoOfClusters(t *testing.T) {
+	w := newJudgedWorld(t)
+	ev, m := prepare(t, w.Engine, v1("package p\nclusters contains n if { some n, v in k8s.feasible_clusters(input, 1, \"*\"); v.feasible }"))
+	if m.Nodes {
+		t.Error("nodes are asked about")
+	}
+	for range 2 {
+		if diff := cmp.Diff([]string{"eu"}, decide(t, ev, input(t, web)).Clusters); diff != "" {
+			t.Error(diff)
+		}
+	}
+	w.seen.want(t, 1, 1)
+	w.load(t, "nodes")
+	decide(t, ev, input(t, web))
+	w.seen.want(t, 2, 1)
+	w.data.Put(managed.GroupVersionResource, readObject(t, `{metadata: {name: us, labels: {tier: base}, annotations: {a: b}}, spec: {}, status: {conditions: [{type: ManagedClusterConditionAvailable, status: "True"}]}}`))
+	if diff := cmp.Diff([]string{"eu", "us"}, decide(t, ev, input(t, web)).Clusters); diff != "" {
+		t.Error(diff)
+	}
+	w.seen.want(t, 2, 2)
+}
+
+// The memo of a policy that asks predicates is bounded by what they said.
+func TestMemoOfReportsIsBounded(t *testing.T) {
+	w := newJudgedWorld(t)
+	var nodes []string
+	const n = 1000
+	for i := range n {
+		nodes = append(nodes, fmt.Sprintf(`{metadata: {name: node-%d}, status: {allocatable: {cpu: "4", pods: "10"}}}`, i))
+	}
+	w.load(t, "nodes", nodes...)
+	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
+	memo := ev.(*evaluator).memo
+	for i := range 3 * reportsBytes / (verdictBytes * n) {
+		decide(t, ev, input(t, strings.ReplaceAll(web, "name: web,", fmt.Sprintf("name: web-%d,", i))))
+	}
+	if held := (len(memo.young) + len(memo.old)) * n * verdictBytes; held > 2*reportsBytes || held < reportsBytes/2 {
+		t.Errorf("holds %d bytes", held)
+	}
+}
+
+// The decision does not depend on what was asked before it.
+func TestEveryWorldAnew(t *testing.T) {
+	w := newJudgedWorld(t)
+	text := "package p\nannotations := {\"n\": k8s.feasible(input, \"*\")}"
+	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, text))
+	for i := range 40 {
+		w.put(t, "pods", podOn([]string{"a", "b"}[i%2], fmt.Sprint("p", i%5), fmt.Sprint(i%3)))
+		got := decide(t, ev, input(t, web))
+		fresh, _ := prepare(t, New(w.data, Options{Timeout: 10 * time.Second, Concurrency: 1, Predicates: w.predicates, World: w.nodes}), filtered(placementv1.PredicateCandidatesNodes, text))
+		if want := decide(t, fresh, input(t, web)); !got.Equal(want) {
+			t.Fatalf("round %d (-want +got):\n%s", i, cmp.Diff(want, got))
+		}
+	}
+	var verdicts map[string]verdict
+	if err := json.Unmarshal([]byte(decide(t, ev, input(t, web)).Annotations["n"]), &verdicts); err != nil || len(verdicts) != 2 {
+		t.Errorf("%v, %v", verdicts, err)
+	}
+	if w.seen.hits.Load() == 0 || w.seen.misses.Load() < 5 {
+		t.Error("the test tests too little")
+	}
+}
