@@ -38,7 +38,7 @@ func randomOutcome(seed uint64) *placement.Outcome {
 				Mode:          []placementv1.Mode{placementv1.ModeEnforce, placementv1.ModeWarn, placementv1.ModeDryRun}[r.IntN(3)],
 				FailurePolicy: placementv1.FailurePolicyFail,
 			},
-			Decision: placement.Decision{Annotations: values(), Labels: values(), Errors: texts(), Warnings: texts()},
+			Decision: placement.Decision{Annotations: values(), Labels: values(), Errors: texts(), Warnings: texts(), Clusters: texts()},
 		}
 		if r.IntN(4) == 0 {
 			v.Decision, v.Err = placement.Decision{}, fmt.Errorf("failed after %dms", r.IntN(1000))

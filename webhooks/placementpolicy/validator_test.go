@@ -90,7 +90,7 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{`spec.predicates.names[1]: Invalid value: berth_predicate_error: "VolumeZone" is none of the predicates that the manager allows, which are NodeAffinity, TaintToleration`},
 		},
-		"Nothing":       {rego: "package p\nx := 1", warning: "the policy decides nothing"},
+		"Nothing": {rego: "package p\nx := 1", warning: "the policy decides nothing"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

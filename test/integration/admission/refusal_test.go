@@ -102,7 +102,14 @@ var _ = Describe("kubectl apply of a policy", func() {
 			s.Match.ResourceRules[0].Resources = []string{"*", "replicasets"}
 		}, "spec.match.resourceRules[0].resources", `"*" must be the only item`),
 		Entry("no resource rule", func(s *placementv1.PlacementPolicySpec) { s.Match.ResourceRules = nil }, "spec.match"),
-		Entry("no text", func(s *placementv1.PlacementPolicySpec) { s.Rego = "" }, "spec.rego"),
+		Entry("no text", func(s *placementv1.PlacementPolicySpec) { s.Rego = "" }, "spec.rego", "required where predicates.candidates is not set"),
+		Entry("no text where predicates are only named", func(s *placementv1.PlacementPolicySpec) {
+			s.Rego, s.Predicates = "", &placementv1.Predicates{Names: []string{"NodeAffinity"}}
+		}, "spec.rego", "required where predicates.candidates is not set"),
+		Entry("unknown candidates", func(s *placementv1.PlacementPolicySpec) {
+			s.Predicates = &placementv1.Predicates{Candidates: "Racks"}
+		}, "spec.predicates.candidates", `"Racks"`),
+		Entry("a rule that is a function", func(s *placementv1.PlacementPolicySpec) { s.Rego = rego("clusters(x) := x") }, "spec.rego", "clusters is a function"),
 		Entry("an unknown mode", func(s *placementv1.PlacementPolicySpec) { s.Mode = "Loud" }, "spec.mode", `"Loud"`),
 		Entry("a priority out of range", func(s *placementv1.PlacementPolicySpec) { s.Priority = 1000001 }, "spec.priority"),
 	)
@@ -116,6 +123,15 @@ var _ = Describe("kubectl apply of a policy", func() {
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring(name + ".rego:3:17: rego_unsafe_var_error"))
 		Expect(f.Policy(ctx, name)).To(HaveField("Spec.Rego", zone))
+	})
+
+	It("takes a policy without a text that has candidates, and does not miss any", func(ctx SpecContext) {
+		for _, candidates := range []placementv1.PredicateCandidates{placementv1.PredicateCandidatesNodes, placementv1.PredicateCandidatesClusters} {
+			p := framework.NewPolicy(newName("textless"), "", "apps", "replicasets", f.NewNamespace(ctx, nil))
+			p.Spec.Predicates = &placementv1.Predicates{Candidates: candidates}
+			Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "--dry-run=server", "-f", "-")).NotTo(
+				ContainSubstring("decides nothing"))
+		}
 	})
 
 	It("warns where no rule of the contract is defined", func(ctx SpecContext) {

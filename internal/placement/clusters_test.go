@@ -1,0 +1,104 @@
+package placement_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// allows is an enforced policy that names clusters; nil for one that names none.
+func allows(t *testing.T, name string, clusters []string) *placement.Policy {
+	t.Helper()
+	return &placement.Policy{
+		Name: name, Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail,
+		Remediation: placementv1.RemediationAutomatic,
+		Evaluator:   shared{placement.Decision{Clusters: clusters, Annotations: map[string]string{"k": "v"}}},
+	}
+}
+
+// Clusters are merged as annotations are: what the developer asked for is kept, and returns.
+func TestClustersOfAnObject(t *testing.T) {
+	const key = placementv1.ClustersAnnotation
+	obj := newObject("web", metadata{"annotations": {key: "mine"}})
+	stored := decide(t, obj, nil, allows(t, "p", []string{"eu", "us"})).Object
+	if diff := cmp.Diff(map[string]string{key: `["eu","us"]`, "k": "v"}, withoutRecord(stored.GetAnnotations())); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	out := decide(t, stored, stored, allows(t, "p", []string{"eu"}))
+	want := []placement.Change{{Field: "annotations", Key: key, From: new(`["eu","us"]`), To: new(`["eu"]`)}}
+	if diff := cmp.Diff(want, out.Verdicts[0].Changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if got := decide(t, out.Object, out.Object, allows(t, "p", []string{})).Object.GetAnnotations()[key]; got != "[]" {
+		t.Errorf("no cluster at all is %q", got)
+	}
+	if got := decide(t, out.Object, out.Object, allows(t, "p", nil)).Object.GetAnnotations()[key]; got != "mine" {
+		t.Errorf("when the policy lets go, the annotation is %q", got)
+	}
+	conflicting := decide(t, obj, nil, allows(t, "a", []string{"eu"}), allows(t, "b", []string{"us"}))
+	if got := conflicting.Object.GetAnnotations()[key]; got != `["eu"]` || len(conflicting.Verdicts[1].Conflicts) != 1 {
+		t.Errorf("annotation %q, conflicts %v", got, conflicting.Verdicts[1].Conflicts)
+	}
+}
+
+func withoutRecord(annotations map[string]string) map[string]string {
+	delete(annotations, placementv1.RequestedAnnotation)
+	return annotations
+}
+
+// That a policy names no clusters is not the same as that it says nothing.
+func TestNoClustersAreNotUnsaid(t *testing.T) {
+	none, unsaid := placement.Decision{Clusters: []string{}}, placement.Decision{}
+	if none.Equal(unsaid) || !none.Equal(placement.Decision{Clusters: []string{}}) {
+		t.Error("equal decisions")
+	}
+	digest := func(d placement.Decision) string {
+		return (&placement.Outcome{Verdicts: []*placement.Verdict{{Policy: &placement.Policy{Name: "p"}, Decision: d}}}).Digest()
+	}
+	if digest(none) == digest(unsaid) || digest(none) == digest(placement.Decision{Clusters: []string{"eu"}}) {
+		t.Error("equal digests")
+	}
+}
+
+func TestPreferences(t *testing.T) {
+	tests := map[string]struct {
+		value       string
+		names       []string
+		all, ok     bool
+		without     []string
+		wantWithout string
+	}{
+		"Named":        {value: `{"clusters": {"b": {"weight": 1}, "a": {}}}`, names: []string{"a", "b"}, ok: true, without: []string{"a", "c"}, wantWithout: `{"clusters":{"b":{"weight":1}}}`},
+		"All":          {value: `{"clusters": {"*": {"weight": 1}}}`, names: []string{}, all: true, ok: true, without: []string{"a"}, wantWithout: `{"clusters":{"*":{"weight":1},"a":{"maxReplicas":0}}}`},
+		"AllAndNamed":  {value: `{"clusters": {"*": {}, "a": {"minReplicas": 3}}}`, names: []string{"a"}, all: true, ok: true, without: []string{"a"}, wantWithout: `{"clusters":{"*":{},"a":{"maxReplicas":0}}}`},
+		"OthersStay":   {value: `{"rebalance": true, "clusters": {"a": {"weight": 12345678901234567890}}, "x": 1.50}`, names: []string{"a"}, ok: true, without: []string{"b"}, wantWithout: `{"clusters":{"a":{"weight":12345678901234567890}},"rebalance":true,"x":1.50}`},
+		"NoneLeft":     {value: `{"clusters": {"a": {}}}`, names: []string{"a"}, ok: true, without: []string{"a"}, wantWithout: `{"clusters":{}}`},
+		"NothingToDo":  {value: `{"clusters": {"a": {}}}`, names: []string{"a"}, ok: true, wantWithout: `{"clusters": {"a": {}}}`},
+		"Nobody":       {value: `{"clusters": {}}`, names: []string{}, ok: true, wantWithout: `{"clusters": {}}`},
+		"NoClusters":   {value: `{"rebalance": true}`, without: []string{"a"}, wantWithout: `{"rebalance": true}`},
+		"NullClusters": {value: `{"clusters": null}`, without: []string{"a"}, wantWithout: `{"clusters": null}`},
+		"List":         {value: `{"clusters": ["a"]}`, without: []string{"a"}, wantWithout: `{"clusters": ["a"]}`},
+		"NoJSON":       {value: `a,b`, without: []string{"a"}, wantWithout: `a,b`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := placement.Decision{Annotations: map[string]string{placement.PreferencesAnnotation: tc.value, "k": "v"}}
+			names, all, ok := d.Preferred()
+			if !slices.Equal(names, tc.names) || (names == nil) != (tc.names == nil) || all != tc.all || ok != tc.ok {
+				t.Errorf("%v, %t, %t; want %v, %t, %t", names, all, ok, tc.names, tc.all, tc.ok)
+			}
+			got := d.WithoutPreferred(tc.without)
+			want := map[string]string{placement.PreferencesAnnotation: tc.wantWithout, "k": "v"}
+			if diff := cmp.Diff(want, got.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if d.Annotations[placement.PreferencesAnnotation] != tc.value {
+				t.Error("the decision itself was changed")
+			}
+		})
+	}
+}
