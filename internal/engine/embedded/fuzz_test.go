@@ -45,7 +45,7 @@ type opa struct {
 	query rego.PreparedEvalQuery
 }
 
-func newOPA(t testing.TB, spec placementv1.PlacementPolicySpec, m *policy.Module) *opa {
+func newOPA(t testing.TB, spec placementv1.PlacementPolicySpec, m *policy.Module, options ...func(*rego.Rego)) *opa {
 	t.Helper()
 	version := ast.RegoV1
 	if spec.RegoVersion == placementv1.RegoV0 {
@@ -56,7 +56,8 @@ func newOPA(t testing.TB, spec placementv1.PlacementPolicySpec, m *policy.Module
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.query, err = rego.New(rego.ParsedQuery(query), rego.Module("p.rego", spec.Rego), rego.SetRegoVersion(version), rego.Store(o)).PrepareForEval(t.Context())
+	options = append(options, rego.ParsedQuery(query), rego.Module("p.rego", spec.Rego), rego.SetRegoVersion(version), rego.Store(o))
+	o.query, err = rego.New(options...).PrepareForEval(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

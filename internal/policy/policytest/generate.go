@@ -16,6 +16,8 @@ type Generator struct {
 	Bytes []byte
 	// Wide lets policies have what was not thought of at first.
 	Wide bool
+	// Judging lets policies ask predicates.
+	Judging bool
 	// V0 says that the policy is of the language's version 0.
 	V0 bool
 	// variables are those in scope, helpers the rules that are written, and functions those with their arity.
@@ -87,6 +89,9 @@ func (g *Generator) constant() string {
 
 // place is a reference into a document.
 func (g *Generator) place() string {
+	if g.Judging && g.Pick(5) == 0 {
+		return g.judged()
+	}
 	var out string
 	switch g.Pick(14) {
 	case 0, 1, 2, 3:
@@ -115,6 +120,31 @@ func (g *Generator) place() string {
 		out = g.helpers[g.Pick(len(g.helpers))]
 	}
 	return out + g.path()
+}
+
+// judged is what predicates say, or a part of that.
+func (g *Generator) judged() string {
+	of := g.one(func() string { return "input" }, func() string { return "input" }, func() string { return "input.c" }, g.variable, func() string {
+		return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`, `{"spec": {"nodeSelector": {"a": "b"}}}`)
+	})
+	candidates := g.one(func() string { return `"*"` }, func() string { return `"*"` }, func() string { return `["a", "c"]` },
+		func() string { return g.Of(`{"matchLabels": {"a": "b"}}`, "input.b", `{"a", "b"}`, "[]") }, g.variable)
+	out := "k8s.feasible(" + of + ", " + candidates + ")"
+	if g.Pick(2) == 0 {
+		out = "k8s.feasible_clusters(" + of + ", " + g.Of("1", "3", "count(input.b)") + ", " + candidates + ")"
+	}
+	switch g.Pick(4) {
+	case 0:
+		return out
+	case 1:
+		return out + g.Of(".a", ".b", ".c")
+	default:
+		name := g.Of(".a", ".b", ".c")
+		if g.closed == 0 && g.Pick(3) == 0 {
+			name = "[_]"
+		}
+		return out + name + g.Of(".feasible", ".feasible", ".replicas", ".reasons", ".predicate")
+	}
 }
 
 func (g *Generator) path() string {
@@ -357,6 +387,9 @@ func (g *Generator) pattern(of string) string {
 }
 
 func (g *Generator) with() string {
+	if g.Judging && g.Pick(8) == 0 {
+		return " with " + g.Of("k8s.feasible as f1", "object.union as k8s.feasible", "data.clusters as {}", "k8s.feasible_clusters as {}")
+	}
 	switch g.Pick(8) {
 	case 0, 1:
 		return " with input as " + g.place()
