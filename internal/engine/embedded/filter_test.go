@@ -3,6 +3,7 @@ package embedded
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -235,5 +236,32 @@ func TestEveryWorldAnew(t *testing.T) {
 	}
 	if w.seen.hits.Load() == 0 || w.seen.misses.Load() < 5 {
 		t.Error("the test tests too little")
+	}
+}
+
+// The document's example does what is said of it.
+func TestDocumentedPolicy(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/predicates.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "```rego\n")
+	example, _, ends := strings.Cut(after, "```")
+	if !found || !ends {
+		t.Fatal("no example")
+	}
+	w := newJudgedWorld(t)
+	ev, _ := prepare(t, w.Engine, v1(example))
+	for replicas, want := range map[string]placement.Decision{
+		"replicas: 3":  {Clusters: []string{"eu"}},
+		"replicas: 30": {Clusters: []string{"eu"}},
+	} {
+		if got := decide(t, ev, input(t, strings.Replace(web, "replicas: 3", replicas, 1))); !got.Equal(want) {
+			t.Errorf("%s (-want +got):\n%s", replicas, cmp.Diff(want, got))
+		}
+	}
+	d := decide(t, ev, input(t, strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`)))
+	if len(d.Errors) != 3 || !strings.Contains(d.Errors[1], "eu: Insufficient cpu") || len(d.Clusters) > 0 {
+		t.Errorf("what fits nowhere: %+v", d)
 	}
 }
