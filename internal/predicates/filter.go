@@ -13,6 +13,10 @@ import (
 // a cluster without end, and each that is tried takes memory.
 const mostReplicas = 1 << 16
 
+// stride is how many more replicas are tried at first. Most workloads have no more, and fit: to try once takes less than
+// to find out slowly.
+const stride = 16
+
 // worker judges one candidate of a judgment after the other.
 type worker struct {
 	*judgment
@@ -101,7 +105,7 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	limit := min(w.Replicas, mostReplicas)
 	// with fits copies there is room for one more; with objects there is not.
 	fits, objects, doubling := 0, limit, true
-	for step := 1; objects-fits > 1; step *= 2 {
+	for step := stride; objects-fits > 1; step *= 2 {
 		next := fits + (objects-fits)/2
 		if doubling {
 			next = min(fits+step, limit-1)

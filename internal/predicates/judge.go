@@ -78,6 +78,13 @@ func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict,
 	return b.Verdicts[b.in], true
 }
 
+// aligned says that the candidates in all, and the places of their verdicts, are the same in another snapshot. Most changes
+// are of pods, and snapshots share the names of their candidates then.
+func (b *basis) aligned(now *Snapshot, q Query) bool {
+	return b != nil && q.Names == nil && q.Selector == nil && now.unlimited.Len() == 0 && b.snapshot.unlimited.Len() == 0 &&
+		len(now.names) > 0 && len(now.names) == len(b.snapshot.names) && &now.names[0] == &b.snapshot.names[0]
+}
+
 // judge makes a report, on the basis of another one if there is one.
 func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *basis) (*Report, error) {
 	if err := ctx.Err(); err != nil {
@@ -252,6 +259,14 @@ func (j *judgment) local() bool {
 
 // candidates returns the verdicts on those of a query, sorted by their names, and which of them are to be judged yet.
 func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open []candidate) {
+	if before.aligned(j.snapshot, q) {
+		for i, info := range j.snapshot.infos {
+			if info != before.snapshot.infos[i] {
+				open = append(open, candidate{at: i, info: j.world.infos[i]})
+			}
+		}
+		return slices.Clone(before.Verdicts), open
+	}
 	add := func(i int) {
 		info := j.world.infos[i]
 		if q.Selector != nil && !q.Selector.Matches(labels.Set(info.Node().Labels)) {
@@ -265,6 +280,9 @@ func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open 
 	}
 	if q.Names == nil {
 		verdicts = make([]Verdict, 0, len(j.world.names))
+		if before == nil {
+			open = make([]candidate, 0, len(j.world.names))
+		}
 		for i := range j.world.names {
 			add(i)
 		}
