@@ -82,15 +82,15 @@ func keptOf(info fwk.NodeInfo) kept {
 	return k
 }
 
-// world is what predicates can tell of a snapshot, in a form that can be compared.
-type world struct {
+// shown is what predicates can tell of a snapshot, in a form that can be compared.
+type shown struct {
 	Nodes                  map[string]kept
 	Affinity, AntiAffinity []string
 }
 
-func worldOf(t testing.TB, lister fwk.SharedLister) world {
+func shownBy(t testing.TB, lister fwk.SharedLister) shown {
 	t.Helper()
-	w := world{Nodes: map[string]kept{}}
+	w := shown{Nodes: map[string]kept{}}
 	lists := lister.NodeInfos()
 	all, err := lists.List()
 	if err != nil {
@@ -126,7 +126,7 @@ func worldOf(t testing.TB, lister fwk.SharedLister) world {
 	return w
 }
 
-func snapshotOf(t testing.TB, w *World) *Snapshot {
+func mustSnapshot(t testing.TB, w *World) *Snapshot {
 	t.Helper()
 	s, err := w.Snapshot()
 	if err != nil {
@@ -148,7 +148,7 @@ func typed[T any](t testing.TB, o *unstructured.Unstructured) *T {
 }
 
 // rebuilt is the scheduler's own snapshot of whole objects, of the pods that its informer and its cache would give it.
-func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) world {
+func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) shown {
 	t.Helper()
 	var nodes []*corev1.Node
 	for _, n := range o[nodeResource] {
@@ -164,7 +164,7 @@ func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) world {
 			pods = append(pods, p)
 		}
 	}
-	return worldOf(t, cache.NewSnapshot(pods, nodes))
+	return shownBy(t, cache.NewSnapshot(pods, nodes))
 }
 
 func all(*corev1.Pod) bool { return false }
@@ -405,10 +405,10 @@ func TestWorldIsAsIfRebuilt(t *testing.T) {
 			h := newHistory(seed)
 			type given struct {
 				snapshot *Snapshot
-				shown    world
+				shown    shown
 			}
 			var past []given
-			var before world
+			var before shown
 			var steps []string
 			for i := range 200 {
 				revision := h.world.Revision()
@@ -425,7 +425,7 @@ func TestWorldIsAsIfRebuilt(t *testing.T) {
 					if s, err := h.world.Snapshot(); err == nil {
 						t.Fatalf("step %d (%s): a snapshot %v of an incomplete world", i, what, s)
 					}
-					before = world{}
+					before = shown{}
 					continue
 				}
 				want := h.objects.rebuilt(t, all)
@@ -437,19 +437,19 @@ func TestWorldIsAsIfRebuilt(t *testing.T) {
 				if h.IntN(3) == 0 {
 					continue
 				}
-				s := snapshotOf(t, h.world)
-				if diff := cmp.Diff(want, worldOf(t, s), cmpopts.EquateEmpty()); diff != "" {
+				s := mustSnapshot(t, h.world)
+				if diff := cmp.Diff(want, shownBy(t, s), cmpopts.EquateEmpty()); diff != "" {
 					t.Fatalf("step %d: after %s (-want +got):\n%s", i, strings.Join(steps, ", "), diff)
 				}
 				if s.Revision() != h.world.Revision() || s.Len() != len(want.Nodes) {
 					t.Fatalf("step %d: revision %d of %d, %d nodes of %d", i, s.Revision(), h.world.Revision(), s.Len(), len(want.Nodes))
 				}
-				past = append(past, given{s, worldOf(t, s)})
+				past = append(past, given{s, shownBy(t, s)})
 				h.checkNamespaces(t, s)
 				h.checkWithout(t, s)
 			}
 			for _, g := range past {
-				if diff := cmp.Diff(g.shown, worldOf(t, g.snapshot)); diff != "" {
+				if diff := cmp.Diff(g.shown, shownBy(t, g.snapshot)); diff != "" {
 					t.Fatalf("revision %d changed:\n%s", g.snapshot.Revision(), diff)
 				}
 			}
@@ -483,7 +483,7 @@ func (h *history) checkWithout(t *testing.T, s *Snapshot) {
 		return p.Namespace == namespace && (p.Name == name || own != nil && own.Matches(labels.Set(p.Labels)))
 	}
 	without := s.without(namespace, own, name)
-	if diff := cmp.Diff(h.objects.rebuilt(t, gone), worldOf(t, without), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(h.objects.rebuilt(t, gone), shownBy(t, without), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("without %s/%s and %v (-want +got):\n%s", namespace, name, own, diff)
 	}
 	for i, info := range s.infos {
@@ -517,8 +517,8 @@ func TestWorldIsReadWhileItChanges(t *testing.T) {
 					return
 				}
 				last = s.Revision()
-				worldOf(t, s)
-				worldOf(t, s.without("one", labels.Everything(), ""))
+				shownBy(t, s)
+				shownBy(t, s.without("one", labels.Everything(), ""))
 				_, _ = h.world.Size(podResource)
 				_ = h.world.Revision() + uint64(i)
 			}
