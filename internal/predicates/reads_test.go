@@ -125,6 +125,9 @@ func fill(seed int64) (f filled, target *corev1.Pod) {
 			"cpu": apiresource.MustParse("12"), "memory": apiresource.MustParse("20"), "ephemeral-storage": apiresource.MustParse("20"),
 			"pods": apiresource.MustParse("6"), "example.com/gpu": apiresource.MustParse("20"), "hugepages-2Mi": apiresource.MustParse("20"),
 		}
+		if name == "a" {
+			node.Status.DeclaredFeatures = []string{"UserNamespacesHostNetworkSupport"}
+		}
 		node.Spec.Taints = node.Spec.Taints[:min(len(node.Spec.Taints), 1)]
 		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelTopologyZone, name)
 		f.nodes = append(f.nodes, node)
@@ -332,7 +335,7 @@ func (f filled) verdicts(t *testing.T, lister fwk.SharedLister, target *corev1.P
 // What predicates see of objects of which every field is filled is the same as if nothing were cut.
 func TestWorldIsAsIfWhole(t *testing.T) {
 	schedulermetrics.Register()
-	seeds := int64(200)
+	seeds := int64(80)
 	if testing.Short() {
 		seeds = 20
 	}

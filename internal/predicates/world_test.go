@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -396,9 +395,9 @@ func (h *history) step() (what string, changed bool, visible *bool) {
 // A world is at any time what the scheduler's snapshot is when it is built of the same objects, and what was given out
 // stays as it was.
 func TestWorldIsAsIfRebuilt(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(20)
 	if testing.Short() {
-		seeds = 10
+		seeds = 5
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -546,5 +545,168 @@ func TestWorldIsReadWhileItChanges(t *testing.T) {
 	readers.Wait()
 }
 
-var _ = time.Second
-var _ = yaml.Unmarshal
+func parsed(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const (
+	oneNode = `{metadata: {name: node-a}, status: {allocatable: {cpu: "4", pods: "10"}}}`
+	onePod  = `{metadata: {name: p, namespace: d}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}`
+)
+
+// completed is a world of these objects.
+func completed(t testing.TB, nodes, pods []string) *World {
+	t.Helper()
+	w := NewWorld()
+	w.Load(namespaceResource, nil)
+	for resource, texts := range map[schema.GroupVersionResource][]string{nodeResource: nodes, podResource: pods} {
+		var list []*unstructured.Unstructured
+		for _, text := range texts {
+			list = append(list, parsed(t, text))
+		}
+		w.Load(resource, list)
+	}
+	return w
+}
+
+// requested is how many thousandths of a processor the pods of a node ask for; -1 if there is no such node.
+func requested(t testing.TB, w *World, node string) int64 {
+	t.Helper()
+	info, err := mustSnapshot(t, w).Get(node)
+	if err != nil {
+		return -1
+	}
+	return info.GetRequested().GetMilliCPU()
+}
+
+func TestWorldIsCompleteOnceAllTypesAre(t *testing.T) {
+	w := NewWorld()
+	for i, missing := range []string{"namespaces, nodes, pods: not complete", "nodes, pods: not complete", "pods: not complete", ""} {
+		if _, err := w.Snapshot(); missing != "" && (err == nil || err.Error() != missing || w.Revision() != 0) || missing == "" && (err != nil || w.Revision() == 0) {
+			t.Errorf("%v, revision %d; want %q", err, w.Revision(), missing)
+		}
+		if next := []schema.GroupVersionResource{namespaceResource, nodeResource, podResource}; i < len(next) && !w.Load(next[i], nil) {
+			t.Error("a type that comes changes nothing")
+		}
+	}
+	if _, ok := w.Size(podResource); !ok {
+		t.Error("pods have no size")
+	}
+	if !w.Drop(podResource) || w.Drop(podResource) || w.Put(podResource, parsed(t, onePod)) {
+		t.Error("what was dropped is there")
+	}
+	if _, ok := w.Size(podResource); ok {
+		t.Error("what was dropped has a size")
+	}
+	other := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	if w.Load(other, nil) || w.Put(other, parsed(t, onePod)) || w.Delete(other, "d", "p") || w.Drop(other) {
+		t.Error("a type that no predicate looks at changes something")
+	}
+}
+
+func TestPodBeforeItsNode(t *testing.T) {
+	w := completed(t, nil, nil)
+	if w.Put(podResource, parsed(t, onePod)) {
+		t.Error("a pod is seen before its node")
+	}
+	if !w.Put(nodeResource, parsed(t, oneNode)) || requested(t, w, "node-a") != 1000 {
+		t.Error("the pod is not there once its node is")
+	}
+	if !w.Delete(nodeResource, "", "node-a") || requested(t, w, "node-a") != -1 {
+		t.Error("the node is there still")
+	}
+	if !w.Put(nodeResource, parsed(t, oneNode)) || requested(t, w, "node-a") != 1000 {
+		t.Error("the pod is forgotten with its node")
+	}
+	if !w.Delete(podResource, "d", "p") || requested(t, w, "node-a") != 0 || w.Delete(podResource, "d", "p") {
+		t.Error("the pod is not gone")
+	}
+}
+
+func TestPodsThatEndLeaveTheirNode(t *testing.T) {
+	for _, phase := range []string{"Succeeded", "Failed"} {
+		w := completed(t, []string{oneNode}, []string{onePod})
+		o := parsed(t, onePod)
+		o.Object["status"] = map[string]any{"phase": phase}
+		if !w.Put(podResource, o) || requested(t, w, "node-a") != 0 {
+			t.Errorf("a pod is there that has %s", phase)
+		}
+		if n, ok := w.Size(podResource); n != 0 || !ok {
+			t.Errorf("%d pods are counted", n)
+		}
+	}
+}
+
+// What the API server would refuse is as good as not there, and so is what was there under its name.
+func TestWorldLeavesOutWhatIsNoObject(t *testing.T) {
+	for _, broken := range []string{
+		`{metadata: {name: p, namespace: d, deletionTimestamp: soon}, spec: {nodeName: node-a}}`,
+		`{metadata: {name: p, namespace: d, labels: [a]}, spec: {nodeName: node-a}}`,
+		`{metadata: {name: p, namespace: d}, spec: {nodeName: node-a, containers: [1]}}`,
+		`{metadata: {name: p, namespace: d}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: much}}}]}}`,
+		`{metadata: {name: p, namespace: d}, spec: {nodeName: [node-a]}}`,
+		`{metadata: {name: p, namespace: d}, spec: 1}`,
+	} {
+		w := completed(t, []string{oneNode}, []string{onePod})
+		if !w.Put(podResource, parsed(t, broken)) || requested(t, w, "node-a") != 0 {
+			t.Errorf("%s is there", broken)
+		}
+	}
+	w := completed(t, []string{oneNode}, []string{onePod})
+	if !w.Put(nodeResource, parsed(t, `{metadata: {name: node-a}, status: {allocatable: 1}}`)) || requested(t, w, "node-a") != -1 {
+		t.Error("a node is there that is none")
+	}
+	if w.Put(nodeResource, parsed(t, `{metadata: {}}`)) {
+		t.Error("a node is there without a name")
+	}
+}
+
+// The last one of a name counts, as if they had come one after the other.
+func TestLoadTakesTheLastOfAName(t *testing.T) {
+	other := strings.Replace(onePod, `"1"`, `"2"`, 1)
+	w := completed(t, []string{oneNode}, []string{onePod, other})
+	if got := requested(t, w, "node-a"); got != 2000 {
+		t.Errorf("%d are requested", got)
+	}
+	if w.Load(podResource, []*unstructured.Unstructured{parsed(t, onePod), parsed(t, other)}) {
+		t.Error("what is there already changes something")
+	}
+	if !w.Load(podResource, []*unstructured.Unstructured{parsed(t, other), parsed(t, onePod)}) || requested(t, w, "node-a") != 1000 {
+		t.Error("what is there already counts more than what comes")
+	}
+}
+
+// A change costs one NodeInfo: all others are the same in the next snapshot, and so is everything if nothing changed.
+func TestSnapshotsShareWhatStays(t *testing.T) {
+	nodes := []string{oneNode, strings.ReplaceAll(oneNode, "node-a", "node-b")}
+	w := completed(t, nodes, []string{onePod})
+	before := mustSnapshot(t, w)
+	if w.Put(podResource, parsed(t, onePod)) || mustSnapshot(t, w) != before {
+		t.Error("there is another snapshot of the same")
+	}
+	if !w.Delete(podResource, "d", "p") {
+		t.Error("the pod is there still")
+	}
+	after := mustSnapshot(t, w)
+	if after.infos[0] == before.infos[0] || after.infos[1] != before.infos[1] || &after.names[0] != &before.names[0] {
+		t.Error("snapshots share what changed, or do not share what did not")
+	}
+}
+
+// Replicas have their resources, ports and terms in common, in which most of the memory is.
+func TestReplicasShareTheirShape(t *testing.T) {
+	w := completed(t, []string{oneNode}, []string{onePod, strings.Replace(onePod, "name: p", "name: q", 1)})
+	var shapes []*shape
+	w.pods.Ascend(func(r record) bool {
+		shapes = append(shapes, r.pod.shape)
+		return true
+	})
+	if len(shapes) != 2 || shapes[0] != shapes[1] {
+		t.Error("replicas are kept twice")
+	}
+}
