@@ -3,6 +3,7 @@ package predicates
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,7 +32,7 @@ func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error
 	w.asked.Add(1)
 	v := Verdict{Name: info.Node().Name}
 	if w.rejected != nil {
-		v.Predicate, v.Reasons = w.rejected.Plugin(), w.rejected.Reasons()
+		v.Predicate, v.Reasons = w.rejected.Plugin(), sorted(w.rejected.Reasons())
 		v.Preemption = w.rejected.Code() == fwk.Unschedulable
 		return v, nil
 	}
@@ -48,12 +49,21 @@ func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error
 		return v, err
 	}
 	if !status.IsSuccess() {
-		v.Predicate, v.Reasons, v.Preemption = objecting, status.Reasons(), status.Code() == fwk.Unschedulable
+		v.Predicate, v.Reasons, v.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
 		return v, nil
 	}
 	v.Feasible = true
 	v.Replicas, err = w.replicas(ctx, info)
 	return v, err
+}
+
+// sorted returns reasons in one order, so that equal worlds have equal verdicts: NodeResourcesFit gives those of extended
+// resources in that of a map.
+func sorted(reasons []string) []string {
+	if len(reasons) < 2 {
+		return reasons
+	}
+	return slices.Sorted(slices.Values(reasons))
 }
 
 // applies says whether a plugin, by its place, is to be asked of a candidate.

@@ -29,7 +29,8 @@ type Verdict struct {
 	Name string
 	// Feasible says that every predicate lets the pod run there.
 	Feasible bool
-	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words.
+	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words,
+	// sorted.
 	Predicate string
 	Reasons   []string
 	// Preemption says that it could help to preempt pods there.
