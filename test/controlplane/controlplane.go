@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/berth-dev/berth/test/controlplane/process"
@@ -47,6 +49,8 @@ type Options struct {
 	ControllerManager bool
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
+	// SchedulerConfiguration is that of kube-scheduler, but for its kubeconfig. Kubernetes' defaults if nil.
+	SchedulerConfiguration *schedulerv1.KubeSchedulerConfiguration
 	// APIServerFlags are further flags of kube-apiserver and their values, by name without dashes.
 	APIServerFlags map[string]string
 	// Address is where the API server listens, as in 192.0.2.1:6443, for a control plane that nodes join: their pods
@@ -120,7 +124,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		}
 	}
 	if o.Scheduler {
-		if err := c.startExtra("kube-scheduler", binaries["kube-scheduler"]); err != nil {
+		if err := c.startScheduler(binaries["kube-scheduler"], o.SchedulerConfiguration); err != nil {
 			return nil, err
 		}
 	}
@@ -252,13 +256,33 @@ func (c *ControlPlane) startControllerManager(path string) error {
 	)
 }
 
+func (c *ControlPlane) startScheduler(path string, configuration *schedulerv1.KubeSchedulerConfiguration) error {
+	const name = "kube-scheduler"
+	if configuration == nil {
+		return c.startExtra(name, path)
+	}
+	configuration = configuration.DeepCopy()
+	configuration.SetGroupVersionKind(schedulerv1.SchemeGroupVersion.WithKind("KubeSchedulerConfiguration"))
+	// Of the flags, kube-scheduler heeds those of leader election alone where it has a configuration.
+	configuration.ClientConnection.Kubeconfig = c.kubeconfigPath(name)
+	text, err := json.Marshal(configuration)
+	if err != nil {
+		return fmt.Errorf("encoding the configuration of %s: %w", name, err)
+	}
+	file := filepath.Join(c.certDir(), name+".config")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of %s: %w", name, err)
+	}
+	return c.startExtra(name, path, "--config="+file)
+}
+
 // startExtra starts a component as the user that the API server's built-in roles expect.
 func (c *ControlPlane) startExtra(name, path string, args ...string) error {
 	kubeconfig, err := c.Kubeconfig("system:" + name)
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(c.certDir(), name+".kubeconfig")
+	file := c.kubeconfigPath(name)
 	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", name, err)
 	}
@@ -398,6 +422,10 @@ func (c *ControlPlane) stop() error {
 }
 
 func (c *ControlPlane) certDir() string { return filepath.Join(c.group.Dir(), "certs") }
+
+func (c *ControlPlane) kubeconfigPath(component string) string {
+	return filepath.Join(c.certDir(), component+".kubeconfig")
+}
 
 // tails quotes the ends of logs for an error.
 func (c *ControlPlane) tails(names ...string) string {
