@@ -134,10 +134,11 @@ test-race: ## Run the unit tests under the race detector; needs a C compiler.
 FUZZTIME ?= 20s
 
 .PHONY: fuzz
-fuzz: ## Look for policies on which the engine, or the analysis of what is read, is wrong, for FUZZTIME each.
+fuzz: ## Look for policies on which the engine, or the analysis of what is read, is wrong, and pods on which predicates are, for FUZZTIME each.
 	go test ./internal/policy -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 
 # Benchmarks run in turns: a round is every one of them once. The runner knows which of the packages measures end to end.
 BENCH ?= .

@@ -1,0 +1,188 @@
+// Package predicatestest generates worlds and pods on which verdicts of predicates are compared with the scheduler's.
+// What it makes passes the API server's validation, and uses everything that the default predicates look at.
+package predicatestest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	rackLabel       = "rack"
+	diskLabel       = "disk"
+	generationLabel = "generation"
+)
+
+// gpu is the extended resource that some nodes have and some pods ask for.
+const gpu corev1.ResourceName = "example.com/gpu"
+
+// namespaces are the names of those that there are in each world.
+var namespaces = []string{"blue", "green", "red"}
+
+// overhead is that of the RuntimeClass.
+var overhead = corev1.ResourceList{
+	corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("120Mi"),
+}
+
+// RuntimeClass returns the one that pods name.
+func RuntimeClass() *nodev1.RuntimeClass {
+	return &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"},
+		Handler:    "sandboxed",
+		Overhead:   &nodev1.Overhead{PodFixed: overhead.DeepCopy()},
+	}
+}
+
+// World is what there is before a pod is judged.
+type World struct {
+	Nodes []*corev1.Node
+	// Pods are on nodes, and some on one that there is not. Some have ended, some have a DeletionTimestamp, and some have
+	// a status that says what they were given.
+	Pods       []*corev1.Pod
+	Namespaces []*corev1.Namespace
+}
+
+// Generator makes worlds and pods of a source of numbers. It is not safe for concurrent use.
+type Generator struct {
+	rng *rand.Rand
+	// prefix is what the names of nodes and pods begin with.
+	prefix string
+	// nodes are the names of the world's.
+	nodes []string
+	// ports are those of running pods, as in "node-1 8080".
+	ports map[string]bool
+	made  int
+}
+
+// New returns a generator. Names of nodes and pods begin with the prefix, so that worlds of several prefixes share none.
+func New(rng *rand.Rand, prefix string) *Generator {
+	return &Generator{rng: rng, prefix: prefix, ports: map[string]bool{}}
+}
+
+func (g *Generator) chance(percent int) bool { return g.rng.IntN(100) < percent }
+
+func pick[T any](g *Generator, of ...T) T { return of[g.rng.IntN(len(of))] }
+
+// some returns a few of the values, at least one, in their order.
+func some[T any](g *Generator, of ...T) []T {
+	var out []T
+	for _, v := range of {
+		if g.chance(40) {
+			out = append(out, v)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, pick(g, of...))
+	}
+	return out
+}
+
+func (g *Generator) name(kind string) string {
+	g.made++
+	return g.prefix + kind + "-" + strconv.Itoa(g.made)
+}
+
+// gone is a node that there is not.
+func (g *Generator) gone() string { return g.prefix + "gone" }
+
+// anyNode returns the name of a node, or of the one that there is not.
+func (g *Generator) anyNode() string {
+	if n := g.rng.IntN(len(g.nodes) + 1); n < len(g.nodes) {
+		return g.nodes[n]
+	}
+	return g.gone()
+}
+
+// World makes a world of that many nodes. The pods that are made later are meant for it.
+func (g *Generator) World(nodes int) World {
+	g.nodes = nil
+	w := World{Namespaces: g.Namespaces()}
+	for i := range nodes {
+		name := fmt.Sprintf("%snode-%d", g.prefix, i)
+		g.nodes = append(g.nodes, name)
+		w.Nodes = append(w.Nodes, g.Node(name))
+	}
+	for _, node := range g.nodes {
+		for range g.rng.IntN(4) {
+			w.Pods = append(w.Pods, g.Running(node))
+		}
+	}
+	if g.chance(30) {
+		w.Pods = append(w.Pods, g.Running(g.gone()))
+	}
+	return w
+}
+
+// Namespaces makes all namespaces, with other labels each time.
+func (g *Generator) Namespaces() []*corev1.Namespace {
+	out := make([]*corev1.Namespace, 0, len(namespaces))
+	for _, name := range namespaces {
+		labels := map[string]string{corev1.LabelMetadataName: name, "team": pick(g, "a", "b")}
+		if g.chance(60) {
+			labels["stage"] = pick(g, "live", "test")
+		}
+		out = append(out, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	return out
+}
+
+// Node makes a node of that name.
+func (g *Generator) Node(name string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, label := range []struct {
+		key, value string
+		percent    int
+	}{
+		{corev1.LabelHostname, name, 97},
+		{corev1.LabelTopologyZone, pick(g, "z1", "z2", "z3"), 90},
+		{rackLabel, pick(g, "r1", "r2"), 85},
+		{diskLabel, pick(g, "ssd", "hdd"), 75},
+		{generationLabel, strconv.Itoa(1 + g.rng.IntN(9)), 70},
+	} {
+		if g.chance(label.percent) {
+			node.Labels[label.key] = label.value
+		}
+	}
+	node.Spec.Unschedulable = g.chance(10)
+	for _, taint := range []struct {
+		taint   corev1.Taint
+		percent int
+	}{
+		{corev1.Taint{Key: "dedicated", Value: pick(g, "gpu", "batch"), Effect: corev1.TaintEffectNoSchedule}, 15},
+		{corev1.Taint{Key: "spot", Effect: corev1.TaintEffectNoExecute}, 10},
+		{corev1.Taint{Key: "maintenance", Value: "soon", Effect: corev1.TaintEffectPreferNoSchedule}, 20},
+	} {
+		if g.chance(taint.percent) {
+			node.Spec.Taints = append(node.Spec.Taints, taint.taint)
+		}
+	}
+	node.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse(pick(g, "1", "2", "3500m")),
+		corev1.ResourceMemory: resource.MustParse(pick(g, "1Gi", "2Gi", "6G")),
+		corev1.ResourcePods:   resource.MustParse(pick(g, "2", "4", "110", "110")),
+	}
+	for _, other := range []struct {
+		name    corev1.ResourceName
+		amount  string
+		percent int
+	}{
+		{corev1.ResourceEphemeralStorage, pick(g, "2Gi", "10Gi"), 75},
+		{gpu, pick(g, "0", "1", "2"), 60},
+		{corev1.ResourceHugePagesPrefix + "2Mi", "64Mi", 50},
+	} {
+		if g.chance(other.percent) {
+			node.Status.Allocatable[other.name] = resource.MustParse(other.amount)
+		}
+	}
+	node.Status.Capacity = node.Status.Allocatable.DeepCopy()
+	// What is allocatable counts, not what there is.
+	node.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("64")
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	return node
+}
