@@ -1,0 +1,70 @@
+// Package schedulerdifferential_test compares the verdicts of predicates with those of a real kube-scheduler: generated
+// nodes and pods are created on an API server beside which it runs, and what it does with a pod is held against what
+// predicates said of the very same world just before. Nodes are objects and no more: what is bound to them does not run.
+//
+// An extender of the scheduler's, which is the documented way to be asked about a pod, tells on which nodes all filters
+// passed, and can hold a pod back so that the world stays as it is.
+//
+// What is not compared, since it is not the default predicates' to say: volumes (their predicates are opt-in), resource
+// claims (predicates of a snapshot have no allocator), scheduling gates (such a pod is never filtered), features that
+// nodes declare (NodeDeclaredFeatures filters by what a kubelet says of itself), spec.nodeName (the scheduler leaves
+// such a pod alone), and tolerations with Gt and Lt, which the API server refuses while their feature gate is off.
+package schedulerdifferential_test
+
+import (
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/predicates/predicatestest"
+	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// The seed is Ginkgo's: go test ./test/integration/schedulerdifferential -args -rounds=500 -ginkgo.seed=7.
+var rounds = flag.Int("rounds", enough, "number of worlds that are generated, with some fifty pods each")
+
+var (
+	f     *framework.Framework
+	asked *extender
+)
+
+func TestSchedulerDifferential(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Scheduler, differential")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	asked = &extender{feasible: map[string][]string{}}
+	server := httptest.NewServer(http.HandlerFunc(asked.filter))
+	DeferCleanup(server.Close)
+	f = framework.StartEmpty(ctx, func(o *controlplane.Options) {
+		o.Scheduler, o.SchedulerConfiguration = true, &schedulerv1.KubeSchedulerConfiguration{
+			Extenders: []schedulerv1.Extender{{
+				URLPrefix: server.URL, FilterVerb: "filter", NodeCacheCapable: true,
+				HTTPTimeout: metav1.Duration{Duration: framework.Timeout},
+			}},
+		}
+		// The default is for a cluster that others use too.
+		connection := &o.SchedulerConfiguration.ClientConnection
+		connection.QPS, connection.Burst = 1000, 2000
+		// Nodes have the taints that they are created with: nobody is there to remove the one of a node that is new.
+		o.APIServerFlags = map[string]string{"disable-admission-plugins": "ServiceAccount,TaintNodesByCondition"}
+	})
+	DeferCleanup(f.Stop)
+	// The API server warns of a selector that selects nothing, which is wanted here.
+	quiet := rest.CopyConfig(f.Config)
+	quiet.WarningHandler = rest.NoWarnings{}
+	var err error
+	f.Client, err = client.New(quiet, client.Options{Scheme: f.Client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.Client.Create(ctx, predicatestest.RuntimeClass())).To(Succeed())
+})
