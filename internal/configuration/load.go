@@ -1,0 +1,103 @@
+package configuration
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Load reads a file. Errors name it, and the fields that are not known, or that are no fields of their type. What the rest
+// means, and whether it is valid, is for those to say whom it is about.
+func Load(path string) (*ManagerConfiguration, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}
+
+// decode reads one document of YAML or JSON, and refuses fields that there are not, or that are there twice.
+func decode(text []byte) (*ManagerConfiguration, error) {
+	asJSON, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	out := &ManagerConfiguration{}
+	wrong, err := json.UnmarshalStrict(asJSON, out)
+	if err != nil {
+		return nil, err
+	}
+	// What is of another kind has other fields, too.
+	if errs := out.validateType(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	if len(wrong) > 0 {
+		texts := make([]string, len(wrong))
+		for i, err := range wrong {
+			texts[i] = err.Error()
+		}
+		slices.Sort(texts)
+		return nil, fmt.Errorf("%s", strings.Join(texts, ", "))
+	}
+	return out, nil
+}
+
+// document returns the only document of a file, as JSON.
+func document(text []byte) ([]byte, error) {
+	var out [][]byte
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return nil, err
+		}
+		// A part that has comments alone is none.
+		if string(asJSON) != "null" {
+			out = append(out, asJSON)
+		}
+	}
+	if len(out) != 1 {
+		return nil, fmt.Errorf("has %d documents, must have one", len(out))
+	}
+	return out[0], nil
+}
+
+func (c *ManagerConfiguration) validateType() field.ErrorList {
+	var errs field.ErrorList
+	if c.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{APIVersion}))
+	}
+	if c.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
+	}
+	return errs
+}
+
+// Fields is the path as the names of fields; nil if there is none.
+func (t *PodTemplate) Fields() []string {
+	if t.Path == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimPrefix(t.Path, "."), ".")
+}

@@ -1,0 +1,98 @@
+package configuration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\n"
+
+func TestLoad(t *testing.T) {
+	itself := metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}
+	tests := map[string]struct {
+		text string
+		want *ManagerConfiguration
+		// err are parts of the error.
+		err []string
+	}{
+		"NothingSaid": {text: head, want: &ManagerConfiguration{TypeMeta: itself}},
+		"JSON":        {text: `{"apiVersion": "config.berth.dev/v1alpha1", "kind": "ManagerConfiguration"}`, want: &ManagerConfiguration{TypeMeta: itself}},
+		"CommentsOfItsOwn": {
+			text: "# Whose it is.\n---\n" + head + "---\n# The end.\n", want: &ManagerConfiguration{TypeMeta: itself},
+		},
+		"Arguments": {
+			text: head + "predicates: {pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/foo]}}]}",
+			want: &ManagerConfiguration{TypeMeta: itself, Predicates: Predicates{PluginConfig: []PluginConfig{
+				{Name: "NodeResourcesFit", Args: runtime.RawExtension{Raw: []byte(`{"ignoredResources":["example.com/foo"]}`)}},
+			}}},
+		},
+		"Templates": {
+			text: head + "podTemplates: [{group: apps.kruise.io, resource: clonesets, kind: CloneSet, path: .spec.template}]",
+			want: &ManagerConfiguration{TypeMeta: itself, PodTemplates: []PodTemplate{
+				{Group: "apps.kruise.io", Resource: "clonesets", Kind: "CloneSet", Path: ".spec.template"},
+			}},
+		},
+		"Empty":        {text: "# nothing\n", err: []string{"has 0 documents"}},
+		"Two":          {text: head + "---\n" + head, err: []string{"has 2 documents"}},
+		"NoYAML":       {text: "a: b: c", err: []string{"mapping values"}},
+		"NoObject":     {text: "[]", err: []string{"cannot unmarshal array"}},
+		"NoType":       {text: "predicates: {}", err: []string{`apiVersion: Unsupported value: ""`, APIVersion, `kind: Unsupported value: ""`, Kind}},
+		"OtherVersion": {text: strings.Replace(head, "v1alpha1", "v9", 1) + "new: 1", err: []string{`apiVersion: Unsupported value: "config.berth.dev/v9"`}},
+		"UnknownFields": {
+			text: head + "predicates: {pluginConfig: [{name: A, arg: {}}], names: [A]}\nother: 1",
+			err:  []string{`unknown field "other"`, `unknown field "predicates.names"`, `unknown field "predicates.pluginConfig[0].arg"`},
+		},
+		"OtherCase": {text: head + "podtemplates: []", err: []string{`unknown field "podtemplates"`}},
+		"Twice":     {text: head + "podTemplates: []\npodTemplates: []", err: []string{`"podTemplates" already set`}},
+		"OtherKind": {text: head + "predicates: {pluginConfig: none}", err: []string{"predicates.pluginConfig"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "manager.yaml")
+			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Load(path)
+			if (err != nil) != (tc.err != nil) {
+				t.Fatalf("error %v, want %q", err, tc.err)
+			}
+			if err == nil {
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				return
+			}
+			for _, part := range append(tc.err, path) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestLoadNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v, want one that names %s", err, path)
+	}
+}
+
+func TestFields(t *testing.T) {
+	for path, want := range map[string][]string{
+		"":                               nil,
+		".spec.template":                 {"spec", "template"},
+		"spec.jobTemplate.spec.template": {"spec", "jobTemplate", "spec", "template"},
+		".spec..x":                       {"spec", "", "x"},
+	} {
+		if diff := cmp.Diff(want, (&PodTemplate{Path: path}).Fields()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", path, diff)
+		}
+	}
+}
