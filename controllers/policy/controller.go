@@ -36,6 +36,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -339,13 +340,16 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 		return nil, err
 	}
 	binding, err := policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
-	if err != nil || len(binding.Missing) == 0 {
-		return binding, err
+	if err == nil && len(binding.Missing) > 0 {
+		if err := c.catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		binding, err = policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
 	}
-	if err := c.catalog.Refresh(ctx); err != nil {
-		return nil, err
+	if err == nil && text.module.Nodes {
+		binding.World = predicates.Reads()
 	}
-	return policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
+	return binding, err
 }
 
 func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator) *placement.Policy {

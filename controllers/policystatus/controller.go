@@ -32,6 +32,7 @@ type Deps struct {
 	Engine      string
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	Hook        func(policy string) status.HookState
 	Targets     func(*placement.Policy) watches.State
 	Ledger      *remediation.Ledger
@@ -58,13 +59,36 @@ func New(d Deps) *Controller {
 // settle is how long facts are gathered before a status is written, so that a wave of changes is one write.
 const settle = 200 * time.Millisecond
 
+// worldPace is how often at most a status says anew how many nodes and pods there are. Pods come and go all the time, and
+// nothing hangs on their number.
+const worldPace = time.Minute
+
+// world stands in the queue for all policies that ask predicates.
+var world = reconcile.Request{}
+
 // Changed says that facts of a policy changed.
 func (c *Controller) Changed(policy string) {
+	c.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
+}
+
+func (c *Controller) later(request reconcile.Request, after time.Duration) {
 	c.mu.Lock()
 	queue := c.queue
 	c.mu.Unlock()
 	if queue != nil {
-		queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
+		queue.AddAfter(request, after)
+	}
+}
+
+// WorldChanged says that there are other nodes, pods or namespaces than before.
+func (c *Controller) WorldChanged() { c.later(world, worldPace) }
+
+// WorldStateChanged says that reading them fares differently.
+func (c *Controller) WorldStateChanged() {
+	for name, standing := range c.Registry.All() {
+		if standing.Binding != nil && len(standing.Binding.World) > 0 {
+			c.Changed(name)
+		}
 	}
 }
 
@@ -101,6 +125,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile writes one policy's status, if it differs.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if req == world {
+		c.WorldStateChanged()
+		return reconcile.Result{}, nil
+	}
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -126,6 +154,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		Engine:      c.Engine,
 		Standing:    c.Registry.Get(obj.Name),
 		Replication: c.Replication,
+		World:       c.World,
 		Hook:        c.Hook(obj.Name),
 		Report:      c.Ledger.Report(obj.Name),
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 )
@@ -80,7 +81,9 @@ type leader struct {
 	t    testing.TB
 	data *embedded.Data
 	eng  *embedded.Engine
-	work *queue
+	// world is what predicates look at.
+	world *predicates.World
+	work  *queue
 }
 
 // queue is a work queue that is drained between other things.
@@ -88,6 +91,8 @@ type queue struct {
 	mu   sync.Mutex
 	keys []remediation.Key
 	in   map[remediation.Key]bool
+	// after are the delays of what is to be added later, which nobody adds.
+	after map[remediation.Key][]time.Duration
 }
 
 func (q *queue) Add(key remediation.Key) {
@@ -99,15 +104,23 @@ func (q *queue) Add(key remediation.Key) {
 	}
 }
 
-func (*queue) AddAfter(remediation.Key, time.Duration) {}
-func (*queue) AddRateLimited(remediation.Key)          {}
-func (*queue) Forget(remediation.Key)                  {}
-func (*queue) NumRequeues(remediation.Key) int         { return 0 }
-func (*queue) Done(remediation.Key)                    {}
-func (*queue) ShutDown()                               {}
-func (*queue) ShutDownWithDrain()                      {}
-func (*queue) ShuttingDown() bool                      { return false }
-func (q *queue) Len() int                              { return len(q.keys) }
+func (q *queue) AddAfter(key remediation.Key, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.after == nil {
+		q.after = map[remediation.Key][]time.Duration{}
+	}
+	q.after[key] = append(q.after[key], d)
+}
+
+func (*queue) AddRateLimited(remediation.Key)  {}
+func (*queue) Forget(remediation.Key)          {}
+func (*queue) NumRequeues(remediation.Key) int { return 0 }
+func (*queue) Done(remediation.Key)            {}
+func (*queue) ShutDown()                       {}
+func (*queue) ShutDownWithDrain()              {}
+func (*queue) ShuttingDown() bool              { return false }
+func (q *queue) Len() int                      { return len(q.keys) }
 
 func (q *queue) Get() (remediation.Key, bool) {
 	q.mu.Lock()
@@ -131,10 +144,19 @@ func newLeader(t testing.TB) *leader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := embedded.NewData()
+	known, err := predicates.NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := known.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, world := embedded.NewData(), predicates.NewWorld()
 	registry := placement.NewRegistry()
 	l := &leader{
-		t: t, data: data, eng: embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 4}),
+		t: t, data: data, world: world,
+		eng:  embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 4, Predicates: set, World: world}),
 		work: &queue{in: map[remediation.Key]bool{}},
 	}
 	l.Controller = New(Deps{
@@ -157,6 +179,9 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 	binding, err := policy.Bind(name, module, nil, served{})
 	if err != nil {
 		l.t.Fatal(err)
+	}
+	if module.Nodes {
+		binding.World = predicates.Reads()
 	}
 	evaluator, err := l.eng.Prepare(l.t.Context(), name, module, binding)
 	if err != nil {

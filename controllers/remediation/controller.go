@@ -82,8 +82,9 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
-	// changes are the policies that came into force or went out of it since follow looked.
-	changes map[*placement.Policy]bool
+	// backlog is what follow has not looked at, and gathering says that changes of the world are on their way into it.
+	backlog   backlog
+	gathering bool
 }
 
 // New returns a controller.
@@ -91,7 +92,7 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
 		needs: &needs{registry: d.Registry}, matched: newMatched(d.Catalog),
-		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), changes: map[*placement.Policy]bool{},
+		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
 	c.targets = newTargets(c.enqueue)
 	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
@@ -150,10 +151,10 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	}
 	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
 		// A policy came meanwhile, or turned out to read more, and may have seen less than it reads.
-		wake(c.due)
+		c.ReadsMore()
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
-	c.enqueue(c.groups.Record(key, parts)...)
+	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts))
 	due := dueChanges(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
 	if span.IsRecording() {

@@ -189,19 +189,13 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 	c.mu.Lock()
 	for _, p := range []*placement.Policy{before, after} {
 		if c.queue != nil && p != nil {
-			c.changes[p] = true
+			c.backlog.policies[p] = true
 		}
 	}
 	c.mu.Unlock()
 	wake(c.rewatch)
 	wake(c.due)
 }
-
-// ReadsMore has the policies looked at of which it turned out that they read more than was found.
-func (c *Controller) ReadsMore() { wake(c.due) }
-
-// DataChanged has the policies decide anew whose data changed.
-func (c *Controller) DataChanged(schema.GroupVersionResource) { wake(c.due) }
 
 // NamespaceChanged has the objects of a namespace decided: selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
@@ -225,12 +219,9 @@ func (c *Controller) follow(ctx context.Context) {
 
 // catchUp has objects decided whose policies or data changed since it was called last.
 func (c *Controller) catchUp(ctx context.Context) {
-	c.mu.Lock()
-	changes := c.changes
-	c.changes = map[*placement.Policy]bool{}
-	c.mu.Unlock()
-	c.policiesChanged(ctx, slices.Collect(maps.Keys(changes)))
-	c.sweep(ctx)
+	changes := c.take()
+	c.policiesChanged(ctx, slices.Collect(maps.Keys(changes.policies)))
+	c.sweep(ctx, &changes)
 }
 
 // policiesChanged has the objects decided that some policies may match, or may have matched.
@@ -276,14 +267,14 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 }
 
 // sweep has the policies whose data changed decide each of their groups anew.
-func (c *Controller) sweep(ctx context.Context) {
+func (c *Controller) sweep(ctx context.Context, changes *backlog) {
 	if c.needs.widened() {
 		wake(c.rewatch)
 	}
 	var group errgroup.Group
 	group.SetLimit(sweepers)
 	for _, p := range c.Registry.InForce() {
-		if !c.groups.Stale(p) {
+		if !c.groups.Stale(p) || !changes.concerns(p, c.Registry.Get(p.Name)) {
 			continue
 		}
 		group.Go(func() error {

@@ -1,14 +1,12 @@
-// Package replication keeps the cluster data that policies read in the engine: it starts and stops watches as policies
-// come and go. It runs on every replica.
+// Package replication keeps the cluster data that policies read in the engine, and what predicates look at beside it: it
+// starts and stops watches as policies come and go. It runs on every replica.
 package replication
 
 import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/watches"
@@ -24,20 +23,20 @@ import (
 // Controller replicates. Create it with New, add it to a manager as a Runnable.
 type Controller struct {
 	registry *placement.Registry
-	data     engine.Data
-	watches  *watches.Manager
+	// data is what policies see under data, and world what predicates look at. They may keep the same types, each other
+	// fields of them in a form of its own.
+	data, world *feed
 	// wake says that the set of policies changed.
 	wake chan struct{}
-
-	mu          sync.Mutex
-	subscribers []func(schema.GroupVersionResource)
 }
 
-// New returns a controller that feeds data with what the policies in registry read.
-func New(client dynamic.Interface, registry *placement.Registry, data engine.Data) *Controller {
-	c := &Controller{registry: registry, data: data, wake: make(chan struct{}, 1)}
-	c.watches = watches.NewManager(client, &sink{data: data, changed: c.notify}, c.notify)
-	c.watches.Prepare = replication.Prepare
+// New returns a controller that feeds data with what the policies in registry read, and world, while one of them asks
+// predicates, with what those look at.
+func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World) *Controller {
+	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
+	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.Fields })
+	c.data.watches.Prepare = replication.Prepare
+	c.world = newFeed(client, worldData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.World })
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
 		case c.wake <- struct{}{}:
@@ -47,20 +46,16 @@ func New(client dynamic.Interface, registry *placement.Registry, data engine.Dat
 	return c
 }
 
-// Subscribe has f called whenever the objects of a replicated type, or how its replication fares, changed. f must be
-// quick. Subscribe before Start.
+// Subscribe has f called whenever the objects of a type that policies read, or how its replication fares, changed. f must
+// be quick. Subscribe before Start.
 func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers = append(c.subscribers, f)
+	c.data.subscribe(f, f)
 }
 
-func (c *Controller) notify(resource schema.GroupVersionResource) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.subscribers {
-		f(resource)
-	}
+// SubscribeWorld has content called whenever something changed that predicates look at, and state whenever how the
+// replication of such a type fares did. They must be quick. Subscribe before Start.
+func (c *Controller) SubscribeWorld(content, state func(schema.GroupVersionResource)) {
+	c.world.subscribe(content, state)
 }
 
 // NeedLeaderElection says that every replica replicates: the engine is process memory.
@@ -69,7 +64,9 @@ func (*Controller) NeedLeaderElection() bool { return false }
 // Start follows the policies until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {
 	for {
-		c.watches.Set(ctx, c.wanted())
+		for _, f := range c.feeds() {
+			f.watches.Set(ctx, f.wanted(c.registry))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -78,101 +75,47 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// wanted is what the policies in force read.
-func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
-	sets := map[schema.GroupVersionResource][]*projection.Fields{}
-	for _, standing := range c.registry.All() {
-		for _, binding := range []*policy.Binding{standing.Binding, standing.Next} {
-			if binding == nil {
-				continue
-			}
-			for resource, fields := range binding.Fields {
-				// Many policies read the same.
-				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
-					sets[resource] = append(sets[resource], fields)
-				}
-			}
-		}
-	}
-	out := make(map[schema.GroupVersionResource]*projection.Fields, len(sets))
-	for resource, all := range sets {
-		out[resource] = projection.Union(all...)
-	}
-	return out
+func (c *Controller) feeds() []*feed { return []*feed{c.data, c.world} }
+
+// State returns how the replication of some fields of a type fares that policies read, and how many objects it has.
+func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+	return c.data.state(resource, fields)
 }
 
-// State returns how the replication of some fields of a type fares.
-func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.Fields) watches.State {
-	state, _ := c.watches.StateOf(resource, fields)
-	return state
+// WorldState returns the same of a type that predicates look at.
+func (c *Controller) WorldState(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+	return c.world.state(resource, fields)
 }
 
-// Settled says whether what policies read of every type is complete, or known not to be to be had.
-func (c *Controller) Settled() bool { return c.settled(c.wanted()) }
+// Settled says whether what policies and their predicates read of every type is complete, or known not to be to be had.
+func (c *Controller) Settled() bool {
+	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
+}
 
 // SettledFor says the same of what one policy reads.
-func (c *Controller) SettledFor(b *policy.Binding) bool { return c.settled(b.Fields) }
-
-func (c *Controller) settled(wanted map[schema.GroupVersionResource]*projection.Fields) bool {
-	for resource, fields := range wanted {
-		if !c.State(resource, fields).Settled() {
-			return false
-		}
-	}
-	return true
+func (c *Controller) SettledFor(b *policy.Binding) bool {
+	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }
 
-// Replicas returns what is held of each resource type, of all its versions together.
+// Replicas returns what is held of each resource type, of all its versions, and for policies and predicates, together.
 func (c *Controller) Replicas() []metrics.Replica {
 	types := map[schema.GroupResource]metrics.Replica{}
-	for resource := range c.watches.States() {
-		objects, bytes, ok := c.data.Size(resource)
-		if !ok {
-			continue
-		}
-		r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: c.watches.Confirmed(resource)}
-		if other, ok := types[r.Resource]; ok {
-			r.Objects += other.Objects
-			r.Bytes += other.Bytes
-			if other.Confirmed.Before(r.Confirmed) {
-				r.Confirmed = other.Confirmed
+	for _, f := range c.feeds() {
+		for resource := range f.watches.States() {
+			objects, bytes, ok := f.store.Size(resource)
+			if !ok {
+				continue
 			}
+			r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: f.watches.Confirmed(resource)}
+			if other, ok := types[r.Resource]; ok {
+				r.Objects += other.Objects
+				r.Bytes += other.Bytes
+				if other.Confirmed.Before(r.Confirmed) {
+					r.Confirmed = other.Confirmed
+				}
+			}
+			types[r.Resource] = r
 		}
-		types[r.Resource] = r
 	}
 	return slices.Collect(maps.Values(types))
-}
-
-// sink puts what is watched into the engine.
-type sink struct {
-	data    engine.Data
-	changed func(schema.GroupVersionResource)
-}
-
-var _ watches.Sink = (*sink)(nil)
-
-// Replace implements watches.Sink.
-func (s *sink) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
-	s.tell(resource, s.data.Load(resource, fields, objects))
-}
-
-// Put implements watches.Sink.
-func (s *sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
-	s.tell(resource, s.data.Put(resource, object))
-}
-
-// Delete implements watches.Sink.
-func (s *sink) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	s.tell(resource, s.data.Delete(resource, namespace, name))
-}
-
-// Drop implements watches.Sink.
-func (s *sink) Drop(resource schema.GroupVersionResource) {
-	s.tell(resource, s.data.Drop(resource))
-}
-
-func (s *sink) tell(resource schema.GroupVersionResource, changed bool) {
-	if changed {
-		s.changed(resource)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/predicates"
 )
 
 // Who fills the Secret with the webhooks' certificate.
@@ -78,6 +79,12 @@ type Options struct {
 	EvaluationTimeout time.Duration
 	// EvaluationConcurrency bounds the evaluations that run at once.
 	EvaluationConcurrency int
+	// Predicates is the white-list of predicates, in their order; nil for the default one. A policy may use fewer of them.
+	Predicates []string
+	// OwnPredicates are known besides those of Kubernetes' scheduler.
+	OwnPredicates []predicates.Predicate
+	// Config is the path of the configuration file; empty for none.
+	Config string
 	// ReservationTTL is how long a charge to a quota waits for its object: longer than the API server takes to give up
 	// a request.
 	ReservationTTL time.Duration
@@ -85,7 +92,7 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Bind binds the options to the flags of a command.
+// Bind binds the options to the flags of a command. OwnPredicates are to be set before.
 func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of --state-cluster: it holds Berth's Secrets and lease and is never hooked.")
 	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Which cluster has Berth's own namespace: served, the one of --kubeconfig, or host, where that is another one than Berth runs in.")
@@ -108,6 +115,9 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long a leader tries to renew its lease before it gives up; shorter than the lease.")
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to take or to renew the lease.")
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica that is told to end goes on, while it has the API server connect to another one.")
+	o.Predicates = defaultPredicates(o.OwnPredicates)
+	f.Var((*names)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are asked, separated by commas.")
+	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")

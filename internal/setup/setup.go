@@ -47,11 +47,12 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/internal/workload"
 	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 	quotawebhook "github.com/berth-dev/berth/webhooks/quota"
@@ -80,6 +81,9 @@ type parts struct {
 	certificate *certs.Source
 	catalog     *watches.Catalog
 	data        *embedded.Data
+	predicates  *predicates.Set
+	templates   *workload.Templates
+	world       *predicates.World
 	engine      *embedded.Engine
 	registry    *placement.Registry
 	ledger      *domain.Ledger
@@ -114,6 +118,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 		what string
 		do   func(context.Context, *rest.Config) error
 	}{
+		{"reading the configuration", p.addConfiguration},
 		{"preparing traces", p.addTracing},
 		{"creating clients", p.addClients},
 		{"connecting to the host cluster", p.addHost},
@@ -255,12 +260,14 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	}
 	p.events = events.New(p.mgr.GetEventRecorder("berth"))
 	p.data = embedded.NewData()
+	p.world = predicates.NewWorld()
 	p.engine = embedded.New(p.data, embedded.Options{
 		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
 		Observer: engineObserver{
 			Metrics: p.metrics, changed: func(policy string) { p.status.Changed(policy) },
 			readsMore: func() { p.remediation.ReadsMore() },
 		},
+		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
@@ -326,7 +333,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
-	p.replication = replication.New(p.dynamic, p.registry, p.data)
+	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world)
 	p.policies.Settled = p.replication.SettledFor
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
@@ -354,10 +361,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), Registry: p.registry,
-		Replication: func(r schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
-			objects, _, _ := p.data.Size(r)
-			return p.replication.State(r, fields), objects
-		},
+		Replication: p.replication.State, World: p.replication.WorldState,
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
@@ -384,6 +388,16 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		p.remediation.DataChanged(r)
 		p.status.DataChanged(r)
 	})
+	p.replication.SubscribeWorld(
+		func(schema.GroupVersionResource) {
+			p.remediation.WorldChanged()
+			p.status.WorldChanged()
+		},
+		func(schema.GroupVersionResource) {
+			p.remediation.WorldChanged()
+			p.status.WorldStateChanged()
+		},
+	)
 	if err := p.mgr.Add(p.replication); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -31,7 +31,9 @@ type Facts struct {
 	Standing *placement.Standing
 	// Replication says how some fields of a type fare that the policy reads, and how many objects it has.
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	Hook        HookState
+	// World says the same of what predicates look at, which the policy asks.
+	World func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	Hook  HookState
 	// Targets says how reading what the policy matches fares.
 	Targets watches.State
 	Report  remediation.Report
@@ -149,19 +151,19 @@ func (s *setter) replicated(f Facts) {
 			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", strings.Join(texts, ", ")))
 		return
 	}
-	if len(f.Standing.Binding.Resources) == 0 {
+	reads := f.reads()
+	if len(reads) == 0 {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 		return
 	}
 	var waiting []string
-	for _, r := range f.Standing.Binding.Resources {
-		state, _ := f.Replication(r.GroupVersionResource, f.Standing.Binding.Fields[r.GroupVersionResource])
-		if state.Err != nil && !state.Synced {
-			s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, reasonOf(state.Err), explain(r, state.Err))
+	for _, r := range reads {
+		if err := r.state.Err; err != nil && !r.state.Synced {
+			s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, reasonOf(err), explain(r.resource.GroupResource(), err))
 			return
 		}
-		if !state.Synced {
-			waiting = append(waiting, r.GroupResource().String())
+		if !r.state.Synced {
+			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
 	if len(waiting) > 0 {
@@ -183,11 +185,11 @@ func reasonOf(err error) string {
 }
 
 // explain says what is wrong with reading a type and, where a grant is missing, which.
-func explain(r policy.Resource, err error) string {
+func explain(r schema.GroupResource, err error) string {
 	if apierrors.IsForbidden(err) {
-		return grant("read", r.GroupResource(), "get, list, watch", err)
+		return grant("read", r, "get, list, watch", err)
 	}
-	return fmt.Sprintf("reading %s: %v", r.GroupResource(), err)
+	return fmt.Sprintf("reading %s: %v", r, err)
 }
 
 // grant says that Berth may not do something with a type, and which rule lets it.
@@ -209,21 +211,54 @@ func targets(err error) (reason, message string) {
 	return placementv1.ReasonForbiddenTargets, grant("remediate", r, "get, list, watch, patch", err)
 }
 
+// read is a type that a policy reads, or its predicates, or both.
+type read struct {
+	resource schema.GroupVersionResource
+	fields   *projection.Fields
+	state    watches.State
+	objects  int
+}
+
+// reads are the types that a bound policy reads, and then those that only its predicates look at.
+func (f Facts) reads() []read {
+	var out []read
+	binding := f.Standing.Binding
+	for _, r := range binding.Resources {
+		fields := binding.Fields[r.GroupVersionResource]
+		state, objects := f.Replication(r.GroupVersionResource, fields)
+		out = append(out, read{r.GroupVersionResource, fields, state, objects})
+	}
+	byName := func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }
+	for _, r := range slices.SortedFunc(maps.Keys(binding.World), byName) {
+		fields := binding.World[r]
+		state, objects := f.World(r, fields)
+		at := slices.IndexFunc(out, func(other read) bool { return other.resource == r })
+		if at < 0 {
+			out = append(out, read{r, fields, state, objects})
+			continue
+		}
+		out[at].fields = projection.Union(out[at].fields, fields)
+		// It is complete when both are.
+		if out[at].state.Synced {
+			out[at].state = state
+		}
+	}
+	return out
+}
+
 func dependencies(f Facts) []placementv1.Dependency {
 	if f.Standing.Binding == nil {
 		return nil
 	}
 	var out []placementv1.Dependency
 	budget := maxFieldText
-	for _, r := range f.Standing.Binding.Resources {
-		fields := f.Standing.Binding.Fields[r.GroupVersionResource]
-		state, objects := f.Replication(r.GroupVersionResource, fields)
-		d := placementv1.Dependency{Resource: r.GroupResource().String(), Version: r.Version, Synced: &state.Synced, Fields: fieldNames(fields, &budget)}
-		if state.Synced {
-			d.Objects = new(int32(objects))
+	for _, r := range f.reads() {
+		d := placementv1.Dependency{Resource: r.resource.GroupResource().String(), Version: r.resource.Version, Synced: &r.state.Synced, Fields: fieldNames(r.fields, &budget)}
+		if r.state.Synced {
+			d.Objects = new(int32(r.objects))
 		}
-		if state.Err != nil {
-			d.Message = truncate(state.Err.Error(), maxDependencyMessage)
+		if r.state.Err != nil {
+			d.Message = truncate(r.state.Err.Error(), maxDependencyMessage)
 		}
 		out = append(out, d)
 	}

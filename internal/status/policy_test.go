@@ -77,6 +77,12 @@ func sound() status.Facts {
 	}
 }
 
+// asks has the policy ask predicates, which look at nodes.
+func asks(f *status.Facts, state watches.State) {
+	f.Standing.Binding.World = map[schema.GroupVersionResource]*projection.Fields{nodes.GroupVersionResource: fields("spec")}
+	f.World = replicas{nodes: state}.of
+}
+
 // sick is an evaluator whose policy is in quarantine.
 type sick struct{ placement.Evaluator }
 
@@ -172,6 +178,21 @@ func TestCompute(t *testing.T) {
 				f.Replication = replicas{nodes: {}, profiles: {Err: forbidden()}}.of
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
+		},
+		"NothingButPredicates": {
+			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.Standing.Binding.Resources = nil },
+		},
+		"PredicatesWait": {
+			change:  func(f *status.Facts) { asks(f, watches.State{}) },
+			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
+			message: map[string]string{"Replicated": "waiting for nodes"},
+		},
+		"PredicatesForbidden": {
+			change: func(f *status.Facts) {
+				asks(f, watches.State{Err: apierrors.NewForbidden(nodes.GroupResource(), "", errors.New("no grant"))})
+			},
+			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
+			message: map[string]string{"Replicated": `{apiGroups: [""], resources: ["nodes"], verbs: [get, list, watch]}`},
 		},
 		"WebhookPending": {
 			change: func(f *status.Facts) { f.Hook.Generation = 3 },
@@ -555,4 +576,54 @@ func check(path string, value any, schema apiextensionsv1.JSONSchemaProps) []str
 		}
 	}
 	return out
+}
+
+// What a policy and its predicates read of one type is one dependency, complete when both have it.
+func TestDependenciesOfPredicates(t *testing.T) {
+	yes, no := new(true), new(false)
+	own := placementv1.Dependency{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: yes}
+	tests := map[string]struct {
+		change func(*status.Facts)
+		want   placementv1.Dependency
+	}{
+		"Beside": {
+			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}) },
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"spec"}, Objects: new(int32(3)), Synced: yes},
+		},
+		"Both": {
+			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); reads(f, nodes) },
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Objects: new(int32(3)), Synced: yes},
+		},
+		"BothButNotThere": {
+			change: func(f *status.Facts) { asks(f, watches.State{Err: errors.New("broken pipe")}); reads(f, nodes) },
+			want:   placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Synced: no, Message: "broken pipe"},
+		},
+		"ThereButNotBoth": {
+			change: func(f *status.Facts) {
+				asks(f, watches.State{Synced: true})
+				reads(f, nodes)
+				f.Replication = replicas{profiles: {Synced: true}}.of
+			},
+			want: placementv1.Dependency{Resource: "nodes", Version: "v1", Fields: []string{"metadata", "spec"}, Synced: no},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := sound()
+			tc.change(&f)
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			if diff := cmp.Diff([]placementv1.Dependency{own, tc.want}, got.Dependencies); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.Data != "clusterprofiles.multicluster.x-k8s.io, nodes" {
+				t.Errorf("data %q", got.Data)
+			}
+		})
+	}
+}
+
+// reads has the policy itself read the metadata of a type.
+func reads(f *status.Facts, r policy.Resource) {
+	f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
+	f.Standing.Binding.Fields[r.GroupVersionResource] = fields("metadata")
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -91,8 +90,7 @@ func (c *conditions) stall() {
 func (c *conditions) usage(f QuotaFacts) {
 	for _, missing := range f.Recount.Missing {
 		if err := f.Types[missing].Err; err != nil {
-			r := policy.Resource{GroupVersionResource: missing.WithVersion("")}
-			c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, reasonOf(err), explain(r, err)+"; its objects are asked to be tried again until they can be counted")
+			c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, reasonOf(err), explain(missing, err)+"; its objects are asked to be tried again until they can be counted")
 			return
 		}
 	}

@@ -1,0 +1,54 @@
+package policystatus
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// queue notes what is added to it, and after what time.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	after map[string]time.Duration
+}
+
+func (q *queue) AddAfter(r reconcile.Request, d time.Duration) { q.after[r.Name] = d }
+
+// Pods come and go by the thousand: their number is told once a minute, by the policies that ask predicates.
+func TestWorldIsToldNowAndThen(t *testing.T) {
+	registry, q := placement.NewRegistry(), &queue{after: map[string]time.Duration{}}
+	c := New(Deps{Registry: registry})
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	set := func(name string, b *policy.Binding) {
+		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b})
+	}
+	set("asks", &policy.Binding{World: map[schema.GroupVersionResource]*projection.Fields{nodes: projection.Everything()}})
+	set("reads", &policy.Binding{Resources: []policy.Resource{{GroupVersionResource: nodes}}})
+	set("broken", nil)
+	c.queue = q
+
+	c.WorldChanged()
+	if diff := cmp.Diff(map[string]time.Duration{world.Name: worldPace}, q.after); diff != "" {
+		t.Errorf("queued for a change (-want +got):\n%s", diff)
+	}
+	clear(q.after)
+	if _, err := c.Reconcile(t.Context(), world); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]time.Duration{"asks": settle}, q.after); diff != "" {
+		t.Errorf("queued a minute later (-want +got):\n%s", diff)
+	}
+	clear(q.after)
+	c.WorldStateChanged()
+	if diff := cmp.Diff(map[string]time.Duration{"asks": settle}, q.after); diff != "" {
+		t.Errorf("queued where reading fares differently (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,143 @@
+package replication
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// feed keeps one store filled with what policies want of it.
+type feed struct {
+	store   engine.Data
+	watches *watches.Manager
+	// reads is what one policy wants.
+	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.Fields
+
+	mu          sync.Mutex
+	subscribers []subscriber
+}
+
+// subscriber is told of changes of objects, and of how reading them fares.
+type subscriber struct {
+	content, state func(schema.GroupVersionResource)
+}
+
+func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.Fields) *feed {
+	f := &feed{store: store, reads: reads}
+	f.watches = watches.NewManager(client, sink{f}, func(resource schema.GroupVersionResource) {
+		for _, s := range f.subscribed() {
+			s.state(resource)
+		}
+	})
+	return f
+}
+
+func (f *feed) subscribe(content, state func(schema.GroupVersionResource)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subscribers = append(f.subscribers, subscriber{content, state})
+}
+
+func (f *feed) subscribed() []subscriber {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.subscribers
+}
+
+// wanted is what the policies in force, and those that are to come, want.
+func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.Fields {
+	sets := map[schema.GroupVersionResource][]*projection.Fields{}
+	for _, standing := range registry.All() {
+		for _, binding := range []*policy.Binding{standing.Binding, standing.Next} {
+			if binding == nil {
+				continue
+			}
+			for resource, fields := range f.reads(binding) {
+				// Many policies read the same.
+				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
+					sets[resource] = append(sets[resource], fields)
+				}
+			}
+		}
+	}
+	out := make(map[schema.GroupVersionResource]*projection.Fields, len(sets))
+	for resource, all := range sets {
+		out[resource] = projection.Union(all...)
+	}
+	return out
+}
+
+func (f *feed) state(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+	state, _ := f.watches.StateOf(resource, fields)
+	objects, _, _ := f.store.Size(resource)
+	return state, objects
+}
+
+func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.Fields) bool {
+	for resource, fields := range wanted {
+		if state, _ := f.watches.StateOf(resource, fields); !state.Settled() {
+			return false
+		}
+	}
+	return true
+}
+
+// sink puts what is watched into a feed's store.
+type sink struct{ *feed }
+
+var _ watches.Sink = sink{}
+
+// Replace implements watches.Sink.
+func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+	s.tell(resource, s.store.Load(resource, fields, objects))
+}
+
+// Put implements watches.Sink.
+func (s sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
+	s.tell(resource, s.store.Put(resource, object))
+}
+
+// Delete implements watches.Sink.
+func (s sink) Delete(resource schema.GroupVersionResource, namespace, name string) {
+	s.tell(resource, s.store.Delete(resource, namespace, name))
+}
+
+// Drop implements watches.Sink.
+func (s sink) Drop(resource schema.GroupVersionResource) {
+	s.tell(resource, s.store.Drop(resource))
+}
+
+func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
+	if !changed {
+		return
+	}
+	for _, s := range s.subscribed() {
+		s.content(resource)
+	}
+}
+
+// worldData is the world of predicates as a store. How much memory it takes is not known.
+type worldData struct{ *predicates.World }
+
+var _ engine.Data = worldData{}
+
+// Load implements engine.Data: the world knows itself what fields it keeps.
+func (w worldData) Load(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) bool {
+	return w.World.Load(resource, objects)
+}
+
+// Size implements engine.Data.
+func (w worldData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
+	objects, ok = w.World.Size(resource)
+	return objects, 0, ok
+}

@@ -1,0 +1,76 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// defaultPredicates is the white-list where nobody sets one; nil if the manager will not start anyway.
+func defaultPredicates(own []predicates.Predicate) []string {
+	registry, err := predicates.NewRegistry(own...)
+	if err != nil {
+		return nil
+	}
+	return registry.Default()
+}
+
+// names is a flag that lists names, separated by commas.
+type names []string
+
+func (n *names) String() string { return strings.Join(*n, ",") }
+
+func (n *names) Set(text string) error {
+	*n = nil
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			*n = append(*n, name)
+		}
+	}
+	if len(*n) == 0 {
+		return errors.New("names no predicate")
+	}
+	return nil
+}
+
+// addConfiguration reads the configuration file, and makes what it and the flags say of predicates. Nothing of the
+// scheduler is made before a policy asks.
+func (p *parts) addConfiguration(context.Context, *rest.Config) error {
+	config := &configuration.ManagerConfiguration{}
+	if p.options.Config != "" {
+		var err error
+		if config, err = configuration.Load(p.options.Config); err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+	}
+	registry, err := predicates.NewRegistry(p.options.OwnPredicates...)
+	if err != nil {
+		return err
+	}
+	if _, err := registry.New(p.options.Predicates); err != nil {
+		return fmt.Errorf("--predicates: %w", err)
+	}
+	arguments := make([]predicates.PluginConfig, len(config.Predicates.PluginConfig))
+	for i, c := range config.Predicates.PluginConfig {
+		arguments[i] = predicates.PluginConfig{Name: c.Name, Args: c.Args}
+	}
+	if p.predicates, err = registry.New(p.options.Predicates, arguments...); err != nil {
+		return fmt.Errorf("--config: %s: predicates: %w", p.options.Config, err)
+	}
+	templates := make([]workload.Template, len(config.PodTemplates))
+	for i, t := range config.PodTemplates {
+		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: t.Fields()}
+	}
+	if p.templates, err = workload.NewTemplates(templates...); err != nil {
+		return fmt.Errorf("--config: %s: %w", p.options.Config, err)
+	}
+	return nil
+}

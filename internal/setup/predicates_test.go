@@ -1,0 +1,136 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-dev/berth/internal/predicates"
+)
+
+const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\n"
+
+// whitelist is the default one.
+var whitelist = []string{
+	"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
+}
+
+// never is a predicate that nothing may make yet.
+func never(t *testing.T, name string) predicates.Predicate {
+	return predicates.Predicate{Name: name, Judges: predicates.Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+		t.Errorf("%s is made before anything is judged", name)
+		return nil, errors.New("too early")
+	}}
+}
+
+func TestConfiguration(t *testing.T) {
+	tests := map[string]struct {
+		args, file string
+		own        []predicates.Predicate
+		want       []string
+		// err are parts of the error; FILE stands for the path of the file.
+		err []string
+	}{
+		"Defaults":  {want: whitelist},
+		"Ordered":   {args: "--predicates=TaintToleration,NodeName", want: []string{"TaintToleration", "NodeName"}},
+		"Spaced":    {args: "--predicates=TaintToleration,,NodeName,", want: []string{"TaintToleration", "NodeName"}},
+		"Unknown":   {args: "--predicates=NodeName,PodFitsHost", err: []string{"--predicates", `"PodFitsHost"`, strings.Join(whitelist[:6], ", ")}},
+		"Twice":     {args: "--predicates=NodeName,NodeName", err: []string{"--predicates", "NodeName"}},
+		"None":      {args: "--predicates=", err: []string{"-predicates", "names no predicate"}},
+		"Own":       {own: []predicates.Predicate{never(t, "Maintenance")}, want: append(whitelist[:len(whitelist):len(whitelist)], "Maintenance")},
+		"OwnFirst":  {args: "--predicates=Maintenance,NodeName", own: []predicates.Predicate{never(t, "Maintenance")}, want: []string{"Maintenance", "NodeName"}},
+		"OwnTwice":  {own: []predicates.Predicate{never(t, "NodeName")}, err: []string{"NodeName"}},
+		"NoFile":    {args: "--config=/nowhere", err: []string{"--config", "/nowhere"}},
+		"Arguments": {file: "predicates: {pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/a]}}]}", want: whitelist},
+		"UnknownField": {
+			file: "predicates: {pluginConf: []}", err: []string{"--config", "FILE", `unknown field "predicates.pluginConf"`},
+		},
+		"WrongArguments": {
+			file: "predicates: {pluginConfig: [{name: NodeAffinity}, {name: NodeResourcesFit, args: {ignoredResources: [a b]}}]}",
+			err:  []string{"--config", "FILE", "predicates: ", "pluginConfig[1].args.ignoredResources"},
+		},
+		"ArgumentsOfUnlisted": {
+			args: "--predicates=NodeName", file: "predicates: {pluginConfig: [{name: NodeAffinity}]}", err: []string{"--config", "FILE", "pluginConfig[0].name", "NodeAffinity"},
+		},
+		"ArgumentsTwice": {
+			file: "predicates: {pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]}", err: []string{"--config", "FILE", "pluginConfig[1].name: Duplicate"},
+		},
+		"Templates":     {file: "podTemplates: [{group: apps.kruise.io, resource: clonesets, kind: CloneSet, path: .spec.template}]", want: whitelist},
+		"KnownTemplate": {file: "podTemplates: [{group: apps, resource: deployments, kind: Deployment, path: .spec.template}]", err: []string{"--config", "FILE", "podTemplates[0].resource: Duplicate"}},
+		"WrongPath":     {file: "podTemplates: [{resource: a, kind: A, path: .metadata}]", err: []string{"FILE", "podTemplates[0].path"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "manager.yaml")
+			args := strings.Fields(tc.args)
+			if tc.file != "" {
+				args = append(args, "--config="+file)
+				if err := os.WriteFile(file, []byte(head+tc.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := configured(t, args, tc.own...)
+			if (err != nil) != (tc.err != nil) {
+				t.Fatalf("error %v, want %q", err, tc.err)
+			}
+			for _, part := range tc.err {
+				if part = strings.ReplaceAll(part, "FILE", file); !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+			if err != nil {
+				return
+			}
+			if diff := cmp.Diff(tc.want, p.predicates.Names()); diff != "" {
+				t.Errorf("predicates (-want +got):\n%s", diff)
+			}
+			_, known := p.templates.Path(schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"})
+			if want := name == "Templates"; known != want {
+				t.Errorf("the template is known: %t, want %t", known, want)
+			}
+		})
+	}
+}
+
+// configured is what the manager makes of a command line, before it looks for an API server.
+func configured(t *testing.T, args []string, own ...predicates.Predicate) (*parts, error) {
+	t.Helper()
+	p := &parts{options: Options{OwnPredicates: own}}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	p.options.Bind(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	return p, p.addConfiguration(t.Context(), nil)
+}
+
+// The file that a document shows is one that the manager takes.
+func TestDocumentedConfiguration(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```yaml\n(apiVersion: config.berth.dev/.*?)```").FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the document shows none")
+	}
+	file := filepath.Join(t.TempDir(), "manager.yaml")
+	if err := os.WriteFile(file, found[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := configured(t, []string{"--config=" + file}); err != nil {
+		t.Error(err)
+	}
+}
