@@ -1,6 +1,7 @@
 package install_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/setup"
 )
 
@@ -95,6 +97,8 @@ webhook: {url: "https://berth.example.com:9443", certManagement: external}
 rbac: {extraRules: [{apiGroups: [example.com], resources: [databases], verbs: [get, list, watch]}]}
 reservationTTL: 2m
 evaluationTimeout: 500ms
+predicates: [NodeName, TaintToleration, NodeResourcesFit]
+config: {predicates: {pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/a]}}]}}
 extraArgs: [--zap-log-level=debug]
 metrics:
   serviceMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}}
@@ -159,7 +163,8 @@ func TestChartWithEveryValue(t *testing.T) {
 	}
 	for _, arg := range []string{
 		"--webhook-service=ship-webhook-service", "--owner-cluster-role=ship-manager-role", "--webhook-url=https://berth.example.com:9443",
-		"--webhook-cert-management=external", "--quota-reservation-ttl=2m", "--evaluation-timeout=500ms", "--zap-log-level=debug", "--namespace=$(POD_NAMESPACE)",
+		"--webhook-cert-management=external", "--quota-reservation-ttl=2m", "--evaluation-timeout=500ms", "--zap-log-level=debug",
+		"--predicates=NodeName,TaintToleration,NodeResourcesFit", "--config=/etc/berth/manager.yaml", "--namespace=$(POD_NAMESPACE)",
 	} {
 		if !slices.Contains(manager.Args, arg) {
 			t.Errorf("the manager lacks %s: %q", arg, manager.Args)
@@ -203,6 +208,36 @@ func TestChartWithEveryValue(t *testing.T) {
 		if o.GetNamespace() != "" && o.GetNamespace() != namespace {
 			t.Errorf("%s is in the namespace %s", key, o.GetNamespace())
 		}
+	}
+}
+
+// The configuration file is one that the manager takes, where it looks for it, and pods with another one are others.
+func TestChartConfigures(t *testing.T) {
+	const value = "config: {predicates: {pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [%s]}}]}}\n"
+	stamps := map[string]bool{}
+	for _, ignored := range []string{"example.com/a", "example.com/b"} {
+		have := chart(t, "--values", valuesFile(t, fmt.Sprintf(value, ignored)))
+		file := filepath.Join(t.TempDir(), "manager.yaml")
+		text := the[*corev1.ConfigMap](t, have, "ConfigMap/berth-controller-manager").Data[filepath.Base(file)]
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := configuration.Load(file)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if c := got.Predicates.PluginConfig; len(c) != 1 || !strings.Contains(string(c[0].Args.Raw), ignored) {
+			t.Errorf("arguments of predicates: %v", c)
+		}
+		pod := the[*appsv1.Deployment](t, have, "Deployment/berth-controller-manager").Spec.Template
+		volume, mount := pod.Spec.Volumes[0], pod.Spec.Containers[0].VolumeMounts[0]
+		if volume.ConfigMap.Name != "berth-controller-manager" || mount.Name != volume.Name || mount.MountPath != "/etc/berth" {
+			t.Errorf("mounted is %+v at %+v", volume, mount)
+		}
+		stamps[pod.Annotations["berth.dev/config"]] = true
+	}
+	if len(stamps) != 2 {
+		t.Errorf("pods with another file have the same template: %v", stamps)
 	}
 }
 
@@ -263,6 +298,9 @@ func TestChartRefuses(t *testing.T) {
 		"CertManagement":    {"--set", "webhook.certManagement=mine"},
 		"Duration":          {"--set", "reservationTTL=65"},
 		"Argument":          {"--set", "extraArgs={debug}"},
+		"Predicates":        {"--set", "predicates=NodeName"},
+		"PredicatesInOne":   {"--set-json", `predicates=["NodeName,NodePorts"]`},
+		"ConfigWithKind":    {"--set", "config.kind=ManagerConfiguration"},
 		"WriteRights":       {"--set-json", `rbac.extraRules=[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]`},
 		"RuleOfNothing":     {"--set-json", `rbac.extraRules=[{"verbs":["get"]}]`},
 		"EnabledInWords":    {"--set-string", "networkPolicy.enabled=on"},
