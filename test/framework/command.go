@@ -43,11 +43,17 @@ type Command struct {
 // NewCommands builds the operator as make build does. The spec's, or suite's, end ends every replica.
 func (f *Framework) NewCommands(ctx context.Context) *Commands {
 	ginkgo.GinkgoHelper()
+	return f.NewCommandsOf(ctx, "./cmd/manager")
+}
+
+// NewCommandsOf is NewCommands for another package of this module that is an operator.
+func (f *Framework) NewCommandsOf(ctx context.Context, command string) *Commands {
+	ginkgo.GinkgoHelper()
 	group, err := process.NewGroup(ginkgo.GinkgoT().TempDir(), false)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(group.Close)
 	c := &Commands{f: f, group: group, binary: filepath.Join(group.Dir(), "manager")}
-	f.build(ctx, c.binary, "./cmd/manager")
+	f.build(ctx, c.binary, command)
 	kubeconfig, err := f.Plane.Kubeconfig(operatorUser, "system:serviceaccounts", "system:serviceaccounts:"+OperatorNamespace)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(os.WriteFile(c.kubeconfig(), kubeconfig, 0o600)).To(gomega.Succeed())

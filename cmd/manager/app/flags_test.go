@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"flag"
@@ -13,7 +13,7 @@ import (
 var dependent = map[string]bool{"namespace": true, "evaluation-concurrency": true, "owner-cluster-service-version": true}
 
 func TestFlagsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}

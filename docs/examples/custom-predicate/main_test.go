@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The manager is built as somebody else would, in a module of their own, where nothing below internal can be imported.
+func TestBuildsOutside(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	copyFile(t, "main.go", filepath.Join(dir, "main.go"))
+	copyFile(t, filepath.Join(root, "go.sum"), filepath.Join(dir, "go.sum"))
+	// Their module would ask for versions of its own; these are here.
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const itself = "module github.com/berth-dev/berth\n"
+	module := strings.Replace(string(text), itself, "module example.com/manager\n", 1)
+	if module == string(text) {
+		t.Fatalf("go.mod does not begin with %q", itself)
+	}
+	module += "\nrequire github.com/berth-dev/berth v0.0.0\n\nreplace github.com/berth-dev/berth => " + root + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", binary, ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOPROXY=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "--help").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "InterPodAffinity,Maintenance") {
+		t.Errorf("%v: the predicate is not on the white-list:\n%s", err, out)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
