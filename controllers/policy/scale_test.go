@@ -53,11 +53,16 @@ func (c *cluster) List(_ context.Context, out client.ObjectList, _ ...client.Lis
 	return nil
 }
 
+// profiles is the type that the cluster serves.
+var profiles = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}
+
 func (*cluster) ByPlural(string) []policy.Resource { return nil }
 
 func (*cluster) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
-	return policy.Resource{GroupVersionResource: r, Namespaced: true}, r == replication.Inventories[0]
+	return policy.Resource{GroupVersionResource: r, Namespaced: true}, r == profiles
 }
+
+func (*cluster) Inventories() *replication.Inventories { return replication.Known() }
 
 func (*cluster) Refresh(context.Context) error { return nil }
 func (*cluster) Invalidate()                   {}
@@ -109,7 +114,7 @@ func newController(t testing.TB, c *cluster) (*Controller, *placement.Registry) 
 		t.Fatal(err)
 	}
 	data := embedded.NewData()
-	data.Load(replication.Inventories[0], nil, []*unstructured.Unstructured{})
+	data.Load(profiles, nil, []*unstructured.Unstructured{})
 	registry := placement.NewRegistry()
 	return New(c, c, embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 2}), registry, c, m, "berth-system"), registry
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 var (
@@ -61,6 +62,9 @@ func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	}
 	return s.all()[i], true
 }
+
+// Inventories are those that Berth knows.
+func (served) Inventories() *replication.Inventories { return replication.Known() }
 
 func (s served) Select(selects func(schema.GroupVersionResource) bool) []policy.Resource {
 	return slices.DeleteFunc(s.all(), func(r policy.Resource) bool { return !selects(r.GroupVersionResource) })

@@ -30,12 +30,12 @@ type Controller struct {
 	wake chan struct{}
 }
 
-// New returns a controller that feeds data with what the policies in registry read, and world, while one of them asks
-// predicates, with what those look at.
-func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World) *Controller {
+// New returns a controller that feeds data with what the policies in registry read, objects of inventories with their
+// normal form, and world, while one of them asks predicates, with what those look at.
+func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
 	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.Fields })
-	c.data.watches.Prepare = replication.Prepare
+	c.data.watches.Prepare = inventories.Prepare
 	c.world = newFeed(client, worldData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.World })
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {

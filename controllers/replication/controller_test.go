@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
+	domain "github.com/berth-dev/berth/internal/replication"
 )
 
 // The library's handlers of errors wait by the time of the last error, which in these tests may lie ahead.
@@ -158,7 +159,7 @@ func start(t *testing.T) *replica {
 		server: &apiServer{asked: map[string]int{}, forbidden: map[schema.GroupVersionResource]bool{}, open: map[schema.GroupVersionResource]*watch.FakeWatcher{}},
 		told:   map[string]int{}, states: map[string]int{},
 	}
-	r.Controller = replication.New(r.server, r.registry, embedded.NewData(), r.world)
+	r.Controller = replication.New(r.server, r.registry, embedded.NewData(), r.world, domain.Known())
 	count := func(counts map[string]int) func(schema.GroupVersionResource) {
 		return func(g schema.GroupVersionResource) {
 			r.mu.Lock()

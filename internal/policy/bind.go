@@ -24,14 +24,17 @@ type Served interface {
 	ByPlural(plural string) []Resource
 	// Exact returns the watchable resource of that group, version and plural name.
 	Exact(schema.GroupVersionResource) (Resource, bool)
+	// Inventories are the types whose objects stand for clusters, served or not.
+	Inventories() *replication.Inventories
 }
 
 // Binding says where in `data` a policy sees which resource type.
 type Binding struct {
 	// Paths are below `data`, sorted; a resource may be at several.
 	Paths []BoundPath
-	// Clusters says that the policy reads data.clusters, which is made from the inventories among Resources.
-	Clusters bool
+	// Clusters are the inventories that data.clusters is made of, those that are served, in order of precedence; empty if
+	// the policy does not read it. They are among Resources.
+	Clusters []schema.GroupVersionResource
 	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
 	Resources []Resource
 	// Fields are what the policy reads of the prepared objects of each of the Resources (replication.Prepare), sealed.
@@ -72,17 +75,7 @@ func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, serve
 func (b *Binding) bindRead(name string, m *Module, read Read, served Served) error {
 	switch {
 	case read.Clusters:
-		b.Clusters = true
-		found := false
-		bound := map[schema.GroupResource]bool{}
-		for _, inventory := range replication.Inventories {
-			// Of the versions that are served the first is enough: they show the same objects.
-			if r, ok := served.Exact(inventory); ok && !bound[r.GroupResource()] {
-				b.needs(r, replication.NormalFields(m.ObjectFields(read, false)))
-				bound[r.GroupResource()], found = true, true
-			}
-		}
-		if !found {
+		if b.bindClusters(m.ObjectFields(read, false), served); len(b.Clusters) == 0 {
 			b.Missing = append(b.Missing, read)
 		}
 	case read.Quotas != "":
@@ -114,6 +107,23 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served Served) err
 		}
 	}
 	return nil
+}
+
+// bindClusters notes the inventories that are served, and what is read of clusters.
+func (b *Binding) bindClusters(read *projection.Fields, served Served) {
+	inventories := served.Inventories()
+	bound := map[schema.GroupResource]bool{}
+	b.Clusters = nil
+	for _, inventory := range inventories.Resources() {
+		// Of the versions that are served the first is enough: they show the same objects.
+		r, ok := served.Exact(inventory)
+		if !ok || bound[r.GroupResource()] {
+			continue
+		}
+		bound[r.GroupResource()] = true
+		b.Clusters = append(b.Clusters, inventory)
+		b.needs(r, replication.NormalFields(inventories.Needs(inventory, read)))
+	}
 }
 
 // bindListed binds a type of spec.replicate at both of its places.

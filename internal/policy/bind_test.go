@@ -38,6 +38,14 @@ func (s served) Exact(resource schema.GroupVersionResource) (policy.Resource, bo
 	return s[i], true
 }
 
+// Inventories are those that Berth knows, and sites.
+func (s served) Inventories() *replication.Inventories {
+	out, _ := replication.NewInventories(nil, replication.Declaration{
+		Group: "fleet.example.com", Version: "v1", Resource: "sites", Fields: replication.DeclaredFields{Name: "spec.cluster"},
+	})
+	return out
+}
+
 func resource(group, version, plural string) policy.Resource {
 	return policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural}}
 }
@@ -52,6 +60,7 @@ func TestBind(t *testing.T) {
 		alpha       = resource("shop.example", "v1alpha1", "carts")
 		profiles    = resource("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
 		members     = resource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
+		sites       = resource("fleet.example.com", "v1", "sites")
 		scoped      = resource("placement.berth.dev", "v1alpha1", "scopedquotas")
 		oldMembers  = resource("cluster.kubernetes-fleet.io", "v1beta1", "memberclusters")
 	)
@@ -108,15 +117,18 @@ func TestBind(t *testing.T) {
 		},
 		"NoInventory": {
 			reads: `data.clusters.x`, served: world,
-			want: policy.Binding{Clusters: true, Missing: []policy.Read{{Clusters: true, Row: 2, Col: 16}}},
+			want: policy.Binding{Missing: []policy.Read{{Clusters: true, Row: 2, Col: 16}}},
 		},
 		"Inventories": {
-			reads: `data.clusters.x`, served: append(slices.Clone(world), profiles, members, oldMembers),
-			want: policy.Binding{Clusters: true, Resources: []policy.Resource{members, profiles}},
+			reads: `data.clusters.x`, served: append(slices.Clone(world), sites, profiles, members, oldMembers),
+			want: policy.Binding{
+				Clusters:  []schema.GroupVersionResource{profiles.GroupVersionResource, members.GroupVersionResource, sites.GroupVersionResource},
+				Resources: []policy.Resource{members, sites, profiles},
+			},
 		},
 		"OlderVersionOfInventory": {
 			reads: `data.clusters.x`, served: append(slices.Clone(world), oldMembers),
-			want: policy.Binding{Clusters: true, Resources: []policy.Resource{oldMembers}},
+			want: policy.Binding{Clusters: []schema.GroupVersionResource{oldMembers.GroupVersionResource}, Resources: []policy.Resource{oldMembers}},
 		},
 		"Quotas": {
 			reads: `[data.berth.quotas.team.gold.used, data.berth.clusterquotas]`, served: append(slices.Clone(world), scoped),
@@ -204,8 +216,9 @@ func TestListedNamesakes(t *testing.T) {
 func TestBindFields(t *testing.T) {
 	nodes := resource("", "v1", "nodes")
 	quotas := policy.Resource{GroupVersionResource: placementv1.GroupVersion.WithResource("scopedquotas"), Namespaced: true}
-	profiles := policy.Resource{GroupVersionResource: replication.Inventories[0], Namespaced: true}
-	managed := policy.Resource{GroupVersionResource: replication.Inventories[1]}
+	profiles := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, Namespaced: true}
+	managed := resource("cluster.open-cluster-management.io", "v1", "managedclusters")
+	sites := resource("fleet.example.com", "v1", "sites")
 	const normal = `["placement.berth.dev/normal-form"]`
 	tests := map[string]struct {
 		body   string
@@ -217,9 +230,9 @@ func TestBindFields(t *testing.T) {
 		"Existence":  {body: `data.kubernetes.nodes[input.name]`, want: map[policy.Resource][]string{nodes: nil}},
 		"Whole":      {body: `data.kubernetes.nodes[_] == input.node`, want: map[policy.Resource][]string{nodes: {".**"}}},
 		"Names":      {body: `count(data.kubernetes.nodes) > 1`, want: map[policy.Resource][]string{nodes: nil}},
-		"Clusters":   {body: `data.clusters[_].region == "eu"`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**"}}},
+		"Clusters":   {body: `data.clusters[_].region == "eu"`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**"}, sites: {".name", ".region.**"}}},
 		"Quotas":     {body: `data.berth.quotas[_][_].used.pods == "1"`, want: map[policy.Resource][]string{quotas: {".used.pods.**"}}},
-		"BothForms":  {body: `data.clusters[_].region == data.kubernetes.managedclusters[_].spec.x`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**", ".spec.x.**"}}},
+		"BothForms":  {body: `data.clusters[_].region == data.kubernetes.managedclusters[_].spec.x`, want: map[policy.Resource][]string{profiles: {".region.**"}, managed: {".region.**", ".spec.x.**"}, sites: {".name", ".region.**"}}},
 		"Listed":     {body: `data.kubernetes[input.kind][_].x == 1`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: {".x.**"}}},
 		"ListedOnly": {body: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nodes"}}, want: map[policy.Resource][]string{nodes: nil}},
 	}
@@ -231,7 +244,7 @@ func TestBindFields(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := policy.Bind("p", m, tc.listed, served{nodes, quotas, profiles, managed})
+			b, err := policy.Bind("p", m, tc.listed, served{nodes, quotas, profiles, managed, sites})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,51 +3,18 @@ package replication
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Inventories are the resource types whose objects stand for clusters, in order of precedence: of two objects that
-// stand for a cluster of the same name, the one of the earlier type is used.
-var Inventories = []schema.GroupVersionResource{
-	{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"},
-	{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"},
-	{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"},
-	{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"},
-	{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"},
-}
-
-// clusterReaders read the fields that differ between the inventories.
-var clusterReaders = map[schema.GroupResource]func(obj, out map[string]any){
-	{Group: "multicluster.x-k8s.io", Resource: "clusterprofiles"}:              readClusterProfile,
-	{Group: "cluster.open-cluster-management.io", Resource: "managedclusters"}: readManagedCluster,
-	{Group: "cluster.karmada.io", Resource: "clusters"}:                        readKarmadaCluster,
-	{Group: "cluster.kubernetes-fleet.io", Resource: "memberclusters"}:         readMemberCluster,
-}
-
-// Cluster brings an inventory's object into the normal form at data.clusters[name]. Every document has name,
-// namespace, source, labels, annotations, properties, taints and ready; region, zones, provider, version, capacity,
-// allocatable and allocated are there where the inventory knows them. ok is false for other resources.
-//
-// The fields are those of the inventories' published schemas: ClusterProfile of SIG Multicluster, ManagedCluster of
-// Open Cluster Management, Cluster of Karmada and MemberCluster of KubeFleet.
-func Cluster(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
-	read, ok := clusterReaders[resource.GroupResource()]
-	if !ok {
-		return nil, false
-	}
-	out := map[string]any{
-		"name":        text(obj, "metadata", "name"),
-		"namespace":   text(obj, "metadata", "namespace"),
-		"source":      resource.GroupResource().String(),
-		"labels":      object(obj, "metadata", "labels"),
-		"annotations": object(obj, "metadata", "annotations"),
-		"properties":  map[string]any{},
-		"taints":      list(obj, "spec", "taints"),
-		"ready":       false,
-	}
-	read(obj, out)
-	return out, true
+// known are the inventories that nobody has to declare, in order of precedence, and what reads the fields that differ
+// between them. The fields are those of the published schemas: ClusterProfile of SIG Multicluster, ManagedCluster of Open
+// Cluster Management, Cluster of Karmada and MemberCluster of KubeFleet.
+var known = []inventory{
+	{resource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, read: readClusterProfile},
+	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster},
+	{resource: schema.GroupVersionResource{Group: "cluster.karmada.io", Version: "v1alpha1", Resource: "clusters"}, read: readKarmadaCluster},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}, read: readMemberCluster},
+	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster},
 }
 
 func readClusterProfile(obj, out map[string]any) {
@@ -99,11 +66,11 @@ func readMemberCluster(obj, out map[string]any) {
 // regionFromLabels fills in region and zones from the well-known labels of Kubernetes where the inventory has none.
 func regionFromLabels(out map[string]any) {
 	labels, _ := out["labels"].(map[string]any)
-	if _, known := out["region"]; !known {
+	if _, found := out["region"]; !found {
 		region, _ := labels["topology.kubernetes.io/region"].(string)
 		set(out, "region", region)
 	}
-	if _, known := out["zones"]; known {
+	if _, found := out["zones"]; found {
 		return
 	}
 	if zone, _ := labels["topology.kubernetes.io/zone"].(string); zone != "" {
@@ -123,28 +90,11 @@ func setObject(out map[string]any, key string, value map[string]any) {
 	}
 }
 
-func text(obj map[string]any, path ...string) string {
-	s, _, _ := unstructured.NestedString(obj, path...)
-	return s
-}
+func text(obj map[string]any, at ...string) string { return path(at).text(obj) }
 
-// object returns the map at path, never nil, not to be written to.
-func object(obj map[string]any, path ...string) map[string]any {
-	value, _, _ := unstructured.NestedFieldNoCopy(obj, path...)
-	if m, ok := value.(map[string]any); ok {
-		return m
-	}
-	return map[string]any{}
-}
+func object(obj map[string]any, at ...string) map[string]any { return path(at).object(obj) }
 
-// list returns the slice at path, never nil, not to be written to.
-func list(obj map[string]any, path ...string) []any {
-	value, _, _ := unstructured.NestedFieldNoCopy(obj, path...)
-	if l, ok := value.([]any); ok {
-		return l
-	}
-	return []any{}
-}
+func list(obj map[string]any, at ...string) []any { return path(at).list(obj) }
 
 // named turns a list of name and value pairs into an object.
 func named(pairs []any) map[string]any {

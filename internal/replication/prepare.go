@@ -16,27 +16,27 @@ const normalForm = "placement.berth.dev/normal-form"
 
 // Prepare makes, in place, of an object what policies may read of it: it is stripped, and its normal form is laid beside
 // its own fields if it has one, so that both can be cut to what is read of them.
-func Prepare(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
+func (i *Inventories) Prepare(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
 	Strip(resource.GroupResource(), obj)
-	if normal := normalize(resource, obj.Object); normal != nil {
+	if normal := i.normalize(resource, obj.Object); normal != nil {
 		obj.Object[normalForm] = normal
 	}
 }
 
-// normalize returns the normal form of an object, nil if its type has none.
-func normalize(resource schema.GroupVersionResource, obj map[string]any) map[string]any {
-	if cluster, ok := Cluster(resource, obj); ok {
+// normalize returns the normal form of an object, nil if it has none.
+func (i *Inventories) normalize(resource schema.GroupVersionResource, obj map[string]any) map[string]any {
+	if cluster, ok := i.Cluster(resource, obj); ok {
 		return cluster
 	}
 	quota, _ := Quota(resource, obj)
 	return quota
 }
 
-// Parts returns an object's own fields and its normal form, nil if its type has none. The object is not changed.
-func Parts(resource schema.GroupVersionResource, obj map[string]any) (own, normal map[string]any) {
-	normal, prepared := obj[normalForm].(map[string]any)
-	if !prepared {
-		return obj, normalize(resource, obj)
+// Parts returns a prepared object's own fields and its normal form, nil if it has none. The object is not changed.
+func Parts(obj map[string]any) (own, normal map[string]any) {
+	normal, ok := obj[normalForm].(map[string]any)
+	if !ok {
+		return obj, nil
 	}
 	own = maps.Clone(obj)
 	delete(own, normalForm)

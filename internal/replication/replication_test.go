@@ -19,16 +19,19 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// inventories are those that Berth knows.
+var inventories = replication.Known().Resources()
+
 // resources are the inventories of the cases in testdata, by file name.
 var resources = map[string]schema.GroupVersionResource{
-	"clusterprofile":         replication.Inventories[0],
-	"clusterprofile-minimal": replication.Inventories[0],
-	"managedcluster":         replication.Inventories[1],
-	"managedcluster-down":    replication.Inventories[1],
-	"karmada":                replication.Inventories[2],
-	"karmada-labels":         replication.Inventories[2],
-	"membercluster":          replication.Inventories[3],
-	"membercluster-beta":     replication.Inventories[4],
+	"clusterprofile":         inventories[0],
+	"clusterprofile-minimal": inventories[0],
+	"managedcluster":         inventories[1],
+	"managedcluster-down":    inventories[1],
+	"karmada":                inventories[2],
+	"karmada-labels":         inventories[2],
+	"membercluster":          inventories[3],
+	"membercluster-beta":     inventories[4],
 }
 
 func TestClusterGolden(t *testing.T) {
@@ -43,7 +46,7 @@ func TestClusterGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := (&unstructured.Unstructured{Object: obj}).DeepCopy().Object
-			document, ok := replication.Cluster(resource, obj)
+			document, ok := replication.Known().Cluster(resource, obj)
 			if !ok {
 				t.Fatal("is no cluster")
 			}
@@ -81,13 +84,13 @@ func TestClusterHasItsFields(t *testing.T) {
 		"Nulls":   `{"metadata": null, "spec": null, "status": null}`,
 	}
 	for name, text := range objects {
-		for _, inventory := range replication.Inventories {
+		for _, inventory := range inventories {
 			t.Run(name+"_"+inventory.Resource+"_"+inventory.Version, func(t *testing.T) {
 				var obj map[string]any
 				if err := json.Unmarshal([]byte(text), &obj); err != nil {
 					t.Fatal(err)
 				}
-				document, ok := replication.Cluster(inventory, obj)
+				document, ok := replication.Known().Cluster(inventory, obj)
 				if !ok {
 					t.Fatal("is no cluster")
 				}
@@ -122,10 +125,10 @@ func TestClusterHasItsFields(t *testing.T) {
 			})
 		}
 	}
-	if _, ok := replication.Cluster(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, map[string]any{}); ok {
+	if _, ok := replication.Known().Cluster(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, map[string]any{}); ok {
 		t.Error("a node is a cluster")
 	}
-	if _, ok := replication.Cluster(schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}, map[string]any{}); ok {
+	if _, ok := replication.Known().Cluster(schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}, map[string]any{}); ok {
 		t.Error("a cluster of another group is in the inventory")
 	}
 }
@@ -201,8 +204,8 @@ func FuzzCluster(f *testing.F) {
 		if json.NewDecoder(strings.NewReader(text)).Decode(&obj) != nil {
 			t.Skip()
 		}
-		for _, inventory := range replication.Inventories {
-			document, ok := replication.Cluster(inventory, obj)
+		for _, inventory := range inventories {
+			document, ok := replication.Known().Cluster(inventory, obj)
 			if !ok {
 				t.Fatal("is no cluster")
 			}

@@ -50,6 +50,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
+	inventory "github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/internal/workload"
@@ -251,7 +252,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	p.catalog = watches.NewCatalog(asks)
+	p.catalog = watches.NewCatalog(asks, inventory.Known())
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -333,7 +334,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
-	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world)
+	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.catalog.Inventories())
 	p.policies.Settled = p.replication.SettledFor
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),

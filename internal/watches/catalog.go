@@ -17,15 +17,17 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 var _ policy.Served = (*Catalog)(nil)
 
 // Catalog knows which resource types the API server serves that can be listed and watched. It is safe for concurrent use.
 type Catalog struct {
-	client  discovery.DiscoveryInterface
-	stale   chan struct{}
-	current atomic.Pointer[catalog]
+	client      discovery.DiscoveryInterface
+	inventories *replication.Inventories
+	stale       chan struct{}
+	current     atomic.Pointer[catalog]
 
 	refresh     sync.Mutex
 	subscribers []func()
@@ -45,9 +47,9 @@ type catalog struct {
 	kinds    map[schema.GroupVersionResource]string
 }
 
-// NewCatalog returns a catalog that is empty until it is refreshed.
-func NewCatalog(client discovery.DiscoveryInterface) *Catalog {
-	c := &Catalog{client: client, stale: make(chan struct{}, 1)}
+// NewCatalog returns a catalog that is empty until it is refreshed; which types stand for clusters it is told.
+func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
+	c := &Catalog{client: client, inventories: inventories, stale: make(chan struct{}, 1)}
 	c.current.Store(&catalog{})
 	return c
 }
@@ -178,6 +180,9 @@ func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, 
 	r, ok := c.current.Load().exact[resource]
 	return r, ok
 }
+
+// Inventories implements policy.Served.
+func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
 // Kind returns the kind of a resource type; empty if it is not served.
 func (c *Catalog) Kind(resource schema.GroupVersionResource) string {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // discovered is a fabricated API server.
@@ -104,7 +105,7 @@ func cluster() *discovered {
 }
 
 func TestCatalog(t *testing.T) {
-	c := NewCatalog(cluster())
+	c := NewCatalog(cluster(), replication.Known())
 	if got := c.ByPlural("pods"); got != nil {
 		t.Errorf("before the first refresh: %v", got)
 	}
@@ -148,7 +149,7 @@ func TestCatalog(t *testing.T) {
 func TestCatalogWithoutAGroup(t *testing.T) {
 	server := cluster()
 	server.err = &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1beta1"}: errors.New("down")}}
-	c := NewCatalog(server)
+	c := NewCatalog(server, replication.Known())
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestCatalogWithoutAGroup(t *testing.T) {
 
 func TestCatalogTellsOfChanges(t *testing.T) {
 	server := cluster()
-	c := NewCatalog(server)
+	c := NewCatalog(server, replication.Known())
 	told := 0
 	c.Subscribe(func() { told++ })
 	for range 3 {
@@ -191,7 +192,7 @@ func TestCatalogTellsOfChanges(t *testing.T) {
 // What a policy reads without a group is bound to the preferred version: a change of it is a change.
 func TestCatalogTellsOfPreferredVersions(t *testing.T) {
 	server := cluster()
-	c := NewCatalog(server)
+	c := NewCatalog(server, replication.Known())
 	told := 0
 	c.Subscribe(func() { told++ })
 	if err := c.Refresh(t.Context()); err != nil {
@@ -210,7 +211,7 @@ func TestCatalogFollowsInvalidations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server := cluster()
-		c := NewCatalog(server)
+		c := NewCatalog(server, replication.Known())
 		done := make(chan error, 1)
 		go func() { done <- c.Start(ctx) }()
 		synctest.Wait()

@@ -82,6 +82,9 @@ func (served) Exact(gvr schema.GroupVersionResource) (policy.Resource, bool) {
 	return resources[i], true
 }
 
+// Inventories are those that Berth knows.
+func (served) Inventories() *replication.Inventories { return replication.Known() }
+
 // labelled are namespaces with labels.
 type labelled map[string]map[string]string
 
@@ -151,7 +154,7 @@ func (w *world) replicate(clusters []*unstructured.Unstructured) {
 	var prepared []*unstructured.Unstructured
 	for _, o := range clusters {
 		o = o.DeepCopy()
-		replication.Prepare(fixture.ClusterProfiles, o)
+		replication.Known().Prepare(fixture.ClusterProfiles, o)
 		prepared = append(prepared, o)
 	}
 	w.data.Load(fixture.ClusterProfiles, w.fields(fixture.ClusterProfiles), prepared)

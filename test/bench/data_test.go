@@ -42,7 +42,7 @@ func workload(i, distinct int) *unstructured.Unstructured {
 	labels := o.GetLabels()
 	labels["team"] = fmt.Sprintf("team-%d", i%distinct)
 	o.SetLabels(labels)
-	replication.Prepare(fixture.Deployments, o)
+	replication.Known().Prepare(fixture.Deployments, o)
 	return o
 }
 

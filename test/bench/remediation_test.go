@@ -38,7 +38,7 @@ func BenchmarkRedecide(b *testing.B) {
 		labels := cluster.GetLabels()
 		labels["compliance.berth.dev/pci-level"] = fmt.Sprint(3 + turn%2)
 		cluster.SetLabels(labels)
-		replication.Prepare(fixture.ClusterProfiles, cluster)
+		replication.Known().Prepare(fixture.ClusterProfiles, cluster)
 		if !w.data.Put(fixture.ClusterProfiles, cluster) {
 			b.Fatal("the change changes nothing")
 		}

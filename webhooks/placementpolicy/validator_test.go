@@ -12,6 +12,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
@@ -37,6 +38,9 @@ func (c *catalog) ByPlural(plural string) []policy.Resource {
 func (*catalog) Exact(schema.GroupVersionResource) (policy.Resource, bool) {
 	return policy.Resource{}, false
 }
+
+// Inventories are those that Berth knows.
+func (*catalog) Inventories() *replication.Inventories { return replication.Known() }
 
 func (c *catalog) Refresh(context.Context) error {
 	c.refreshed++

@@ -36,12 +36,15 @@ type Data struct {
 	stores map[schema.GroupVersionResource]*store
 	// lenses are those of each type, by index.
 	lenses map[schema.GroupVersionResource][]weak.Pointer[lens]
+	// inventories are the lists that data.clusters is made of. There are few, as they differ only where what is served
+	// did.
+	inventories []*inventories
 }
 
 // snapshot is the world at one moment. It is immutable but for what it computes lazily.
 type snapshot struct {
 	tables map[schema.GroupVersionResource]*table
-	// merged are the forms of data.clusters, each a *merged, by the inventories that it is made of. Snapshots with the same
+	// merged are the forms of data.clusters, each a *merged, by the *inventories that it is made of. Snapshots with the same
 	// inventories share it.
 	merged *sync.Map
 }
@@ -155,7 +158,7 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	// What is cut alike is shared with what is there.
 	alike := old != nil && before.Covers(fields) && fields.Covers(before)
 	if !alike {
-		s.fields, s.shared = fields, newSharing(resource, fields)
+		s.fields, s.shared = fields, newSharing(fields)
 	}
 	next := btree.New(degree, sooner)
 	for _, o := range objects {
@@ -290,7 +293,7 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 // swap publishes tables of which the resource's is another one than in the current snapshot.
 func (d *Data) swap(current *snapshot, resource schema.GroupVersionResource, tables map[schema.GroupVersionResource]*table) {
 	next := &snapshot{tables: tables, merged: current.merged}
-	if inventoryIndex(resource) >= 0 {
+	if slices.ContainsFunc(d.inventories, func(of *inventories) bool { return slices.Contains(of.resources, resource) }) {
 		next.merged = &sync.Map{}
 	}
 	d.current.Store(next)
@@ -453,16 +456,25 @@ func (t *table) within(namespace string, show side) ast.Value {
 	return out
 }
 
-// inventories is a set of replication.Inventories, by their indices.
-type inventories uint
+// inventories are what data.clusters is made of, in order of precedence. Equal lists are the same pointer.
+type inventories struct {
+	resources []schema.GroupVersionResource
+}
 
-func inventoryIndex(resource schema.GroupVersionResource) int {
-	for i, inventory := range replication.Inventories {
-		if inventory == resource {
-			return i
+// inventoriesOf returns a list of inventories. Only clusters of lists that were returned can be read.
+func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventories {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, known := range d.inventories {
+		if slices.Equal(known.resources, resources) {
+			return known
 		}
 	}
-	return -1
+	out := &inventories{slices.Clone(resources)}
+	d.inventories = append(d.inventories, out)
+	// What older snapshots share was not kept apart for these.
+	d.current.Store(&snapshot{tables: d.current.Load().tables, merged: &sync.Map{}})
+	return out
 }
 
 // merged is data.clusters, made of some inventories, in its two forms, which are computed when first asked for.
@@ -472,7 +484,7 @@ type merged struct {
 	judged   func() *predicates.Snapshot
 }
 
-func (s *snapshot) clusters(of inventories) *merged {
+func (s *snapshot) clusters(of *inventories) *merged {
 	standing, ok := s.merged.Load(of)
 	if !ok {
 		next := &merged{document: sync.OnceValue(func() ast.Value { return s.merge(of) })}
@@ -496,18 +508,29 @@ func judgedClusters(document ast.Value) *predicates.Snapshot {
 	return predicates.ClusterSnapshot(all)
 }
 
+// nameField is the field of the normal form that has a cluster's name.
+var nameField = ast.StringTerm("name")
+
 // merge lays the inventories over each other. Where two objects stand for a cluster of the same name, the inventory that
-// comes first counts, and within it the namespace that sorts first.
-func (s *snapshot) merge(of inventories) ast.Value {
+// comes first counts, and within it the namespace that sorts first, then the object's name.
+func (s *snapshot) merge(of *inventories) ast.Value {
 	out := ast.NewObject()
-	for i, inventory := range replication.Inventories {
+	for _, inventory := range of.resources {
 		t, ok := s.tables[inventory]
-		if !ok || of&(1<<i) == 0 {
+		if !ok {
 			continue
 		}
 		t.records.Ascend(func(r record) bool {
-			name := ast.StringTerm(r.name)
-			if cluster := r.shown.terms[normal]; cluster != nil && out.Get(name) == nil {
+			cluster := r.shown.terms[normal]
+			if cluster == nil {
+				return true
+			}
+			// Where it can differ from the object's, it was kept.
+			name := cluster.Get(nameField)
+			if name == nil {
+				name = ast.StringTerm(r.name)
+			}
+			if out.Get(name) == nil {
 				out.Insert(name, cluster)
 			}
 			return true

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 var (
@@ -35,9 +36,20 @@ func document(namespace, name string, fields ...any) *unstructured.Unstructured 
 	return &unstructured.Unstructured{Object: out}
 }
 
-// Replace makes the objects the complete content of a type, of which everything is kept.
+// Replace makes the objects the complete content of a type, of which everything is kept. The objects need not be prepared.
 func (d *Data) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
-	return d.Load(resource, nil, objects)
+	prepared := make([]*unstructured.Unstructured, len(objects))
+	for i, o := range objects {
+		prepared[i] = o.DeepCopy()
+		replication.Known().Prepare(resource, prepared[i])
+	}
+	return d.Load(resource, nil, prepared)
+}
+
+// prepared returns an object as the watches give it.
+func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	replication.Known().Prepare(r.GroupVersionResource, o)
+	return o
 }
 
 // revisionOf returns the revision of everything that there is of a type.
@@ -119,7 +131,7 @@ func TestDataDoesNotKeepObjects(t *testing.T) {
 
 // viewOf is what a policy sees that reads all of the resources.
 func viewOf(d *Data, static map[string]any) *view {
-	b := &policy.Binding{Clusters: true}
+	b := &policy.Binding{Clusters: []schema.GroupVersionResource{profiles.GroupVersionResource, managed.GroupVersionResource}}
 	for _, r := range []policy.Resource{pods, nodes, profiles, managed} {
 		b.Resources = append(b.Resources, r)
 		b.Paths = append(b.Paths,
@@ -333,7 +345,7 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 	for n := range int64(500) {
 		d.Replace(nodes.GroupVersionResource, pair(n))
-		d.Put(profiles.GroupVersionResource, document("x", fmt.Sprintf("c%d", n)))
+		d.Put(profiles.GroupVersionResource, prepared(profiles, document("x", fmt.Sprintf("c%d", n))))
 		d.Delete(profiles.GroupVersionResource, "x", fmt.Sprintf("c%d", n))
 	}
 	stop()

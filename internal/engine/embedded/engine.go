@@ -98,7 +98,7 @@ func (e *Engine) Check(m *policy.Module) error {
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
 		engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, rules: newRuleMemo(m),
-		asksNodes: m.Nodes, candidates: m.Candidates, inventories: inventoriesOf(b),
+		asksNodes: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
 	}
 	out.quarantine.clock = e.clock
 	var err error
@@ -212,7 +212,7 @@ type evaluator struct {
 	predicates  *predicates.Set
 	asksNodes   bool
 	candidates  placementv1.PredicateCandidates
-	inventories inventories
+	inventories *inventories
 }
 
 // moment is what one evaluation sees of the world.

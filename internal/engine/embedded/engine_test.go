@@ -18,6 +18,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
@@ -84,7 +85,9 @@ func oracleStore(static []byte) map[string]any {
 		}
 		group[r.Resource] = table
 	}
-	clusters, err := ast.JSON(newWorld().current.Load().clusters(1<<inventoryIndex(profiles.GroupVersionResource) | 1<<inventoryIndex(managed.GroupVersionResource)).document())
+	world := newWorld()
+	all := world.inventoriesOf([]schema.GroupVersionResource{profiles.GroupVersionResource, managed.GroupVersionResource})
+	clusters, err := ast.JSON(world.current.Load().clusters(all).document())
 	if err != nil {
 		panic(err)
 	}

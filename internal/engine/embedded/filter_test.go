@@ -191,7 +191,7 @@ func TestMemoOfClusters(t *testing.T) {
 	w.load(t, "nodes")
 	decide(t, ev, input(t, web))
 	w.seen.want(t, 2, 1)
-	w.data.Put(managed.GroupVersionResource, readObject(t, `{metadata: {name: us, labels: {tier: base}, annotations: {a: b}}, spec: {}, status: {conditions: [{type: ManagedClusterConditionAvailable, status: "True"}]}}`))
+	w.data.Put(managed.GroupVersionResource, prepared(managed, readObject(t, `{metadata: {name: us, labels: {tier: base}, annotations: {a: b}}, spec: {}, status: {conditions: [{type: ManagedClusterConditionAvailable, status: "True"}]}}`)))
 	if diff := cmp.Diff([]string{"eu", "us"}, decide(t, ev, input(t, web)).Clusters); diff != "" {
 		t.Error(diff)
 	}

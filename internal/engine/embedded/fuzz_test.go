@@ -113,7 +113,7 @@ func (c *fuzzedWorld) cut(r policy.Resource, o *unstructured.Unstructured) *unst
 	identity.Name("metadata").Name("name")
 	identity.Name("metadata").Name("namespace")
 	out := o.DeepCopy()
-	replication.Prepare(r.GroupVersionResource, out)
+	replication.Known().Prepare(r.GroupVersionResource, out)
 	out.Object = projection.Union(c.fields(r), identity.Seal()).Cut(out.Object)
 	return out
 }
@@ -205,7 +205,7 @@ func (c *fuzzedWorld) documents() map[string]any {
 		kubernetes[r.Resource] = table
 	}
 	for _, o := range c.objects[managed] {
-		clusters[o.GetName()], _ = replication.Cluster(managed.GroupVersionResource, o.Object)
+		clusters[o.GetName()], _ = replication.Known().Cluster(managed.GroupVersionResource, o.Object)
 	}
 	text, err := json.Marshal(map[string]any{
 		"kubernetes": kubernetes, "clusters": clusters,

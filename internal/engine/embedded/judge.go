@@ -35,7 +35,7 @@ type judge struct {
 	set       *predicates.Set
 	templates *workload.Templates
 	moment
-	inventories inventories
+	inventories *inventories
 	asked       int
 	// reports are those on nodes, which the world may outdate. Those on clusters come from the data that the evaluation
 	// reads.

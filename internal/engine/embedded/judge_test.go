@@ -409,17 +409,18 @@ annotations := {"mocked": mocked}`))
 
 // Predicates look at no more of a cluster than is replicated for who asks them.
 func TestFieldsOfClusters(t *testing.T) {
+	known := replication.Known().Resources()
 	all := map[string]map[string]any{}
 	for _, o := range []struct {
 		resource policy.Resource
 		text     string
 	}{
 		{managed, `{metadata: {name: ocm, labels: {a: b}, annotations: {a: b}}, spec: {taints: [{key: k, value: v, effect: NoSelect}]}, status: {capacity: {cpu: "7"}, version: {kubernetes: v1.36.0}, clusterClaims: [{name: c, value: d}], conditions: [{type: ManagedClusterConditionAvailable, status: "True"}]}}`},
-		{policy.Resource{GroupVersionResource: replication.Inventories[2]}, `{metadata: {name: karmada, labels: {a: b}}, spec: {region: r, zones: [z], provider: p, taints: [{key: k, effect: NoExecute}]}, status: {resourceSummary: {allocatable: {cpu: "4"}, allocated: {cpu: "1"}}}}`},
-		{policy.Resource{GroupVersionResource: replication.Inventories[3]}, `{metadata: {name: fleet, labels: {}}, status: {properties: {x: {value: y}}, resourceUsage: {capacity: {cpu: "4"}, allocatable: {cpu: "3"}}}}`},
+		{policy.Resource{GroupVersionResource: known[2]}, `{metadata: {name: karmada, labels: {a: b}}, spec: {region: r, zones: [z], provider: p, taints: [{key: k, effect: NoExecute}]}, status: {resourceSummary: {allocatable: {cpu: "4"}, allocated: {cpu: "1"}}}}`},
+		{policy.Resource{GroupVersionResource: known[3]}, `{metadata: {name: fleet, labels: {}}, status: {properties: {x: {value: y}}, resourceUsage: {capacity: {cpu: "4"}, allocatable: {cpu: "3"}}}}`},
 	} {
 		object := readObject(t, o.text)
-		all[object.GetName()], _ = replication.Cluster(o.resource.GroupVersionResource, object.Object)
+		all[object.GetName()], _ = replication.Known().Cluster(o.resource.GroupVersionResource, object.Object)
 	}
 	cut := map[string]map[string]any{}
 	for name, cluster := range all {

@@ -320,7 +320,7 @@ func TestRevisionOfClusters(t *testing.T) {
 	if ev.Revision() != revisions[0] {
 		t.Error("an inventory that the policy does not read changed its revision")
 	}
-	data.Put(managed.GroupVersionResource, document("", "more"))
+	data.Put(managed.GroupVersionResource, prepared(managed, document("", "more")))
 	revisions = append(revisions, ev.Revision())
 	expect("3")
 	data.Delete(managed.GroupVersionResource, "", "more")

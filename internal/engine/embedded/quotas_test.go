@@ -22,7 +22,7 @@ func quota(namespace, name, used string, more map[string]any) *unstructured.Unst
 	status := map[string]any{"hard": map[string]any{"pods": "10"}, "used": map[string]any{"pods": used}}
 	maps.Copy(status, more)
 	o := document(namespace, name, "status", status)
-	replication.Strip(scoped.GroupResource(), o)
+	replication.Known().Prepare(scoped.GroupVersionResource, o)
 	return o
 }
 

@@ -13,6 +13,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 var clusters = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "federation.k8s.io", Version: "v1beta1", Resource: "clusters"}}
@@ -28,6 +29,9 @@ func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	}
 	return policy.Resource{}, false
 }
+
+// Inventories are those that Berth knows.
+func (served) Inventories() *replication.Inventories { return replication.Known() }
 
 const communityPolicy = `
 package kubernetes.placement

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
@@ -25,15 +24,14 @@ type digest [sha256.Size / 2]byte
 
 // sharing keeps one copy of all that objects of a type are cut to. It belongs to the type's writer.
 type sharing struct {
-	resource schema.GroupVersionResource
-	fields   [sides]*projection.Fields
-	known    map[digest]*shown
-	key      []byte
-	bytes    int64
+	fields [sides]*projection.Fields
+	known  map[digest]*shown
+	key    []byte
+	bytes  int64
 }
 
-func newSharing(resource schema.GroupVersionResource, fields *projection.Fields) *sharing {
-	out := &sharing{resource: resource, known: map[digest]*shown{}}
+func newSharing(fields *projection.Fields) *sharing {
+	out := &sharing{known: map[digest]*shown{}}
 	out.fields[own], out.fields[normal] = fields, replication.FieldsOfNormal(fields)
 	return out
 }
@@ -41,7 +39,7 @@ func newSharing(resource schema.GroupVersionResource, fields *projection.Fields)
 // take returns what a prepared object is cut to, and counts one more use of it.
 func (s *sharing) take(object map[string]any) *shown {
 	var parts [sides]map[string]any
-	parts[own], parts[normal] = replication.Parts(s.resource, object)
+	parts[own], parts[normal] = replication.Parts(object)
 	s.key = s.key[:0]
 	for side, part := range parts {
 		if part == nil {

@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/replication"
 )
 
 var _ storage.Store = (*view)(nil)
@@ -38,7 +36,7 @@ type node struct {
 	// side is what is there of the resource's objects.
 	side side
 	// clusters are the inventories that the clusters are from.
-	clusters inventories
+	clusters *inventories
 }
 
 func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
@@ -66,25 +64,10 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 			at.side = normal
 		}
 	}
-	if b.Clusters {
-		root.children["clusters"] = &node{clusters: inventoriesOf(b)}
+	if len(b.Clusters) > 0 {
+		root.children["clusters"] = &node{clusters: data.inventoriesOf(b.Clusters)}
 	}
 	return &view{data: data, root: root}
-}
-
-// inventoriesOf are those of which a policy reads data.clusters. Of one in several versions it is the first, as for the
-// binding: objects of another one may lack the fields of clusters, and be of another moment.
-func inventoriesOf(b *policy.Binding) inventories {
-	var out inventories
-	bound := map[schema.GroupResource]bool{}
-	for i, inventory := range replication.Inventories {
-		read := slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == inventory })
-		if read && !bound[inventory.GroupResource()] {
-			out |= 1 << i
-			bound[inventory.GroupResource()] = true
-		}
-	}
-	return out
 }
 
 // transaction is what one evaluation sees.
@@ -154,7 +137,7 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	switch {
 	case n.resource != nil:
 		return s.lookupResource(n, rest)
-	case n.clusters != 0:
+	case n.clusters != nil:
 		return descend(s.clusters(n.clusters).document(), rest)
 	case n.static != nil:
 		return descend(n.static, rest)
