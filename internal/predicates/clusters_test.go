@@ -73,7 +73,7 @@ func TestClustersOfInventories(t *testing.T) {
 		"karmada": {
 			Labels:      map[string]string{"tier": "gold", "topology.kubernetes.io/region": "of-the-label"},
 			Taints:      []corev1.Taint{{Key: "cluster.karmada.io/not-ready", Effect: "NoExecute"}},
-			Allocatable: map[string]int64{"cpu": 11_050, "memory": 48*gi - 290<<20, "pods": 319},
+			Allocatable: map[string]int64{"cpu": 10_050, "memory": 48*gi - 290<<20, "pods": 319},
 		},
 		"karmada-labels": {
 			Labels: map[string]string{"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "eu-2"},
@@ -85,7 +85,7 @@ func TestClustersOfInventories(t *testing.T) {
 				"kubernetes.azure.com/per-cpu-core-cost": "0.05",
 			},
 			Taints:      []corev1.Taint{{Key: "maintenance", Value: "yes", Effect: "NoSchedule"}},
-			Allocatable: map[string]int64{"cpu": 7600, "memory": 28 * gi, "pods": limitless},
+			Allocatable: map[string]int64{"cpu": 4000, "memory": 20 * gi, "pods": limitless},
 		},
 		"membercluster-beta": {
 			Labels: map[string]string{
@@ -93,7 +93,7 @@ func TestClustersOfInventories(t *testing.T) {
 				"kubernetes.azure.com/per-cpu-core-cost": "0.05",
 			},
 			Taints:      []corev1.Taint{{Key: "maintenance", Value: "yes", Effect: "NoSchedule"}},
-			Allocatable: map[string]int64{"cpu": 7600, "memory": 28 * gi, "pods": limitless},
+			Allocatable: map[string]int64{"cpu": 4000, "memory": 20 * gi, "pods": limitless},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -17,6 +17,13 @@ var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster},
 }
 
+// Claims of Open Cluster Management with a meaning of their own: the platform is one of the reserved names of its API,
+// the region one that its distributions set.
+const (
+	claimPlatform = "platform.open-cluster-management.io"
+	claimRegion   = "region.open-cluster-management.io"
+)
+
 func readClusterProfile(obj, out map[string]any) {
 	out["properties"] = named(list(obj, "status", "properties"))
 	out["ready"] = condition(obj, "ControlPlaneHealthy")
@@ -26,12 +33,17 @@ func readClusterProfile(obj, out map[string]any) {
 }
 
 func readManagedCluster(obj, out map[string]any) {
-	out["properties"] = named(list(obj, "status", "clusterClaims"))
+	claims := named(list(obj, "status", "clusterClaims"))
+	out["properties"] = claims
 	out["ready"] = condition(obj, "ManagedClusterConditionAvailable")
+	set(out, "provider", text(claims, claimPlatform))
 	set(out, "version", text(obj, "status", "version", "kubernetes"))
 	setObject(out, "capacity", object(obj, "status", "capacity"))
 	setObject(out, "allocatable", object(obj, "status", "allocatable"))
 	regionFromLabels(out)
+	if _, found := out["region"]; !found {
+		set(out, "region", text(claims, claimRegion))
+	}
 }
 
 func readKarmadaCluster(obj, out map[string]any) {
@@ -45,7 +57,8 @@ func readKarmadaCluster(obj, out map[string]any) {
 		out["zones"] = []any{zone}
 	}
 	setObject(out, "allocatable", object(obj, "status", "resourceSummary", "allocatable"))
-	setObject(out, "allocated", object(obj, "status", "resourceSummary", "allocated"))
+	// Karmada's own estimator takes off what is scheduled and what waits to be: both are spoken for.
+	setObject(out, "allocated", sum(object(obj, "status", "resourceSummary", "allocated"), object(obj, "status", "resourceSummary", "allocating")))
 	regionFromLabels(out)
 }
 
@@ -57,9 +70,11 @@ func readMemberCluster(obj, out map[string]any) {
 		}
 	}
 	out["properties"] = properties
+	// Whether its agent still reports is a matter of the time, which nothing here knows.
 	out["ready"] = condition(obj, "Joined")
 	setObject(out, "capacity", object(obj, "status", "resourceUsage", "capacity"))
 	setObject(out, "allocatable", object(obj, "status", "resourceUsage", "allocatable"))
+	setObject(out, "allocated", difference(object(obj, "status", "resourceUsage", "allocatable"), object(obj, "status", "resourceUsage", "available")))
 	regionFromLabels(out)
 }
 

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"encoding/json"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,26 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	}
 	q, err := resource.ParseQuantity(text)
 	return q, err == nil
+}
+
+// sum adds up amounts by resource; what is no quantity counts for nothing. Both are not written to.
+func sum(a, b map[string]any) map[string]any {
+	if len(b) == 0 {
+		return a
+	}
+	out := maps.Clone(a)
+	for name, value := range b {
+		more, ok := Quantity(value)
+		if !ok {
+			continue
+		}
+		if q, ok := Quantity(a[name]); ok {
+			q.Add(more)
+			more = q
+		}
+		out[name] = more.String()
+	}
+	return out
 }
 
 // difference is what of a is not in b, by resource, and never less than nothing; resources of which either is not known
