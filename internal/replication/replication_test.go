@@ -32,6 +32,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"karmada-labels":         inventories[2],
 	"membercluster":          inventories[3],
 	"membercluster-beta":     inventories[4],
+	"declared":               sites,
 }
 
 func TestClusterGolden(t *testing.T) {
@@ -46,7 +47,7 @@ func TestClusterGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := (&unstructured.Unstructured{Object: obj}).DeepCopy().Object
-			document, ok := replication.Known().Cluster(resource, obj)
+			document, ok := mustDeclare(t, declaredSites).Cluster(resource, obj)
 			if !ok {
 				t.Fatal("is no cluster")
 			}

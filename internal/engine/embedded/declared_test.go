@@ -1,0 +1,168 @@
+package embedded
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+var (
+	sites  = schema.GroupVersionResource{Group: "fleet.example.com", Version: "v1", Resource: "sites"}
+	racks  = schema.GroupVersionResource{Group: "dc.example.com", Version: "v1", Resource: "racks"}
+	nearly = schema.GroupVersionResource{Group: "dc.example.com", Version: "v2", Resource: "racks"}
+)
+
+// declaring serves managed clusters and two declared inventories, of which one has names of its own.
+type declaring struct {
+	served
+	inventories *replication.Inventories
+}
+
+func (f declaring) Inventories() *replication.Inventories { return f.inventories }
+
+func newSites(t *testing.T) declaring {
+	t.Helper()
+	inventories, errs := replication.NewInventories(nil,
+		replication.Declaration{Group: sites.Group, Version: sites.Version, Resource: sites.Resource, Fields: replication.DeclaredFields{Name: "spec.cluster", Region: "spec.region"}},
+		replication.Declaration{Group: racks.Group, Version: racks.Version, Resource: racks.Resource, Fields: replication.DeclaredFields{Region: "spec.region"}},
+		replication.Declaration{Group: nearly.Group, Version: nearly.Version, Resource: nearly.Resource, Fields: replication.DeclaredFields{Region: "spec.other"}},
+	)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	of := func(resource schema.GroupVersionResource) policy.Resource {
+		return policy.Resource{GroupVersionResource: resource}
+	}
+	return declaring{served{"managedclusters": {managed}, "sites": {of(sites)}, "racks": {of(racks), of(nearly)}}, inventories}
+}
+
+// load gives data what the watches would: prepared objects, cut to what the binding reads.
+func (f declaring) load(data *Data, b *policy.Binding, resource schema.GroupVersionResource, objects ...*unstructured.Unstructured) bool {
+	for i, o := range objects {
+		objects[i] = f.prepared(b, resource, o)
+	}
+	return data.Load(resource, b.Fields[resource], objects)
+}
+
+func (f declaring) prepared(b *policy.Binding, resource schema.GroupVersionResource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	f.inventories.Prepare(resource, o)
+	out := &unstructured.Unstructured{Object: b.Fields[resource].Cut(o.Object)}
+	out.SetName(o.GetName())
+	return out
+}
+
+func (f declaring) prepare(t *testing.T, data *Data, text string) (placement.Evaluator, *policy.Binding) {
+	t.Helper()
+	m, err := policy.Compile("p", v1(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := policy.Bind("p", m, nil, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev, err := New(data, Options{Timeout: time.Minute, Concurrency: 1}).Prepare(t.Context(), "p", m, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev, b
+}
+
+func site(name, cluster, region string) *unstructured.Unstructured {
+	return document("", name, "spec", map[string]any{"cluster": cluster, "region": region})
+}
+
+// Clusters of declared inventories are among data.clusters, under their own names, and come last: of two of one name that
+// of the inventory counts that was declared first, and one that Berth knows before both.
+func TestDeclaredInventories(t *testing.T) {
+	f, data := newSites(t), NewData()
+	ev, b := f.prepare(t, data, `package p
+annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com"), object.get(c, "region", "none")]) | some name, c in data.clusters}
+`)
+	want := []schema.GroupVersionResource{managed.GroupVersionResource, sites, racks}
+	if diff := cmp.Diff(want, b.Clusters); diff != "" {
+		t.Fatalf("clusters are of (-want +got):\n%s", diff)
+	}
+	f.load(data, b, managed.GroupVersionResource, document("", "known"))
+	f.load(data, b, sites, site("s1", "known", "eu"), site("s2", "twice", "eu"), site("s3", "mine", "eu"), site("s4", "mine", "us"), site("s5", "", "eu"), site("mine", "s6", "cn"))
+	f.load(data, b, racks, document("", "twice", "spec", map[string]any{"region": "us"}), document("", "s5", "spec", map[string]any{"region": "us"}))
+	expect := func(changed ...string) {
+		t.Helper()
+		want := map[string]string{
+			"known": "managedclusters.cluster.open-cluster-management.io in none",
+			"twice": "sites.fleet in eu", "mine": "sites.fleet in eu", "s6": "sites.fleet in cn", "s5": "racks.dc in us",
+		}
+		for i := 0; i < len(changed); i += 2 {
+			if want[changed[i]] = changed[i+1]; changed[i+1] == "" {
+				delete(want, changed[i])
+			}
+		}
+		if diff := cmp.Diff(want, decide(t, ev, map[string]any{}).Annotations); diff != "" {
+			t.Errorf("clusters (-want +got):\n%s", diff)
+		}
+	}
+	expect()
+	// What else changes leaves clusters as they are, and a change of a declared one is seen.
+	if !data.Put(sites, f.prepared(b, sites, site("s3", "renamed", "eu"))) {
+		t.Error("another name is no change")
+	}
+	expect("renamed", "sites.fleet in eu", "mine", "sites.fleet in us")
+	data.Put(sites, f.prepared(b, sites, site("s3", "mine", "eu")))
+	expect()
+	if data.Put(sites, f.prepared(b, sites, document("", "s3", "spec", map[string]any{"cluster": "mine", "region": "eu", "beat": "1"}))) {
+		t.Error("what nobody reads is a change")
+	}
+	data.Delete(sites, "", "s2")
+	expect("twice", "racks.dc in us")
+}
+
+// The names of clusters are kept wherever data.clusters is read, if only one is looked up, or they are counted.
+func TestDeclaredNamesAreKept(t *testing.T) {
+	for body, want := range map[string]string{
+		`x := data.clusters.eu.region`:                   "north",
+		`x := sprintf("%d", [count(data.clusters)])`:     "2",
+		`some n; data.clusters[n].region == "s"; x := n`: "us",
+	} {
+		f, data := newSites(t), NewData()
+		ev, b := f.prepare(t, data, fmt.Sprintf("package p\nannotations := {\"x\": x} if { %s }", body))
+		f.load(data, b, managed.GroupVersionResource)
+		f.load(data, b, racks)
+		f.load(data, b, sites, site("a", "eu", "north"), site("b", "us", "s"))
+		if got := decide(t, ev, map[string]any{}).Annotations["x"]; got != want {
+			t.Errorf("%s is %q, want %q", body, got, want)
+		}
+	}
+}
+
+// Clusters that were put together before are used as long as no inventory changes, and by every list of inventories apart.
+func TestClustersArePutTogetherOnce(t *testing.T) {
+	data := NewData()
+	profile := document("x", "eu")
+	data.Replace(profiles.GroupVersionResource, []*unstructured.Unstructured{profile})
+	data.Replace(managed.GroupVersionResource, []*unstructured.Unstructured{document("", "us")})
+	one := data.inventoriesOf([]schema.GroupVersionResource{profiles.GroupVersionResource})
+	both := data.inventoriesOf([]schema.GroupVersionResource{profiles.GroupVersionResource, managed.GroupVersionResource})
+	if again := data.inventoriesOf([]schema.GroupVersionResource{profiles.GroupVersionResource}); again != one || one == both {
+		t.Error("equal lists are two")
+	}
+	before := data.current.Load().clusters(both)
+	if before.document().String() == data.current.Load().clusters(one).document().String() {
+		t.Error("two lists have the same clusters")
+	}
+	data.Replace(pods.GroupVersionResource, []*unstructured.Unstructured{document("x", "a")})
+	if data.current.Load().clusters(both) != before {
+		t.Error("put together anew for a Pod")
+	}
+	data.Delete(managed.GroupVersionResource, "", "us")
+	if after := data.current.Load().clusters(both); after.document().String() != data.current.Load().clusters(one).document().String() {
+		t.Errorf("clusters are %v", after)
+	}
+}
