@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\n"
@@ -38,12 +40,20 @@ func TestLoad(t *testing.T) {
 				{Group: "apps.kruise.io", Resource: "clonesets", Kind: "CloneSet", Path: ".spec.template"},
 			}},
 		},
-		"Empty":        {text: "# nothing\n", err: []string{"has 0 documents"}},
-		"Two":          {text: head + "---\n" + head, err: []string{"has 2 documents"}},
-		"NoYAML":       {text: "a: b: c", err: []string{"mapping values"}},
-		"NoObject":     {text: "[]", err: []string{"cannot unmarshal array"}},
-		"NoType":       {text: "predicates: {}", err: []string{`apiVersion: Unsupported value: ""`, APIVersion, `kind: Unsupported value: ""`, Kind}},
-		"OtherVersion": {text: strings.Replace(head, "v1alpha1", "v9", 1) + "new: 1", err: []string{`apiVersion: Unsupported value: "config.berth.dev/v9"`}},
+		"Inventories": {
+			text: head + "inventories: [{group: fleet.example.com, version: v1, resource: sites, fields: {name: spec.cluster, ready: {condition: Healthy}}}]",
+			want: &ManagerConfiguration{TypeMeta: itself, Inventories: []replication.Declaration{{
+				Group: "fleet.example.com", Version: "v1", Resource: "sites",
+				Fields: replication.DeclaredFields{Name: "spec.cluster", Ready: &replication.DeclaredReady{Condition: "Healthy"}},
+			}}},
+		},
+		"InventoryFields": {text: head + "inventories: [{fields: {zone: a}}]", err: []string{`unknown field "inventories[0].fields.zone"`}},
+		"Empty":           {text: "# nothing\n", err: []string{"has 0 documents"}},
+		"Two":             {text: head + "---\n" + head, err: []string{"has 2 documents"}},
+		"NoYAML":          {text: "a: b: c", err: []string{"mapping values"}},
+		"NoObject":        {text: "[]", err: []string{"cannot unmarshal array"}},
+		"NoType":          {text: "predicates: {}", err: []string{`apiVersion: Unsupported value: ""`, APIVersion, `kind: Unsupported value: ""`, Kind}},
+		"OtherVersion":    {text: strings.Replace(head, "v1alpha1", "v9", 1) + "new: 1", err: []string{`apiVersion: Unsupported value: "config.berth.dev/v9"`}},
 		"UnknownFields": {
 			text: head + "predicates: {pluginConfig: [{name: A, arg: {}}], names: [A]}\nother: 1",
 			err:  []string{`unknown field "other"`, `unknown field "predicates.names"`, `unknown field "predicates.pluginConfig[0].arg"`},

@@ -5,6 +5,8 @@ package configuration
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // What the file has to say of itself.
@@ -21,6 +23,8 @@ type ManagerConfiguration struct {
 	Predicates Predicates `json:"predicates,omitzero"`
 	// PodTemplates are kinds of workloads that Kubernetes does not know.
 	PodTemplates []PodTemplate `json:"podTemplates,omitempty"`
+	// Inventories are resource types whose objects stand for clusters, besides those that Berth knows and after them.
+	Inventories []replication.Declaration `json:"inventories,omitempty"`
 }
 
 // Predicates configure predicates.

@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/predicates"
+	inventory "github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -41,8 +43,8 @@ func (n *names) Set(text string) error {
 	return nil
 }
 
-// addConfiguration reads the configuration file, and makes what it and the flags say of predicates. Nothing of the
-// scheduler is made before a policy asks.
+// addConfiguration reads the configuration file, and makes what it and the flags say of predicates and of inventories.
+// Nothing of the scheduler is made before a policy asks.
 func (p *parts) addConfiguration(context.Context, *rest.Config) error {
 	config := &configuration.ManagerConfiguration{}
 	if p.options.Config != "" {
@@ -50,6 +52,10 @@ func (p *parts) addConfiguration(context.Context, *rest.Config) error {
 		if config, err = configuration.Load(p.options.Config); err != nil {
 			return fmt.Errorf("--config: %w", err)
 		}
+	}
+	var invalid field.ErrorList
+	if p.inventories, invalid = inventory.NewInventories(field.NewPath("inventories"), config.Inventories...); len(invalid) > 0 {
+		return fmt.Errorf("--config: %s: %w", p.options.Config, invalid.ToAggregate())
 	}
 	registry, err := predicates.NewRegistry(p.options.OwnPredicates...)
 	if err != nil {

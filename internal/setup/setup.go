@@ -84,6 +84,7 @@ type parts struct {
 	data        *embedded.Data
 	predicates  *predicates.Set
 	templates   *workload.Templates
+	inventories *inventory.Inventories
 	world       *predicates.World
 	engine      *embedded.Engine
 	registry    *placement.Registry
@@ -252,7 +253,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	p.catalog = watches.NewCatalog(asks, inventory.Known())
+	p.catalog = watches.NewCatalog(asks, p.inventories)
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -334,7 +335,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
-	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.catalog.Inventories())
+	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
 	p.policies.Settled = p.replication.SettledFor
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),

@@ -1,0 +1,35 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is wrong in the declaration of an inventory ends the start, and is named by file and field.
+func TestDeclaredInventoriesAreChecked(t *testing.T) {
+	const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\ninventories:\n"
+	const good = "- {group: fleet.example.com, version: v1, resource: sites}\n"
+	path := filepath.Join(t.TempDir(), "manager.yaml")
+	for text, want := range map[string]string{
+		good: "",
+		good + "- {group: dc.example.com, version: v1, resource: racks, fields: {region: a..b}}\n": path + `: inventories[1].fields.region: Invalid value: "a..b"`,
+		good + good: path + ": inventories[1]: Duplicate value",
+	} {
+		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := &parts{options: Options{Config: path}}
+		err := p.addConfiguration(t.Context(), nil)
+		if want == "" {
+			if err != nil || len(p.inventories.Resources()) == 0 {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package inventories_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var _ = Describe("Inventories", func() {
+	var namespace string
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = f.NewNamespace(ctx, nil)
+	})
+
+	// asking is an object on which a policy shows what it sees.
+	asking := func() client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "asking", Namespace: namespace}}
+	}
+
+	It("shows the clusters of every inventory, known and declared, in one form", func(ctx SpecContext) {
+		want := createFleet(ctx)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("every-cluster", `package p
+annotations := {sprintf("seen.example.com/%s", [name]): cluster | some name, cluster in data.clusters}
+`, "", "configmaps", namespace))
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").Should(Equal(want))
+	})
+
+	It("takes a cluster that several inventories have from the first, and a declared one from the last", func(ctx SpecContext) {
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("precedence", `package p
+annotations := {sprintf("seen.example.com/%s", [name]): cluster.source | some name, cluster in data.clusters}
+`, "", "configmaps", namespace))
+		profile := framework.NewObject(clusterProfile, "fleet", "twice", nil)
+		profile.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "spec"}}
+		declared := framework.NewObject(site, "", "some-site", nil)
+		declared.Object["spec"] = map[string]any{"cluster": "twice"}
+		nameless := framework.NewObject(site, "", "nameless", nil)
+		for _, obj := range []client.Object{declared, profile, nameless} {
+			Expect(f.Client.Create(ctx, obj)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, obj))).To(Succeed()) })
+		}
+		sources := func(sources ...string) map[string]any {
+			out := map[string]any{}
+			for i := 0; i < len(sources); i += 2 {
+				out[sources[i]] = sources[i+1]
+			}
+			return out
+		}
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
+			Should(Equal(sources("twice", "clusterprofiles.multicluster.x-k8s.io")))
+		Expect(f.Client.Delete(ctx, profile)).To(Succeed())
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
+			Should(Equal(sources("twice", "sites.fleet.example.com")))
+		nameless.Object["spec"] = map[string]any{"cluster": "named"}
+		Expect(f.Client.Update(ctx, nameless)).To(Succeed())
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").
+			Should(Equal(sources("twice", "sites.fleet.example.com", "named", "sites.fleet.example.com")))
+	})
+
+	It("adds a declared inventory once its definition is installed", func(ctx SpecContext) {
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("later", `package p
+annotations := {sprintf("seen.example.com/%s", [name]): cluster.ready | some name, cluster in data.clusters}
+`, "", "configmaps", namespace))
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").Should(BeEmpty())
+		f.InstallCRD(ctx, framework.NewCRD(rack.Group, rack.Version, "racks", rack.Kind, apiextensionsv1.ClusterScoped))
+		DeferCleanup(f.UninstallCRD, "racks."+rack.Group)
+		on, off := framework.NewObject(rack, "", "on", nil), framework.NewObject(rack, "", "off", nil)
+		on.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Powered", "status": "True"}}}
+		create(ctx, on)
+		create(ctx, off)
+		Eventually(seen).WithContext(ctx).WithArguments(asking(), "seen.example.com/").Should(Equal(map[string]any{"on": true, "off": false}))
+	})
+
+	Describe("judged by predicates", func() {
+		// deployment is one of 100 replicas, as a spec changes its pods.
+		deployment := func(change func(*corev1.PodSpec)) client.Object {
+			labels, replicas := map[string]string{"app": "asking"}, int32(100)
+			out := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "asking", Namespace: namespace}}
+			out.Spec.Selector, out.Spec.Replicas = &metav1.LabelSelector{MatchLabels: labels}, &replicas
+			out.Spec.Template.Labels = labels
+			out.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "example.com/app"}}
+			change(&out.Spec.Template.Spec)
+			return out
+		}
+		requests := func(pod *corev1.PodSpec, cpu string) {
+			pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		}
+		tolerant := func(pod *corev1.PodSpec) {
+			pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		}
+		// verdicts are the replicas that fit by cluster, or why none does.
+		verdicts := func(verdicts ...any) map[string]any {
+			out := map[string]any{}
+			for i := 0; i < len(verdicts); i += 2 {
+				out[verdicts[i].(string)] = verdicts[i+1]
+			}
+			return out
+		}
+		const (
+			taint    = "node(s) had untolerated taint(s)"
+			affinity = "node(s) didn't match Pod's node affinity/selector"
+			cpu      = "Insufficient cpu"
+		)
+
+		BeforeEach(func(ctx SpecContext) {
+			createFleet(ctx)
+			f.CreateReadyPolicy(ctx, framework.NewPolicy("judged", `package p
+verdicts := k8s.feasible_clusters(input, input.spec.replicas, "*")
+
+annotations[sprintf("fits.example.com/%s", [name])] := v.replicas if {
+	some name, v in verdicts
+	v.feasible
+}
+
+annotations[sprintf("fits.example.com/%s", [name])] := concat("; ", v.reasons) if {
+	some name, v in verdicts
+	not v.feasible
+}
+`, "apps", "deployments", namespace))
+		})
+
+		DescribeTable("says of each cluster how much fits there, or why nothing does",
+			func(ctx SpecContext, change func(*corev1.PodSpec), want map[string]any) {
+				Eventually(seen).WithContext(ctx).WithArguments(deployment(change), "fits.example.com/").Should(Equal(want))
+			},
+			Entry("by taints, and by being ready", func(pod *corev1.PodSpec) { requests(pod, "1") }, verdicts(
+				"eu1", 100.0, "new", taint, "us1", taint, "us2", taint, "member1", taint, "member2", taint,
+				"aks-member-1", taint, "aks-member-2", taint, "hamburg", taint)),
+			Entry("by what is left of its resources", func(pod *corev1.PodSpec) { tolerant(pod); requests(pod, "1") }, verdicts(
+				"eu1", 100.0, "new", 100.0, "us1", 60.0, "us2", 100.0, "member1", 10.0, "member2", 100.0,
+				"aks-member-1", 4.0, "aks-member-2", 4.0, "hamburg", 12.0)),
+			Entry("where one replica is more than is left", func(pod *corev1.PodSpec) { tolerant(pod); requests(pod, "11") }, verdicts(
+				"eu1", 100.0, "new", 100.0, "us1", 5.0, "us2", 100.0, "member1", cpu, "member2", 100.0,
+				"aks-member-1", cpu, "aks-member-2", cpu, "hamburg", 1.0)),
+			Entry("by labels", func(pod *corev1.PodSpec) {
+				tolerant(pod)
+				requests(pod, "1")
+				pod.NodeSelector = map[string]string{"tier": "gold"}
+			}, verdicts(
+				"eu1", affinity, "new", affinity, "us1", affinity, "us2", affinity, "member1", 10.0, "member2", affinity,
+				"aks-member-1", affinity, "aks-member-2", affinity, "hamburg", 12.0)),
+			Entry("by properties", func(pod *corev1.PodSpec) {
+				tolerant(pod)
+				pod.NodeSelector = map[string]string{"pci-level": "1"}
+			}, verdicts(
+				"eu1", 100.0, "new", affinity, "us1", affinity, "us2", affinity, "member1", affinity, "member2", affinity,
+				"aks-member-1", affinity, "aks-member-2", affinity, "hamburg", affinity)),
+			Entry("by the region", func(pod *corev1.PodSpec) {
+				tolerant(pod)
+				pod.NodeSelector = map[string]string{corev1.LabelTopologyRegion: "eu-north"}
+			}, verdicts(
+				"eu1", affinity, "new", affinity, "us1", affinity, "us2", affinity, "member1", affinity, "member2", affinity,
+				"aks-member-1", affinity, "aks-member-2", affinity, "hamburg", 100.0)),
+		)
+
+		It("sees a declared cluster change", func(ctx SpecContext) {
+			asked := deployment(func(pod *corev1.PodSpec) { requests(pod, "12") })
+			of := func(ctx SpecContext) (any, error) {
+				all, err := seen(ctx, asked, "fits.example.com/")
+				return all["hamburg"], err
+			}
+			Eventually(of).WithContext(ctx).Should(Equal(taint))
+			change := func(subresource bool, value any, path ...string) {
+				GinkgoHelper()
+				obj, err := f.Get(ctx, site, "", "ham-01")
+				Expect(err).NotTo(HaveOccurred())
+				below := obj.Object
+				for _, name := range path[:len(path)-1] {
+					below = below[name].(map[string]any)
+				}
+				below[path[len(path)-1]] = value
+				if subresource {
+					Expect(f.Client.Status().Update(ctx, obj)).To(Succeed())
+				} else {
+					Expect(f.Client.Update(ctx, obj)).To(Succeed())
+				}
+			}
+			change(false, []any{}, "spec", "taints")
+			Eventually(of).WithContext(ctx).Should(Equal(1.0))
+			change(true, "3", "status", "resources", "free", "cpu")
+			Eventually(of).WithContext(ctx).Should(Equal(cpu))
+			change(true, "24", "status", "resources", "free", "cpu")
+			Eventually(of).WithContext(ctx).Should(Equal(2.0))
+			change(true, false, "status", "online")
+			Eventually(of).WithContext(ctx).Should(Equal(taint))
+		})
+	})
+})
