@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -206,7 +207,13 @@ func volumes(namespace, claim string, pods []*corev1.Pod) []runtime.Object {
 	return []runtime.Object{c, v}
 }
 
-// unstructuredOf is an object as a watch has it.
+// cutTo is an object as who watches has it, who keeps nothing but what is read.
+func cutTo(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *unstructured.Unstructured {
+	t.Helper()
+	return &unstructured.Unstructured{Object: Reads()[resource].Cut(unstructuredOf(t, o).Object)}
+}
+
+// unstructuredOf is an object as the API server has it.
 func unstructuredOf(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -224,15 +231,15 @@ func (f filled) snapshots(t testing.TB) (cut *Snapshot, whole fwk.SharedLister) 
 		w.Load(resource, nil)
 	}
 	for _, n := range f.namespaces {
-		w.Put(namespaceResource, unstructuredOf(t, n))
+		w.Put(namespaceResource, cutTo(t, namespaceResource, n))
 	}
 	for _, n := range f.nodes {
-		w.Put(nodeResource, unstructuredOf(t, n))
+		w.Put(nodeResource, cutTo(t, nodeResource, n))
 	}
 	var pods []*corev1.Pod
 	for _, p := range f.pods {
 		o := unstructuredOf(t, p)
-		w.Put(podResource, o)
+		w.Put(podResource, cutTo(t, podResource, p))
 		if onNode(o) {
 			// As it was on the wire.
 			pods = append(pods, typed[corev1.Pod](t, o))
