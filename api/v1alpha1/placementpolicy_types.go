@@ -75,8 +75,8 @@ type PlacementPolicySpec struct {
 	// +required
 	Match Match `json:"match,omitzero"`
 
-	// rego is the policy's module. Berth evaluates the rules annotations, labels, clusters, errors and warnings of the
-	// module's own package with the object as input; any of them may be absent. It is required where
+	// rego is the policy's module. Berth evaluates the rules annotations, labels, scheduling, clusters, errors and warnings of
+	// the module's own package with the object as input; any of them may be absent. It is required where
 	// predicates.candidates is not set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -328,7 +329,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		return nil, err
 	}
 	return &placement.Standing{
-		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator),
+		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, policy.RuleScheduling)),
 		Generation: obj.Generation,
 		Binding:    binding,
 		Warnings:   text.module.Warnings,
@@ -352,7 +353,7 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	return binding, err
 }
 
-func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator) *placement.Policy {
+func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator, schedules bool) *placement.Policy {
 	return &placement.Policy{
 		Name:          name,
 		Generation:    generation,
@@ -361,6 +362,7 @@ func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec
 		FailurePolicy: spec.FailurePolicy,
 		Remediation:   spec.Remediation.Mode,
 		Matcher:       matcher,
+		Schedules:     schedules,
 		Evaluator:     e,
 	}
 }
@@ -372,7 +374,7 @@ func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
 	// What does not compile of the match was reported before; without it the policy matches more, and denies it.
 	matcher, _ := match.New(spec.Match, matchPath)
 	return &placement.Standing{
-		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing),
+		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing, false),
 		Generation: obj.Generation,
 		Err:        err,
 		Broken:     true,

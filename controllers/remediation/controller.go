@@ -91,7 +91,7 @@ type Controller struct {
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
-		needs: &needs{registry: d.Registry}, matched: newMatched(d.Catalog),
+		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
 	c.targets = newTargets(c.enqueue)
@@ -132,6 +132,9 @@ const incompletePace = time.Second
 // Reconcile decides one object and has it put right if the policies say so.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	obj, fields := c.targets.take(key)
+	if placement.RecordsScheduling(obj) && c.needs.schedule(key.Resource) {
+		wake(c.rewatch)
+	}
 	if obj == nil || obj.GetDeletionTimestamp() != nil {
 		c.groups.Forget(key)
 		c.brake.Forget(key)
@@ -228,12 +231,15 @@ func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
 				return nil
 			}
-		case v.Policy.Remediation == placementv1.RemediationAutomatic && len(v.Changes) > 0:
+		case v.Policy.Remediation == placementv1.RemediationAutomatic && slices.ContainsFunc(v.Changes, possible):
 			out = append(out, v)
 		}
 	}
 	return out
 }
+
+// possible says whether a change can be made in place. What can't is reported, and is nothing to be patched.
+func possible(c placement.Change) bool { return c.Immutable == "" }
 
 // remediate has one object put right.
 //
@@ -283,7 +289,7 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 func placed(obj *unstructured.Unstructured, due []*placement.Verdict) bool {
 	for _, v := range due {
 		for _, change := range v.Changes {
-			if !change.Done(obj) {
+			if possible(change) && !change.Done(obj) {
 				return false
 			}
 		}
@@ -319,7 +325,9 @@ func describe(due []*placement.Verdict) string {
 	var out []string
 	for _, v := range due {
 		for _, change := range v.Changes {
-			out = append(out, change.Action())
+			if possible(change) {
+				out = append(out, change.Action())
+			}
 		}
 	}
 	return strings.Join(out, "; ")

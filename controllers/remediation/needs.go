@@ -15,8 +15,12 @@ import (
 // needs are the fields of objects that decisions depend on, by type. It is safe for concurrent use.
 type needs struct {
 	registry *placement.Registry
+	decider  *placement.Decider
 
 	mu sync.Mutex
+	// scheduled are the types of objects some of which have a record of what policies overwrote of where their pods run.
+	// It counts even when no policy says anything of that any more.
+	scheduled map[schema.GroupVersionResource]bool
 	// policies are those that byType is for, and inputs what they read; byType is filled when it is asked for.
 	policies []*placement.Policy
 	inputs   []*projection.Fields
@@ -79,6 +83,22 @@ func identical(a, b []*placement.Policy) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
+// schedule notes that some object of a type has a record of what policies overwrote of where its pods run, and says
+// whether that was not known.
+func (n *needs) schedule(resource schema.GroupVersionResource) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.scheduled[resource] {
+		return false
+	}
+	if n.scheduled == nil {
+		n.scheduled = map[schema.GroupVersionResource]bool{}
+	}
+	n.scheduled[resource] = true
+	delete(n.byType, resource)
+	return true
+}
+
 // widened says whether a policy turned out to read other fields of objects than was known when it came.
 func (n *needs) widened() bool {
 	n.mu.Lock()
@@ -94,6 +114,7 @@ func (n *needs) widened() bool {
 
 func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields {
 	sets, known := []*projection.Fields{always}, map[*projection.Fields]bool{}
+	schedules := n.scheduled[resource]
 	for i, p := range n.policies {
 		input := n.inputs[i]
 		if !p.Matcher.SelectsResource(resource) {
@@ -102,6 +123,7 @@ func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields
 		if input.Whole() || p.Matcher.Conditional() {
 			return nil
 		}
+		schedules = schedules || p.Schedules
 		if known[input] {
 			continue
 		}
@@ -110,6 +132,9 @@ func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields
 		if input.Covers(copied) {
 			sets = append(sets, withCopy)
 		}
+	}
+	if path, ok := n.decider.Templates.Path(resource.GroupResource()); ok && schedules {
+		sets = append(sets, placement.SchedulingFields(path))
 	}
 	return projection.Union(sets...)
 }

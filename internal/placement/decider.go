@@ -2,12 +2,14 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,9 +17,14 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
-var namespaces = corev1.Resource("namespaces")
+var (
+	namespaces = corev1.Resource("namespaces")
+	pods       = corev1.Resource("pods")
+	jobs       = batchv1.Resource("jobs")
+)
 
 // Evaluator evaluates one policy. Implementations are safe for concurrent use, honour the context's deadline and do
 // not keep or change the input.
@@ -46,8 +53,11 @@ type Policy struct {
 	Mode          placementv1.Mode
 	FailurePolicy placementv1.FailurePolicy
 	Remediation   placementv1.RemediationMode
-	Matcher       *match.Matcher
-	Evaluator     Evaluator
+	// Schedules says that the policy may say where pods run, for which more of an object is needed. One that says it
+	// without is in error.
+	Schedules bool
+	Matcher   *match.Matcher
+	Evaluator Evaluator
 }
 
 // Quarantined says since when the policy is not evaluated; ok is false if it is.
@@ -77,6 +87,8 @@ type Decider struct {
 	Keyring    *Keyring
 	// OwnNamespace is Berth's own; nothing in it is ever matched. Empty for none.
 	OwnNamespace string
+	// Templates knows where objects have their pods; nil for those of Kubernetes' own kinds.
+	Templates *workload.Templates
 }
 
 // Request asks for the decision on one object.
@@ -111,8 +123,10 @@ type Source interface {
 // Outcome is what all matching policies together say of an object.
 type Outcome struct {
 	// Object is the object as it should be, with its record. It is nil if no policy matches, or only verdicts were wanted.
-	// All but labels and annotations it shares with the request's, so that neither is to be changed.
+	// All but what was merged it shares with the request's, so that neither is to be changed.
 	Object *unstructured.Unstructured
+	// PodSpec leads to the spec of the object's pods, if that may be another one in Object.
+	PodSpec []string
 	// Verdicts are those of the matching policies, in order of precedence.
 	Verdicts []*Verdict
 }
@@ -129,17 +143,16 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil || len(verdicts) == 0 {
 		return &Outcome{}, err
 	}
-	filled := make([]*projection.Fields, len(verdicts))
-	if r.Source != nil {
-		for i, v := range verdicts {
-			filled[i] = v.Policy.Evaluator.Input()
-			if err := r.Source.Fill(filled[i]); err != nil {
-				return &Outcome{}, err
-			}
-		}
+	filled, err := r.fill(verdicts)
+	if err != nil {
+		return &Outcome{}, err
 	}
 	id := identityOf(r.Object, r.Namespace)
-	current := readIntent(d.Keyring, r.Object, r.Old, id)
+	podSpec, err := d.podSpec(&r, verdicts)
+	if err != nil {
+		return &Outcome{}, err
+	}
+	current := readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
 	input := current.input()
 	evaluate := r.Evaluate
 	if evaluate == nil {
@@ -159,18 +172,47 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		if err := r.Source.Complete(); err != nil {
 			return &Outcome{}, err
 		}
-		current = readIntent(d.Keyring, r.Object, r.Old, id)
+		current = readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
 		input = current.input()
 		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 	}
+	for _, v := range verdicts {
+		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
+			v.Err = d.schedulable(&r, &current)
+		}
+	}
 	m := &merger{
 		intent: current, verdicts: verdicts,
-		held: func(p *Policy) bool { return r.AutomaticOnly && p.Remediation != placementv1.RemediationAutomatic },
+		fixed: func(key string, values ...*string) string { return fixed(&r, key, values...) },
+		held:  func(p *Policy) bool { return r.AutomaticOnly && p.Remediation != placementv1.RemediationAutomatic },
 	}
-	values, next := m.merge()
+	values, next, err := m.merge()
+	if err != nil {
+		return nil, err
+	}
 	if r.VerdictsOnly {
 		return &Outcome{Verdicts: verdicts}, nil
 	}
+	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// fill has the object filled with what the policies read, and returns that, if the request has a source.
+func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
+	filled := make([]*projection.Fields, len(verdicts))
+	if r.Source == nil {
+		return filled, nil
+	}
+	for i, v := range verdicts {
+		filled[i] = v.Policy.Evaluator.Input()
+		if err := r.Source.Fill(filled[i]); err != nil {
+			return nil, err
+		}
+	}
+	return filled, nil
+}
+
+// outcome makes the object that has the values and the record.
+func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
 		return nil, fmt.Errorf("recording the developer's intent: %w", err)
@@ -179,10 +221,46 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		values[fieldAnnotations][placementv1.RequestedAnnotation] = text
 	}
 	object := withOwnMetadata(current.object)
-	for _, field := range fields {
+	for _, field := range []string{fieldAnnotations, fieldLabels} {
 		setMetadata(object, field, values[field])
 	}
-	return &Outcome{Object: object, Verdicts: verdicts}, nil
+	out := &Outcome{Object: object, Verdicts: verdicts}
+	if pods := &current.pods; pods.spec != nil && pods.err == nil {
+		out.PodSpec = pods.path
+		// Of the spec as it stands, what stays keeps its place.
+		object.Object = withPodSpec(object.Object, pods.path, place(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
+	}
+	return out, nil
+}
+
+// podSpec returns where the object has the spec of its pods, if that may matter, and has the object filled with it.
+func (d *Decider) podSpec(r *Request, verdicts []*Verdict) ([]string, error) {
+	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !RecordsScheduling(r.Object) && !RecordsScheduling(r.Old) {
+		return nil, nil
+	}
+	path, ok := d.Templates.Path(r.Resource.GroupResource())
+	if !ok || r.Source == nil {
+		return path, nil
+	}
+	if r.Old != nil && r.Resource.GroupResource() == jobs {
+		// Whether a Job can still be changed is to be seen in the old one.
+		return path, r.Source.Complete()
+	}
+	return path, r.Source.Fill(SchedulingFields(path))
+}
+
+// schedulable says why nothing can be said of where an object's pods run.
+func (d *Decider) schedulable(r *Request, current *intent) error {
+	var err error
+	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {
+		err = &workload.UnknownKindError{GroupKind: r.Object.GroupVersionKind().GroupKind()}
+	} else if err = current.pods.err; len(current.pods.path) == 0 {
+		err = errors.New("the policy is not known to have it")
+	}
+	if err != nil {
+		return fmt.Errorf("rule %s: %w", fieldScheduling, err)
+	}
+	return nil
 }
 
 // matching returns a verdict, still without a decision, for each policy that matches.

@@ -59,6 +59,9 @@ func ParseDecision(rules map[string]any) (Decision, error) {
 	if d.Labels, err = parseMap("labels", rules["labels"], strings.Clone, labelText); err != nil {
 		return Decision{}, err
 	}
+	if d.Scheduling, err = parseScheduling(rules[fieldScheduling]); err != nil {
+		return Decision{}, err
+	}
 	if d.Clusters, err = parseClusters("clusters", rules["clusters"]); err != nil {
 		return Decision{}, err
 	}
@@ -101,6 +104,11 @@ func annotationText(value any) (string, error) {
 	if s, ok := value.(string); ok {
 		return s, nil
 	}
+	return encodeJSON(value)
+}
+
+// encodeJSON is a value's JSON as people write it.
+func encodeJSON(value any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

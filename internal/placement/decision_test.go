@@ -31,7 +31,7 @@ func TestParseDecision(t *testing.T) {
 	}{
 		"Nothing":           {rules: `{}`},
 		"Null":              {rules: `{"annotations": null, "labels": null, "errors": null, "warnings": null}`},
-		"Unknown":           {rules: `{"scheduling": {"a": 1}}`},
+		"Unknown":           {rules: `{"other": {"a": 1}}`},
 		"String":            {rules: `{"annotations": {"a": "b"}}`, want: placement.Decision{Annotations: map[string]string{"a": "b"}}},
 		"EmptyString":       {rules: `{"annotations": {"a": ""}, "labels": {"b": ""}}`, want: placement.Decision{Annotations: map[string]string{"a": ""}, Labels: map[string]string{"b": ""}}},
 		"JSONIsAString":     {rules: `{"annotations": {"a": "{\"b\": 1}"}}`, want: placement.Decision{Annotations: map[string]string{"a": `{"b": 1}`}}},

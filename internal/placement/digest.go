@@ -17,6 +17,7 @@ type opinion struct {
 	Failed      placementv1.FailurePolicy `json:"failed,omitempty"`
 	Annotations map[string]string         `json:"annotations,omitempty"`
 	Labels      map[string]string         `json:"labels,omitempty"`
+	Scheduling  map[string]string         `json:"scheduling,omitempty"`
 	Clusters    []string                  `json:"clusters,omitzero"`
 	Errors      []string                  `json:"errors,omitempty"`
 	Warnings    []string                  `json:"warnings,omitempty"`
@@ -38,7 +39,7 @@ func (o *Outcome) Digest() string {
 			continue
 		}
 		d := &v.Decision
-		opinions[i].Annotations, opinions[i].Labels, opinions[i].Clusters = d.Annotations, d.Labels, d.Clusters
+		opinions[i].Annotations, opinions[i].Labels, opinions[i].Scheduling, opinions[i].Clusters = d.Annotations, d.Labels, d.Scheduling, d.Clusters
 		opinions[i].Errors, opinions[i].Warnings = d.Errors, d.Warnings
 	}
 	// Keys come out sorted. Marshalling can't fail: there is nothing but strings.

@@ -9,25 +9,30 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// The parts of an object's metadata that decisions are merged into.
+// The parts of an object that decisions are merged into.
 const (
 	fieldAnnotations = "annotations"
 	fieldLabels      = "labels"
+	fieldScheduling  = "scheduling"
 )
 
 // fields lists them in the order in which changes are reported.
-var fields = []string{fieldAnnotations, fieldLabels}
+var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
 // record is kept with an object: for each key that a policy overwrote, what the developer asked for.
 type record struct {
 	Annotations map[string]overwritten `json:"annotations,omitempty"`
 	Labels      map[string]overwritten `json:"labels,omitempty"`
+	Scheduling  map[string]overwritten `json:"scheduling,omitempty"`
+	// Affinity is of the pods' affinity as a whole, where policies added to it: what each of them added is in Scheduling.
+	Affinity *overwritten `json:"affinity,omitempty"`
 	// Signature is over the rest and the object's identity, so that a record is worth nothing on another object and
 	// can't be written by anyone who does not have the key.
 	Signature string `json:"signature,omitempty"`
@@ -38,27 +43,34 @@ type overwritten struct {
 	// Requested is the developer's value; nil where the developer did not set the key.
 	Requested *string `json:"requested,omitempty"`
 	// By is the policy that overwrote it.
-	By string `json:"by"`
+	By string `json:"by,omitempty"`
 	// Set is a digest of the policy's value: where the object has another one by now, somebody changed it since, and
 	// that is a new intent.
 	Set string `json:"set"`
+	// Value is the policy's value where the object does not show it.
+	Value *string `json:"value,omitempty"`
 }
 
 func (r *record) of(field string) map[string]overwritten {
 	if r == nil {
 		return nil
 	}
-	if field == fieldLabels {
-		return r.Labels
+	return *r.entries(field)
+}
+
+func (r *record) entries(field string) *map[string]overwritten {
+	switch field {
+	case fieldLabels:
+		return &r.Labels
+	case fieldScheduling:
+		return &r.Scheduling
+	default:
+		return &r.Annotations
 	}
-	return r.Annotations
 }
 
 func (r *record) put(field, key string, entry overwritten) {
-	target := &r.Annotations
-	if field == fieldLabels {
-		target = &r.Labels
-	}
+	target := r.entries(field)
 	if *target == nil {
 		*target = map[string]overwritten{}
 	}
@@ -66,7 +78,7 @@ func (r *record) put(field, key string, entry overwritten) {
 }
 
 func (r *record) empty() bool {
-	return len(r.Annotations) == 0 && len(r.Labels) == 0
+	return len(r.Annotations) == 0 && len(r.Labels) == 0 && len(r.Scheduling) == 0
 }
 
 // Keyring signs and verifies records. The zero value has no key and trusts no record.
@@ -175,11 +187,66 @@ func digest(value string) string {
 type intent struct {
 	// object is the developer's, without the record.
 	object *unstructured.Unstructured
-	// current and wanted are the labels and annotations, by field, of the object as it stands and as the developer wants
-	// it, without the record.
+	// current and wanted are the values, by field, of the object as it stands and as the developer wants it, without the
+	// record.
 	current, wanted map[string]map[string]string
 	// standing are the entries whose key still has the policy's value in the object as it stands.
 	standing record
+	// pods are those of the object as it stands.
+	pods podSpec
+}
+
+// podSpec is the spec of an object's pods.
+type podSpec struct {
+	// path leads to it; empty if nobody asks for it.
+	path []string
+	spec map[string]any
+	// flat is what it says of where the pods run, by key.
+	flat map[string]string
+	// err says what is wrong with it.
+	err error
+}
+
+func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
+	out := podSpec{path: path}
+	if len(path) == 0 {
+		return out
+	}
+	if out.spec, out.err = podSpecOf(obj.Object, path); out.err != nil {
+		return out
+	}
+	if out.flat, out.err = flatten(out.spec); out.err != nil {
+		out.err = fmt.Errorf("%s.%w", strings.Join(path, "."), out.err)
+	}
+	return out
+}
+
+// unfold returns a copy of what the spec says, by key, in which the affinity is the developer's again, besides what
+// policies added to it.
+func (p *podSpec) unfold(records []*record) map[string]string {
+	out := maps.Clone(p.flat)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for _, r := range records {
+		if r == nil || r.Affinity == nil {
+			continue
+		}
+		if text, there := out[affinity]; !there || digest(text) != r.Affinity.Set {
+			continue
+		}
+		delete(out, affinity)
+		if r.Affinity.Requested != nil {
+			out[affinity] = *r.Affinity.Requested
+		}
+		for key, entry := range r.Scheduling {
+			if isContribution(key) && entry.Value != nil {
+				out[key] = *entry.Value
+			}
+		}
+		break
+	}
+	return out
 }
 
 // readIntent finds out what the developer wants of an object that a policy may have overwritten.
@@ -188,14 +255,23 @@ type intent struct {
 // since and wants what the entry says. Any other value, or none, is the developer's: a new wish, or the old manifest
 // applied once more. The object's own record counts first, and the old object's where a client replaced the object
 // by a manifest that has none.
-func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) intent {
-	out := intent{object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}}
+//
+// The path leads to the spec of the object's pods; it is empty where no policy decides on scheduling.
+func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, path []string) intent {
+	out := intent{
+		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}, pods: readPodSpec(obj, path),
+	}
 	records := []*record{k.read(obj, id)}
 	if records[0] == nil || old != obj {
 		records = append(records, k.readStored(old, id))
 	}
 	for _, field := range fields {
-		current := metadataOf(obj, field)
+		var current map[string]string
+		if field == fieldScheduling {
+			current = out.pods.unfold(records)
+		} else {
+			current = metadataOf(obj, field)
+		}
 		values := maps.Clone(current)
 		for _, r := range records {
 			for key, entry := range r.of(field) {
@@ -217,12 +293,25 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity) in
 		if field == fieldAnnotations {
 			delete(values, placementv1.RequestedAnnotation)
 		}
-		if len(values) == 0 || !maps.Equal(current, values) {
+		switch {
+		case field == fieldScheduling:
+			out.setPods(values)
+		case len(values) == 0 || !maps.Equal(current, values):
 			setMetadata(out.object, field, values)
 		}
 		out.current[field], out.wanted[field] = current, values
 	}
 	return out
+}
+
+// setPods gives the developer's object pods that run where the developer wants.
+func (i *intent) setPods(values map[string]string) {
+	if i.pods.spec == nil || maps.Equal(i.pods.flat, values) {
+		return
+	}
+	// These are the developer's alone, with nothing to compose.
+	spec := place(i.pods.spec, i.pods.flat, values)
+	i.object.Object = withMember(i.object.Object, spec, i.pods.path...)
 }
 
 // withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which nobody

@@ -28,35 +28,65 @@ type Verdict struct {
 
 // Change is one key whose value is, or would be, replaced.
 type Change struct {
-	// Field is "annotations" or "labels".
+	// Field is "annotations", "labels" or "scheduling".
 	Field string
-	Key   string
+	// Key is that of the field; see scheduling.go for those of scheduling.
+	Key string
 	// From is the value as it stands; nil if the key is absent.
 	From *string
 	// To is the value as it should be; nil if the key should go.
 	To *string
+	// Immutable says why the API server does not take the change; empty if it does.
+	Immutable string
+	// PodSpec leads to the spec of the object's pods, and Affinity is theirs as a whole once the change is made, where
+	// Field is "scheduling".
+	PodSpec  []string
+	Affinity *string
+}
+
+// Subject names what is changed, as in "annotation a/b".
+func (c Change) Subject() string {
+	if c.Field == fieldScheduling {
+		return subject(c.Key)
+	}
+	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
 
 // Action says in words what brings the change about, as in `set annotation a/b to "c" (was "d")`.
 func (c Change) Action() string {
-	field := strings.TrimSuffix(c.Field, "s")
-	if c.To == nil {
-		return fmt.Sprintf("remove %s %s", field, c.Key)
+	var out string
+	switch {
+	case c.To == nil:
+		out = "remove " + c.Subject()
+	case *c.To == present && strings.HasPrefix(c.Key, tolerations+"/") && c.Field == fieldScheduling:
+		out = "add " + c.Subject()
+	case c.From == nil:
+		out = fmt.Sprintf("set %s to %s", c.Subject(), *c.To)
+	default:
+		out = fmt.Sprintf("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
 	}
-	out := fmt.Sprintf("set %s %s to %s", field, c.Key, *c.To)
-	if c.From != nil {
-		out += fmt.Sprintf(" (was %s)", *c.From)
+	if c.Immutable != "" {
+		out += " (" + c.Immutable + ")"
 	}
 	return out
 }
 
 // Done says whether the object has what the change is about.
 func (c Change) Done(obj *unstructured.Unstructured) bool {
-	value, present := metadataOf(obj, c.Field)[c.Key]
-	if c.To == nil {
-		return !present
+	key, want, values := c.Key, c.To, map[string]string(nil)
+	if c.Field == fieldScheduling {
+		values = readPodSpec(obj, c.PodSpec).flat
+		if isContribution(key) {
+			key, want = affinity, c.Affinity
+		}
+	} else {
+		values = metadataOf(obj, c.Field)
 	}
-	return present && value == *c.To
+	value, there := values[key]
+	if want == nil {
+		return !there
+	}
+	return there && value == *want
 }
 
 // Conflict is one key that two policies set to different values.
@@ -86,13 +116,16 @@ type merger struct {
 	verdicts []*Verdict
 	// held says which policies' part of the object is to be left as it stands.
 	held func(*Policy) bool
-	next record
+	// fixed says why a key of scheduling can't get one of the values any more; empty if it can.
+	fixed func(key string, values ...*string) string
+	next  record
 }
 
-// merge returns the labels and annotations as they should be, by field, without the record, and the record. The verdicts
-// must be in order of precedence; their Changes and Conflicts are filled in.
-func (m *merger) merge() (map[string]map[string]string, record) {
+// merge returns the values as they should be, by field, without the record, and the record. The verdicts must be in order
+// of precedence; their Changes and Conflicts are filled in. Those whose affinity can't be merged become errors.
+func (m *merger) merge() (map[string]map[string]string, record, error) {
 	out := map[string]map[string]string{}
+	m.judgeAffinities()
 	for _, field := range fields {
 		wins := m.resolve(field)
 		values := maps.Clone(m.intent.wanted[field])
@@ -101,7 +134,52 @@ func (m *merger) merge() (map[string]map[string]string, record) {
 		m.hypothetical(field, values)
 		out[field] = values
 	}
-	return out, m.next
+	whole, err := compose(out[fieldScheduling])
+	if err != nil {
+		return nil, record{}, err
+	}
+	m.recordAffinity(out[fieldScheduling], whole)
+	out[fieldScheduling] = whole
+	return out, m.next, nil
+}
+
+// judgeAffinities finds the policies whose affinity does not go together with the developer's and the others'.
+func (m *merger) judgeAffinities() {
+	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[affinity] != "" }
+	if !slices.ContainsFunc(m.verdicts, adding) {
+		return
+	}
+	values := maps.Clone(m.intent.current[fieldScheduling])
+	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a, b *Verdict) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
+		if !adding(v) {
+			continue
+		}
+		key := ownKey(fieldScheduling, affinity, v.Policy.Name)
+		before, stood := values[key]
+		values[key] = v.Decision.Scheduling[affinity]
+		_, v.Err = compose(values)
+		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce {
+			continue
+		}
+		delete(values, key)
+		if stood {
+			values[key] = before
+		}
+	}
+}
+
+// recordAffinity remembers the developer's affinity where policies add to it.
+func (m *merger) recordAffinity(values, whole map[string]string) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), isContribution) {
+		m.next.Affinity = &overwritten{Requested: optional(values, affinity), Set: digest(whole[affinity])}
+	}
+	for _, v := range m.verdicts {
+		for i := range v.Changes {
+			if c := &v.Changes[i]; c.Field == fieldScheduling {
+				c.PodSpec, c.Affinity = m.intent.pods.path, optional(whole, affinity)
+			}
+		}
+	}
 }
 
 // resolve finds the winner of every key among the enforced policies.
@@ -111,7 +189,7 @@ func (m *merger) resolve(field string) map[string]winner {
 		if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
 			continue
 		}
-		decided := v.Decision.of(field)
+		decided := v.decided(field)
 		for _, key := range slices.Sorted(maps.Keys(decided)) {
 			first, taken := wins[key]
 			if !taken {
@@ -133,16 +211,24 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
 		win := wins[key]
 		v := win.verdict
-		if standing, present := current[key]; !present || standing != win.value {
-			v.Changes = append(v.Changes, Change{Field: field, Key: key, From: optional(current, key), To: &win.value})
-		}
-		if m.held(v.Policy) {
+		standing, there := current[key]
+		// What the developer's own affinity has already needs no adding.
+		needless := field == fieldScheduling && isContribution(key) && implied(optional(values, affinity), win.value)
+		changed := !there && !needless || there && standing != win.value
+		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v.Policy) {
 			m.leave(field, key, values)
+			continue
+		}
+		if needless {
 			continue
 		}
 		requested := optional(values, key)
 		if requested == nil || *requested != win.value {
-			m.next.put(field, key, overwritten{Requested: requested, By: v.Policy.Name, Set: digest(win.value)})
+			entry := overwritten{Requested: requested, By: v.Policy.Name, Set: digest(win.value)}
+			if field == fieldScheduling && isContribution(key) {
+				entry.Value = &win.value
+			}
+			m.next.put(field, key, entry)
 		}
 		values[key] = win.value
 	}
@@ -164,11 +250,19 @@ func (m *merger) settleRest(field string, wins map[string]winner, values map[str
 			continue
 		}
 		v := m.verdicts[i]
-		v.Changes = append(v.Changes, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested})
-		if m.held(v.Policy) {
+		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.held(v.Policy) {
 			m.leave(field, key, values)
 		}
 	}
+}
+
+// change adds a change to a verdict, and says whether the API server would take it.
+func (m *merger) change(v *Verdict, c Change) bool {
+	if c.Field == fieldScheduling {
+		c.Immutable = m.fixed(c.Key, c.From, c.To)
+	}
+	v.Changes = append(v.Changes, c)
+	return c.Immutable == ""
 }
 
 // leave keeps a key as it stands, with its entry.
@@ -185,20 +279,43 @@ func (m *merger) hypothetical(field string, values map[string]string) {
 		if v.Err != nil || v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
-		decided := v.Decision.of(field)
+		decided := v.decided(field)
 		for _, key := range slices.Sorted(maps.Keys(decided)) {
-			if value, present := values[key]; !present || value != decided[key] {
-				v.Changes = append(v.Changes, Change{Field: field, Key: key, From: optional(values, key), To: new(decided[key])})
+			if field == fieldScheduling && isContribution(key) && implied(wholeAffinity(values), decided[key]) {
+				continue
+			}
+			if value, there := values[key]; !there || value != decided[key] {
+				m.change(v, Change{Field: field, Key: key, From: optional(values, key), To: new(decided[key])})
 			}
 		}
 	}
 }
 
-func (d Decision) of(field string) map[string]string {
-	if field == fieldLabels {
-		return d.Labels
+// wholeAffinity is the affinity that values make.
+func wholeAffinity(values map[string]string) *string {
+	whole, err := compose(values)
+	if err != nil {
+		return nil
 	}
-	return d.annotations()
+	return optional(whole, affinity)
+}
+
+// decided is what the policy says, by the keys that it is merged under.
+func (v *Verdict) decided(field string) map[string]string {
+	switch field {
+	case fieldLabels:
+		return v.Decision.Labels
+	case fieldAnnotations:
+		return v.Decision.annotations()
+	}
+	text, adds := v.Decision.Scheduling[affinity]
+	if !adds {
+		return v.Decision.Scheduling
+	}
+	out := maps.Clone(v.Decision.Scheduling)
+	delete(out, affinity)
+	out[ownKey(field, affinity, v.Policy.Name)] = text
+	return out
 }
 
 func optional(values map[string]string, key string) *string {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -28,21 +29,80 @@ var (
 	errFake     = errors.New("fake evaluation error")
 )
 
-// metadata is an object's labels and annotations, by field and key.
+// metadata is what of an object is merged, by field and key.
 type metadata map[string]map[string]string
 
-func newMetadata() metadata { return metadata{"labels": {}, "annotations": {}} }
-
-func (m metadata) clone() metadata {
-	return metadata{"labels": maps.Clone(m["labels"]), "annotations": maps.Clone(m["annotations"])}
+func newMetadata() metadata {
+	return metadata{"labels": {}, "annotations": {}, "scheduling": {}}
 }
 
-// metadataOf reads an object's labels and annotations, without the record.
+func (m metadata) clone() metadata {
+	out := metadata{}
+	for field, values := range m {
+		out[field] = maps.Clone(values)
+	}
+	return out
+}
+
+// metadataOf reads an object, without the record.
 func metadataOf(obj *unstructured.Unstructured) metadata {
 	out := newMetadata()
 	maps.Copy(out["labels"], obj.GetLabels())
 	maps.Copy(out["annotations"], obj.GetAnnotations())
 	delete(out["annotations"], placementv1.RequestedAnnotation)
+	spec, _, _ := unstructured.NestedMap(obj.Object, "spec", "template", "spec")
+	for name, value := range spec {
+		switch value := value.(type) {
+		case string:
+			out["scheduling"][name] = value
+		case map[string]any:
+			for label, text := range value {
+				out["scheduling"][name+"/"+label] = text.(string)
+			}
+		case []any:
+			for _, item := range value {
+				text, _ := json.Marshal(item)
+				if name == "tolerations" {
+					out["scheduling"][name+"/"+string(text)] = "present"
+				} else {
+					constraint := item.(map[string]any)
+					out["scheduling"][fmt.Sprintf("%s/%s/%s", name, constraint["topologyKey"], constraint["whenUnsatisfiable"])] = string(text)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// podSpec is the spec of pods with the scheduling.
+func podSpec(scheduling map[string]string) map[string]any {
+	out := map[string]any{}
+	parse := func(text string) any {
+		var item map[string]any
+		if err := yaml.Unmarshal([]byte(text), &item); err != nil {
+			panic(err)
+		}
+		return item
+	}
+	for _, key := range slices.Sorted(maps.Keys(scheduling)) {
+		switch name, rest, _ := strings.Cut(key, "/"); name {
+		case "nodeSelector":
+			selector, _ := out[name].(map[string]any)
+			if selector == nil {
+				selector = map[string]any{}
+			}
+			selector[rest] = scheduling[key]
+			out[name] = selector
+		case "tolerations":
+			list, _ := out[name].([]any)
+			out[name] = append(list, parse(rest))
+		case "topologySpreadConstraints":
+			list, _ := out[name].([]any)
+			out[name] = append(list, parse(scheduling[key]))
+		default:
+			out[name] = scheduling[key]
+		}
+	}
 	return out
 }
 
@@ -66,6 +126,7 @@ func write(obj *unstructured.Unstructured, m metadata) {
 	if len(m["annotations"]) > 0 {
 		obj.SetAnnotations(m["annotations"])
 	}
+	obj.Object["spec"] = map[string]any{"template": map[string]any{"spec": podSpec(m["scheduling"])}}
 }
 
 func recordOf(obj *unstructured.Unstructured) string {
@@ -94,14 +155,17 @@ func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (place
 		return placement.Decision{}, errors.New("the policy sees the record")
 	}
 	m := metadataOf(obj)
-	out := placement.Decision{Annotations: map[string]string{}, Labels: map[string]string{}, Errors: f.errors}
+	out := placement.Decision{Annotations: map[string]string{}, Labels: map[string]string{}, Scheduling: map[string]string{}, Errors: f.errors}
 	for _, c := range f.clauses {
 		if c.ifKey != "" && m[c.ifField][c.ifKey] != c.ifValue {
 			continue
 		}
-		if c.field == "labels" {
+		switch c.field {
+		case "labels":
 			out.Labels[c.key] = c.value
-		} else {
+		case "scheduling":
+			out.Scheduling[c.key] = c.value
+		default:
 			out.Annotations[c.key] = c.value
 		}
 	}
@@ -164,11 +228,24 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 
 func (s *simulation) pick(options ...string) string { return options[s.rand.IntN(len(options))] }
 
-func (s *simulation) field() string { return s.pick("labels", "annotations") }
-func (s *simulation) key() string {
-	return s.pick("a", "b", "example.com/c", "example.com/d~e", "f")
+// entry is a field, a key of it and a value.
+func (s *simulation) entry() (field, key, value string) {
+	field = s.pick("labels", "annotations", "scheduling")
+	if field != "scheduling" {
+		return field, s.pick("a", "b", "example.com/c", "example.com/d~e", "f"), s.pick("", "v1", "v2", "v3")
+	}
+	switch name := s.pick("nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName", "schedulerName"); name {
+	case "nodeSelector":
+		return field, name + "/" + s.pick("a", "b", "example.com/c"), s.pick("", "v1", "v2", "v3")
+	case "tolerations":
+		return field, name + "/" + s.pick(`{"key":"a","operator":"Exists"}`, `{"effect":"NoExecute","key":"b","tolerationSeconds":30,"value":"c"}`, `{"operator":"Exists"}`), "present"
+	case "topologySpreadConstraints":
+		topology := s.pick("zone", "example.com/rack")
+		return field, name + "/" + topology + "/DoNotSchedule", fmt.Sprintf(`{"maxSkew":%s,"topologyKey":%q,"whenUnsatisfiable":"DoNotSchedule"}`, s.pick("1", "2"), topology)
+	default:
+		return field, name, s.pick("v1", "v2")
+	}
 }
-func (s *simulation) value() string { return s.pick("", "v1", "v2", "v3") }
 
 // change makes one policy appear, change or disappear.
 func (s *simulation) change() {
@@ -179,9 +256,10 @@ func (s *simulation) change() {
 	}
 	f := &fakeEvaluator{}
 	for range s.rand.IntN(4) {
-		c := clause{field: s.field(), key: s.key(), value: s.value()}
+		var c clause
+		c.field, c.key, c.value = s.entry()
 		if s.rand.IntN(2) == 0 {
-			c.ifField, c.ifKey, c.ifValue = s.field(), s.key(), s.value()
+			c.ifField, c.ifKey, c.ifValue = s.entry()
 		}
 		f.clauses = append(f.clauses, c)
 	}
@@ -193,7 +271,7 @@ func (s *simulation) change() {
 	}
 	s.everything[name] = true
 	s.live = append(s.live, &placement.Policy{
-		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f,
+		Name: name, Generation: 1, Priority: int32(s.rand.IntN(3)), Matcher: s.matcher, Evaluator: f, Schedules: true,
 		Mode: placementv1.Mode(s.pick(string(placementv1.ModeEnforce), string(placementv1.ModeEnforce),
 			string(placementv1.ModeWarn), string(placementv1.ModeDryRun))),
 		FailurePolicy: placementv1.FailurePolicy(s.pick(string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore))),
@@ -248,7 +326,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 	}
 	s.stored = result
 	again := s.decide(s.live, s.stored, s.stored, automaticOnly)
-	if patch := placement.Patch(s.stored, again.Object); len(patch) > 0 {
+	if patch := placement.Patch(s.stored, again.Object, again.PodSpec...); len(patch) > 0 {
 		s.Fatalf("deciding the outcome again changes it: %v", patch)
 	}
 	return true
@@ -257,7 +335,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 // patch applies the JSON patch between two objects.
 func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Unstructured {
 	s.Helper()
-	out := applyPatch(s.T, from, placement.Patch(from, to))
+	out := applyPatch(s.T, from, placement.Patch(from, to, "spec", "template", "spec"))
 	got, want := metadataOf(out), metadataOf(to)
 	if diff := cmp.Diff(want, got); diff != "" || recordOf(out) != recordOf(to) {
 		s.Fatalf("the patch does not yield the object (-want +got):\n%s", diff)
@@ -342,15 +420,12 @@ func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Uns
 	s.Helper()
 	got, current := metadataOf(out.Object), metadataOf(obj)
 	named := newMetadata()
-	for _, f := range []string{"labels", "annotations"} {
+	for f := range named {
 		for _, v := range slices.Backward(out.Verdicts) {
 			if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
 				continue
 			}
-			decided := v.Decision.Labels
-			if f == "annotations" {
-				decided = v.Decision.Annotations
-			}
+			decided := map[string]map[string]string{"labels": v.Decision.Labels, "annotations": v.Decision.Annotations, "scheduling": v.Decision.Scheduling}[f]
 			for key, value := range decided {
 				named[f][key] = value
 				if automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic {
@@ -392,7 +467,8 @@ func (s *simulation) checkIntent() {
 func (s *simulation) random() metadata {
 	out := newMetadata()
 	for range s.rand.IntN(5) {
-		out[s.field()][s.key()] = s.value()
+		field, key, value := s.entry()
+		out[field][key] = value
 	}
 	return out
 }
@@ -422,10 +498,12 @@ func (s *simulation) foreign(k *placement.Keyring, name string) string {
 	s.Helper()
 	f := &fakeEvaluator{}
 	for range 6 {
-		f.clauses = append(f.clauses, clause{field: s.field(), key: s.key(), value: s.value()})
+		var c clause
+		c.field, c.key, c.value = s.entry()
+		f.clauses = append(f.clauses, c)
 	}
 	d := &placement.Decider{Namespaces: namespaces{}, Keyring: k, Policies: policies{{
-		Name: s.pick("p1", "p2"), Mode: placementv1.ModeEnforce, Matcher: s.matcher, Evaluator: f,
+		Name: s.pick("p1", "p2"), Mode: placementv1.ModeEnforce, Matcher: s.matcher, Evaluator: f, Schedules: true,
 	}}}
 	out, err := d.Decide(s.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject(name, s.random())})
 	if err != nil {
@@ -504,12 +582,14 @@ func (s *simulation) step() {
 	case 4:
 		// One key changed, as by kubectl annotate or kubectl label.
 		m := metadataOf(s.stored)
-		m[s.field()][s.key()] = s.value()
+		field, key, value := s.entry()
+		m[field][key] = value
 		s.develop(m, true)
 	case 5:
 		// One key removed.
 		m := metadataOf(s.stored)
-		delete(m[s.field()], s.key())
+		field, key, _ := s.entry()
+		delete(m[field], key)
 		s.develop(m, true)
 	case 6:
 		s.remediate()
@@ -520,7 +600,7 @@ func (s *simulation) step() {
 func (s *simulation) remediate() {
 	s.Helper()
 	out := s.decide(s.live, s.stored, s.stored, true)
-	if refused(out) || len(placement.Patch(s.stored, out.Object)) == 0 {
+	if refused(out) || len(placement.Patch(s.stored, out.Object, out.PodSpec...)) == 0 {
 		return
 	}
 	if !s.admit(s.stored.DeepCopy(), true) {

@@ -24,7 +24,6 @@ func TestCompileRefuses(t *testing.T) {
 		"Runtime":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := opa.runtime()"}, "opa.runtime is not allowed"},
 		"Clock":        {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := {\"a\": time.now_ns()}"}, "time.now_ns is not allowed"},
 		"Function":     {placementv1.PlacementPolicySpec{Rego: "package p\nlabels(x) := x"}, "p.rego:2:1: berth_contract_error"},
-		"Scheduling":   {placementv1.PlacementPolicySpec{Rego: "package p\nscheduling := {}"}, "berth_contract_error"},
 		"DataRoot":     {withData(specOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
 		"DataShadows":  {withData(specOf(placementv1.RegoV1, "package a.b\nlabels := {}"), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
 		"DataList":     {withData(specOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},

@@ -58,8 +58,6 @@ func TestDiagnostics(t *testing.T) {
 		"Conflict":        {specOf(v1, "package p\nlabels := {}\nlabels contains \"a\"\n"), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
 		"Several":         {specOf(v1, "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
 		"FunctionV0":      {specOf(v0, "package p\nerrors(x) = y { y := x }\n"), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
-		"Scheduling":      {specOf(v1, "package p\nlabels := {}\nscheduling := {\"nodeSelector\": {}}\n"), []string{"p.rego:3:1: berth_contract_error: the rule scheduling is not applied"}},
-		"SchedulingDeep":  {specOf(v1, "package p\nscheduling.nodeSelector.zone := \"a\"\n"), []string{"p.rego:2:1: berth_contract_error: the rule scheduling"}},
 		"DataResources":   {withData(specOf(v1, "package p\nlabels := {}"), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
 		"DataClusters":    {withData(specOf(v1, "package p\nlabels := {}"), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
 		"DataBerth":       {withData(specOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
@@ -161,7 +159,7 @@ func TestNondeterministicBuiltins(t *testing.T) {
 
 func TestContractRules(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
-	nothing := "the package data.p defines none of the rules annotations, labels, clusters, errors, warnings: the policy decides nothing"
+	nothing := "the package data.p defines none of the rules annotations, labels, scheduling, clusters, errors, warnings: the policy decides nothing"
 	tests := map[string]struct {
 		version  placementv1.RegoVersion
 		body     string

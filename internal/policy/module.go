@@ -17,11 +17,10 @@ import (
 )
 
 // ContractRules are the rules of a policy's own package that Berth evaluates.
-var ContractRules = []string{"annotations", "labels", "clusters", "errors", "warnings"}
+var ContractRules = []string{"annotations", "labels", RuleScheduling, "clusters", "errors", "warnings"}
 
-// unsupportedRules are rules of the decision contract that this version does not apply. They are refused, since a
-// policy that relies on one would silently do nothing.
-var unsupportedRules = []string{"scheduling"}
+// RuleScheduling is the contract's rule that says where pods run.
+const RuleScheduling = "scheduling"
 
 // Roots are the names below `data` that Berth fills; a policy's own data can't use them.
 var Roots = []string{rootKubernetes, rootResources, rootClusters, rootBerth}
@@ -149,9 +148,6 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 	defined := ruleNames(module)
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
-		if slices.Contains(unsupportedRules, name) {
-			return oneError(file, rule.Location, codeContract, fmt.Sprintf("the rule %s is not applied by this version of Berth", name))
-		}
 		if slices.Contains(ContractRules, name) && len(rule.Head.Args) > 0 {
 			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function; the decision contract wants a rule without arguments", name))
 		}

@@ -235,15 +235,19 @@ func judge(v *placement.Verdict) finding {
 
 // Describe says in words what a change replaces.
 func Describe(c placement.Change) string {
-	field := strings.TrimSuffix(c.Field, "s")
+	var out string
 	switch {
 	case c.To == nil:
-		return fmt.Sprintf("%s %s is %s, should be absent", field, c.Key, *c.From)
+		out = fmt.Sprintf("%s is %s, should be absent", c.Subject(), *c.From)
 	case c.From == nil:
-		return fmt.Sprintf("%s %s is absent, should be %s", field, c.Key, *c.To)
+		out = fmt.Sprintf("%s is absent, should be %s", c.Subject(), *c.To)
 	default:
-		return fmt.Sprintf("%s %s is %s, should be %s", field, c.Key, *c.From, *c.To)
+		out = fmt.Sprintf("%s is %s, should be %s", c.Subject(), *c.From, *c.To)
 	}
+	if c.Immutable != "" {
+		out += " (" + c.Immutable + ")"
+	}
+	return out
 }
 
 func equal(a, b finding) bool {

@@ -42,7 +42,6 @@ var _ = Describe("kubectl apply of a policy", func() {
 		Entry("time.now_ns", `annotations["now"] := time.now_ns()`, "refused.rego:3:", "time.now_ns is not allowed"),
 		Entry("rand.intn", `annotations["r"] := rand.intn("x", 9)`, "refused.rego:3:", "rand.intn is not allowed"),
 		Entry("a contract rule that is a function", `annotations(x) := {"a": x}`, "refused.rego:3:1: berth_contract_error: annotations is a function"),
-		Entry("a contract rule that is not applied yet", `scheduling := {"schedulerName": "mine"}`, "refused.rego:3:1: berth_contract_error", "scheduling"),
 		Entry("a resource type that only evaluation knows", `errors contains "no" if data.kubernetes[input.kind]`,
 			"refused.rego:3:25: berth_unresolved_read", "spec.replicate"),
 		Entry("every resource type", `errors contains "no" if count(data.kubernetes) > 1`, "refused.rego:3:31: berth_unresolved_read"),

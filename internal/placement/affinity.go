@@ -1,0 +1,219 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// maxTerms bounds the ORed terms of a required node affinity: those of several affinities that are ANDed are as many as
+// the product of theirs.
+const maxTerms = 64
+
+// Names of an affinity's parts, as the API has them.
+const (
+	nodeAffinity    = "nodeAffinity"
+	podAffinity     = "podAffinity"
+	podAntiAffinity = "podAntiAffinity"
+	required        = "requiredDuringSchedulingIgnoredDuringExecution"
+	preferred       = "preferredDuringSchedulingIgnoredDuringExecution"
+	nodeTerms       = "nodeSelectorTerms"
+)
+
+// requirements are the parts of a node selector's term, which are ANDed.
+var requirements = []string{"matchExpressions", "matchFields"}
+
+// and returns the affinity (core/v1) that lets a pod run where both others do; nil stands for none. What b adds comes
+// last, and if b adds nothing the result is equal to a. The arguments are not changed, and parts of them are shared.
+//
+// Required terms of nodes are ORed, so each of one is joined with each of the other. All else is a list whose members
+// are ANDed, or summed up, anyway.
+func and(a, b map[string]any) (map[string]any, error) {
+	out := a
+	if err := andNodes(&out, a, b); err != nil {
+		return nil, err
+	}
+	for _, list := range []struct{ of, name string }{
+		{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
+	} {
+		standing, err := listAt(a, list.of, list.name)
+		if err != nil {
+			return nil, err
+		}
+		more, err := listAt(b, list.of, list.name)
+		if err != nil {
+			return nil, err
+		}
+		if next := appendMissing(standing, more); len(next) > len(standing) {
+			out = withMember(out, next, list.of, list.name)
+		}
+	}
+	return out, nil
+}
+
+// andNodes sets the required terms of nodes.
+func andNodes(out *map[string]any, a, b map[string]any) error {
+	left, err := listAt(a, nodeAffinity, required, nodeTerms)
+	if err != nil {
+		return err
+	}
+	right, err := listAt(b, nodeAffinity, required, nodeTerms)
+	if err != nil || right == nil {
+		return err
+	}
+	terms := right
+	if left != nil {
+		if terms, err = andTerms(left, right); err != nil {
+			return err
+		}
+		if slices.EqualFunc(terms, left, equalText) {
+			return nil
+		}
+	}
+	*out = withMember(*out, terms, nodeAffinity, required, nodeTerms)
+	return nil
+}
+
+// andTerms joins two lists of ORed terms. A term without requirements matches nothing.
+func andTerms(left, right []any) ([]any, error) {
+	some := func(term any) bool { return len(requirementsOf(term)) == 0 }
+	lefts, rights := slices.DeleteFunc(slices.Clone(left), some), slices.DeleteFunc(slices.Clone(right), some)
+	if len(lefts) == 0 {
+		return left, nil
+	}
+	var out []any
+	for _, l := range lefts {
+		if slices.ContainsFunc(rights, func(r any) bool { return subset(requirementsOf(r), requirementsOf(l)) }) {
+			out = appendMissing(out, []any{l})
+			continue
+		}
+		for _, r := range rights {
+			term, err := joinTerms(l, r)
+			if err != nil {
+				return nil, err
+			}
+			if out = appendMissing(out, []any{term}); len(out) > maxTerms {
+				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together are more than %d terms", nodeAffinity, required, maxTerms)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return []any{map[string]any{}}, nil
+	}
+	return out, nil
+}
+
+// requirementsOf are a term's requirements as text.
+func requirementsOf(term any) map[string]bool {
+	out := map[string]bool{}
+	object, _ := term.(map[string]any)
+	for _, name := range requirements {
+		list, _ := object[name].([]any)
+		for _, r := range list {
+			out[name+" "+jsonText(r)] = true
+		}
+	}
+	return out
+}
+
+func subset(a, b map[string]bool) bool {
+	for key := range a {
+		if !b[key] {
+			return false
+		}
+	}
+	return true
+}
+
+func joinTerms(a, b any) (map[string]any, error) {
+	left, _ := a.(map[string]any)
+	right, _ := b.(map[string]any)
+	out := maps.Clone(left)
+	for _, name := range requirements {
+		first, err := listAt(left, name)
+		if err != nil {
+			return nil, err
+		}
+		second, err := listAt(right, name)
+		if err != nil {
+			return nil, err
+		}
+		if joined := appendMissing(first, second); len(joined) > 0 {
+			out[name] = joined
+		}
+	}
+	return out, nil
+}
+
+// appendMissing returns a list with those members of another one that it lacks.
+func appendMissing(list, more []any) []any {
+	out := slices.Clip(list)
+	for _, member := range more {
+		if !slices.ContainsFunc(out, func(m any) bool { return equalText(m, member) }) {
+			out = append(out, member)
+		}
+	}
+	return out
+}
+
+func equalText(a, b any) bool { return jsonText(a) == jsonText(b) }
+
+// listAt returns the list at a path; nil if there is none.
+func listAt(object map[string]any, path ...string) ([]any, error) {
+	at := any(object)
+	for i, name := range path {
+		next, ok := at.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("affinity: %s is not an object", path[i-1])
+		}
+		if at = next[name]; at == nil {
+			return nil, nil
+		}
+	}
+	list, ok := at.([]any)
+	if !ok {
+		return nil, fmt.Errorf("affinity: %s is not a list", path[len(path)-1])
+	}
+	return list, nil
+}
+
+// withMember returns a copy of an object that has a value at a path. It shares the rest.
+func withMember(object map[string]any, value any, path ...string) map[string]any {
+	out := maps.Clone(object)
+	if out == nil {
+		out = map[string]any{}
+	}
+	if len(path) > 1 {
+		next, _ := out[path[0]].(map[string]any)
+		value = withMember(next, value, path[1:]...)
+	}
+	out[path[0]] = value
+	return out
+}
+
+// jsonText is a value's JSON, with sorted keys: equal values have equal texts, whatever type their numbers have.
+func jsonText(value any) string {
+	// Values that came as JSON can be encoded.
+	text, _ := encodeJSON(value)
+	return text
+}
+
+// jsonValue is the value that a text stands for.
+func jsonValue(text string) any {
+	var out any
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return nil
+	}
+	return out
+}
+
+// jsonObject is the object that a text stands for; nil for none.
+func jsonObject(text *string) map[string]any {
+	if text == nil {
+		return nil
+	}
+	out, _ := jsonValue(*text).(map[string]any)
+	return out
+}

@@ -1,0 +1,488 @@
+package placement_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// says always decides the same of scheduling.
+type says map[string]string
+
+func (s says) Evaluate(_ context.Context, _ map[string]any) (placement.Decision, error) {
+	return placement.Decision{Scheduling: s}, nil
+}
+
+func (says) Revision() uint64 { return 1 }
+
+func (says) Input() *projection.Fields { return projection.Everything() }
+
+// everything matches what may have pods, and some that has none.
+func everything(t testing.TB) *match.Matcher {
+	t.Helper()
+	m, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+		APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"},
+	}}}, field.NewPath("match"))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return m
+}
+
+// scheduling is what the rule says, by key.
+func scheduling(t testing.TB, rule string) map[string]string {
+	t.Helper()
+	d, err := placement.ParseDecision(parseJSON(t, `{"scheduling": `+rule+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Scheduling
+}
+
+func schedules(m *match.Matcher, name string, decision map[string]string) *placement.Policy {
+	return &placement.Policy{
+		Name: name, Matcher: m, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail,
+		Remediation: placementv1.RemediationAutomatic, Schedules: true, Evaluator: says(decision),
+	}
+}
+
+func decideAs(t testing.TB, resource schema.GroupVersionResource, obj, old *unstructured.Unstructured, all ...*placement.Policy) *placement.Outcome {
+	t.Helper()
+	k, err := placement.NewKeyring([]byte(strings.Repeat("k", placement.KeySize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := workload.NewTemplates(workload.Template{
+		GroupResource: schema.GroupResource{Group: "example.com", Resource: "trainings"}, Kind: "Training", Path: []string{"spec", "worker", "pod"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: k, Templates: known}
+	before := obj.DeepCopy()
+	out, err := d.Decide(t.Context(), placement.Request{Resource: resource, Namespace: "default", Object: obj, Old: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, obj); diff != "" {
+		t.Fatalf("deciding changed its input (-before +after):\n%s", diff)
+	}
+	return out
+}
+
+// made is a Deployment of the pod's spec.
+func made(t testing.TB, spec corev1.PodSpec) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "namespace": "default"},
+		"spec": map[string]any{"replicas": int64(1), "template": map[string]any{"spec": content}},
+	}}
+}
+
+func specOf(t testing.TB, obj *unstructured.Unstructured, path ...string) corev1.PodSpec {
+	t.Helper()
+	content, ok, err := unstructured.NestedMap(obj.Object, path...)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	var out corev1.PodSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var template = []string{"spec", "template", "spec"}
+
+// world makes random affinities, and nodes to tell them apart.
+type world struct{ *rand.Rand }
+
+func (w world) pick(options ...string) string { return options[w.IntN(len(options))] }
+
+func (w world) requirement() corev1.NodeSelectorRequirement {
+	out := corev1.NodeSelectorRequirement{Key: w.pick("zone", "disk", "gen"), Operator: corev1.NodeSelectorOpIn}
+	switch w.IntN(4) {
+	case 0:
+		out.Operator = corev1.NodeSelectorOpExists
+	case 1:
+		out.Operator, out.Key, out.Values = corev1.NodeSelectorOpGt, "gen", []string{w.pick("1", "2")}
+	default:
+		for range 1 + w.IntN(2) {
+			out.Values = append(out.Values, w.pick("a", "b", "1", "2"))
+		}
+	}
+	return out
+}
+
+func (w world) term() corev1.NodeSelectorTerm {
+	var out corev1.NodeSelectorTerm
+	for range w.IntN(3) {
+		out.MatchExpressions = append(out.MatchExpressions, w.requirement())
+	}
+	if w.IntN(5) == 0 {
+		out.MatchFields = append(out.MatchFields, corev1.NodeSelectorRequirement{
+			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{w.pick("n0", "n1")},
+		})
+	}
+	return out
+}
+
+func (w world) podTerms() []corev1.PodAffinityTerm {
+	var out []corev1.PodAffinityTerm
+	for range w.IntN(3) {
+		out = append(out, corev1.PodAffinityTerm{
+			TopologyKey: w.pick("zone", "disk"), LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.pick("a", "b")}},
+		})
+	}
+	return out
+}
+
+func (w world) affinity() *corev1.Affinity {
+	out := &corev1.Affinity{}
+	if w.IntN(4) > 0 {
+		out.NodeAffinity = &corev1.NodeAffinity{}
+		if w.IntN(4) > 0 {
+			terms := []corev1.NodeSelectorTerm{w.term()}
+			for range w.IntN(3) {
+				terms = append(terms, w.term())
+			}
+			out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: terms}
+		}
+		for range w.IntN(2) {
+			out.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(out.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+				corev1.PreferredSchedulingTerm{Weight: 1 + w.Int32N(9), Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{w.requirement()}}})
+		}
+	}
+	if w.IntN(3) == 0 {
+		out.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: w.podTerms()}
+	}
+	if w.IntN(3) == 0 {
+		out.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: w.podTerms()}
+	}
+	return out
+}
+
+func (w world) spec() corev1.PodSpec {
+	var out corev1.PodSpec
+	out.Containers = []corev1.Container{{Name: "a", Image: "a"}}
+	if w.IntN(2) == 0 {
+		out.NodeSelector = map[string]string{w.pick("zone", "disk"): w.pick("a", "b")}
+	}
+	if w.IntN(3) > 0 {
+		out.Affinity = w.affinity()
+	}
+	for range w.IntN(3) {
+		toleration := corev1.Toleration{Key: w.pick("x", "y"), Operator: corev1.TolerationOperator(w.pick("Exists", "")), Effect: corev1.TaintEffect(w.pick("NoSchedule", ""))}
+		if !slices.Contains(out.Tolerations, toleration) {
+			out.Tolerations = append(out.Tolerations, toleration)
+		}
+	}
+	if w.IntN(2) == 0 {
+		out.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1 + w.Int32N(2), TopologyKey: w.pick("zone", "disk"), WhenUnsatisfiable: corev1.DoNotSchedule}}
+	}
+	out.PriorityClassName, out.SchedulerName = w.pick("", "high"), w.pick("", "default-scheduler")
+	return out
+}
+
+// decision is a random rule, as it is parsed.
+func (w world) decision(t testing.TB) map[string]string {
+	t.Helper()
+	spec := w.spec()
+	rule := map[string]any{}
+	set := func(name string, value any, there bool) {
+		if there && w.IntN(3) > 0 {
+			rule[name] = value
+		}
+	}
+	set("nodeSelector", spec.NodeSelector, len(spec.NodeSelector) > 0)
+	set("affinity", spec.Affinity, spec.Affinity != nil)
+	set("tolerations", spec.Tolerations, len(spec.Tolerations) > 0)
+	set("topologySpreadConstraints", spec.TopologySpreadConstraints, len(spec.TopologySpreadConstraints) > 0)
+	set("priorityClassName", spec.PriorityClassName, spec.PriorityClassName != "")
+	set("schedulerName", spec.SchedulerName, spec.SchedulerName != "")
+	text, err := json.Marshal(rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scheduling(t, string(text))
+}
+
+// nodes are of every kind that a requirement can tell apart.
+func nodes() []*corev1.Node {
+	var out []*corev1.Node
+	for _, zone := range []string{"", "a", "b", "1"} {
+		for _, disk := range []string{"", "a", "2"} {
+			for _, gen := range []string{"", "1", "2", "3"} {
+				labels := map[string]string{}
+				for key, value := range map[string]string{"zone": zone, "disk": disk, "gen": gen} {
+					if value != "" {
+						labels[key] = value
+					}
+				}
+				for _, name := range []string{"n0", "n1"} {
+					out = append(out, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// fits says which of the nodes a required node affinity lets a pod run on.
+func fits(t testing.TB, a *corev1.Affinity) []bool {
+	t.Helper()
+	required := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: corev1.PodSpec{Affinity: a}})
+	var out []bool
+	for _, n := range nodes() {
+		ok, err := required.Match(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, ok)
+	}
+	return out
+}
+
+// What several policies and the developer say of scheduling is merged by Kubernetes' own rules: the result does not
+// depend on the order of the policies, is stable, lets a pod run where all affinities do, and gives way to the very
+// object of the developer.
+func TestScheduling(t *testing.T) {
+	m := everything(t)
+	conflicts, silent, restricted := 0, 0, 0
+	for seed := range uint64(1500) {
+		w := world{rand.New(rand.NewPCG(seed, 1))}
+		developer := made(t, w.spec())
+		var all, quiet []*placement.Policy
+		for i := range 1 + w.IntN(3) {
+			name := fmt.Sprintf("p%d", i)
+			p := schedules(m, name, w.decision(t))
+			p.Priority = int32(w.IntN(2))
+			all, quiet = append(all, p), append(quiet, schedules(m, name, nil))
+		}
+		out := decideAs(t, deployments, developer, nil, all...)
+		for _, v := range out.Verdicts {
+			if v.Err != nil {
+				t.Fatal(v.Err)
+			}
+			conflicts += len(v.Conflicts)
+		}
+
+		// By the patch, as the API server applies it.
+		result := applyPatch(t, developer, placement.Patch(developer, out.Object, out.PodSpec...))
+		if diff := cmp.Diff(viaJSON(t, out.Object).Object, result.Object); diff != "" {
+			t.Fatalf("seed %d: the patch does not yield the object (-want +got):\n%s", seed, diff)
+		}
+		for _, v := range out.Verdicts {
+			for _, c := range v.Changes {
+				if !c.Done(result) {
+					t.Fatalf("seed %d: not done: %s", seed, c.Action())
+				}
+				if c.Done(developer) {
+					t.Fatalf("seed %d: done before: %s", seed, c.Action())
+				}
+			}
+		}
+		if len(placement.Patch(developer, out.Object, out.PodSpec...)) == 0 {
+			silent++
+		}
+
+		slices.Reverse(all)
+		if diff := cmp.Diff(out.Object, decideAs(t, deployments, developer, nil, all...).Object); diff != "" {
+			t.Fatalf("seed %d: the object depends on the order of the policies:\n%s", seed, diff)
+		}
+		for _, old := range []*unstructured.Unstructured{nil, result} {
+			again := decideAs(t, deployments, result, old, all...)
+			if diff := cmp.Diff(result.Object, viaJSON(t, again.Object).Object); diff != "" {
+				t.Fatalf("seed %d: the second decision changes the object (-first +second):\n%s", seed, diff)
+			}
+			for _, v := range again.Verdicts {
+				if len(v.Changes) > 0 {
+					t.Fatalf("seed %d: still to do: %s", seed, v.Changes[0].Action())
+				}
+			}
+		}
+		applied := developer.DeepCopy()
+		if diff := cmp.Diff(result.Object, viaJSON(t, decideAs(t, deployments, applied, result, all...).Object).Object); diff != "" {
+			t.Fatalf("seed %d: the developer's manifest applied once more makes another object:\n%s", seed, diff)
+		}
+		back := decideAs(t, deployments, result, result, quiet...)
+		if diff := cmp.Diff(viaJSON(t, developer).Object, viaJSON(t, back.Object).Object); diff != "" {
+			t.Fatalf("seed %d: the developer's object does not return (-want +got):\n%s", seed, diff)
+		}
+
+		// The oracle of affinities.
+		got := specOf(t, result, template...)
+		want := fits(t, specOf(t, developer, template...).Affinity)
+		before := slices.Clone(want)
+		for _, p := range all {
+			var a *corev1.Affinity
+			if text := p.Evaluator.(says)["affinity"]; text != "" {
+				a = &corev1.Affinity{}
+				if err := json.Unmarshal([]byte(text), a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, ok := range fits(t, a) {
+				want[i] = want[i] && ok
+			}
+		}
+		if diff := cmp.Diff(want, fits(t, got.Affinity)); diff != "" {
+			t.Fatalf("seed %d: the merged affinity matches other nodes (-want +got):\n%s", seed, diff)
+		}
+		if slices.Contains(want, true) && !slices.Equal(before, want) {
+			restricted++
+		}
+	}
+	if conflicts < 100 || silent > 750 || restricted < 100 {
+		t.Errorf("%d conflicts, %d objects as they were, %d restricted to fewer nodes", conflicts, silent, restricted)
+	}
+}
+
+const (
+	inA   = `{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}`
+	hasGo = `{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "go", "operator": "Exists"}]}]}}}`
+)
+
+// expressions are the keys that each required term is about.
+func expressions(t *testing.T, obj *unstructured.Unstructured) string {
+	t.Helper()
+	a := specOf(t, obj, template...).Affinity
+	if a == nil || a.NodeAffinity == nil {
+		return ""
+	}
+	var out []string
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		var keys []string
+		for _, e := range term.MatchExpressions {
+			keys = append(keys, e.Key)
+		}
+		out = append(out, strings.Join(keys, "+"))
+	}
+	return strings.Join(out, " ")
+}
+
+// What a policy adds to an affinity goes with the policy's decision, stays where nobody decides, and is no part of what
+// the developer wants.
+func TestAffinityByPolicy(t *testing.T) {
+	m := everything(t)
+	a, b := schedules(m, "a", scheduling(t, `{"affinity": `+inA+`}`)), schedules(m, "b", scheduling(t, `{"affinity": `+hasGo+`}`))
+	none := func(name string) *placement.Policy { return schedules(m, name, nil) }
+	developer := made(t, corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "own", Operator: corev1.NodeSelectorOpExists}}},
+		}},
+	}}})
+	both := decideAs(t, deployments, developer, nil, a, b).Object
+	other := made(t, corev1.PodSpec{})
+	manual := schedules(m, "a", nil)
+	manual.Remediation = placementv1.RemediationManual
+	failing := schedules(m, "a", nil)
+	failing.Evaluator = &fakeEvaluator{err: errFake}
+	tests := map[string]struct {
+		obj  *unstructured.Unstructured
+		all  []*placement.Policy
+		want string
+	}{
+		"Both":            {both, []*placement.Policy{a, b}, "own+zone+go"},
+		"OneChangesMind":  {both, []*placement.Policy{none("a"), b}, "own+go"},
+		"OneIsGone":       {both, []*placement.Policy{b}, "own+zone+go"},
+		"OneFails":        {both, []*placement.Policy{failing, b}, "own+zone+go"},
+		"AnotherOneSays":  {both, []*placement.Policy{a, b, schedules(m, "c", scheduling(t, `{"affinity": `+inA+`}`))}, "own+zone+go"},
+		"NobodySays":      {both, []*placement.Policy{none("a"), none("b")}, "own"},
+		"DeveloperHasNew": {withRecord(other, both), []*placement.Policy{a, b}, "zone+go"},
+		"NewIsIntent":     {decideAs(t, deployments, withRecord(other, both), both, a, b).Object, []*placement.Policy{none("a"), none("b")}, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := decideAs(t, deployments, tc.obj, both, tc.all...)
+			if got := expressions(t, out.Object); got != tc.want {
+				t.Errorf("terms %q, want %q", got, tc.want)
+			}
+			for _, v := range out.Verdicts {
+				if len(v.Conflicts) > 0 {
+					t.Errorf("conflicts %v", v.Conflicts)
+				}
+			}
+		})
+	}
+	t.Run("OneIsManual", func(t *testing.T) {
+		k, err := placement.NewKeyring([]byte(strings.Repeat("k", placement.KeySize)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &placement.Decider{Policies: policies{manual, none("b")}, Namespaces: namespaces{}, Keyring: k}
+		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: both, Old: both, AutomaticOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := expressions(t, out.Object); got != "own+zone" {
+			t.Errorf("terms %q", got)
+		}
+	})
+}
+
+func withRecord(obj, from *unstructured.Unstructured) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	setRecord(out, recordOf(from))
+	return out
+}
+
+func TestTooManyTerms(t *testing.T) {
+	m := everything(t)
+	terms := func(n int, key string) string {
+		var out []string
+		for i := range n {
+			out = append(out, fmt.Sprintf(`{"matchExpressions": [{"key": %q, "operator": "In", "values": ["v%d"]}]}`, key, i))
+		}
+		return `{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [` + strings.Join(out, ", ") + `]}}}}`
+	}
+	a, b := schedules(m, "a", scheduling(t, terms(9, "a"))), schedules(m, "b", scheduling(t, terms(8, "b")))
+	out := decideAs(t, deployments, made(t, corev1.PodSpec{}), nil, a, b)
+	if v := out.Verdicts[1]; v.Err == nil || !strings.Contains(v.Err.Error(), "more than 64 terms") || out.Verdicts[0].Err != nil {
+		t.Errorf("errors %v, %v", out.Verdicts[0].Err, v.Err)
+	}
+	if got := strings.Count(expressions(t, out.Object), " "); got != 8 {
+		t.Errorf("%d terms", got+1)
+	}
+	b = schedules(m, "b", scheduling(t, terms(7, "b")))
+	out = decideAs(t, deployments, made(t, corev1.PodSpec{}), nil, a, b)
+	if got := strings.Count(expressions(t, out.Object), " "); got != 62 || out.Verdicts[1].Err != nil {
+		t.Errorf("%d terms, %v", got+1, out.Verdicts[1].Err)
+	}
+}
+
+// What the developer's affinity says already is neither added nor recorded.
+func TestNeedlessAffinity(t *testing.T) {
+	var a corev1.Affinity
+	if err := json.Unmarshal([]byte(inA), &a); err != nil {
+		t.Fatal(err)
+	}
+	obj := made(t, corev1.PodSpec{Affinity: &a})
+	out := decideAs(t, deployments, obj, nil, schedules(everything(t), "p", scheduling(t, `{"affinity": `+inA+`}`)))
+	if patch := placement.Patch(obj, out.Object, out.PodSpec...); len(patch) > 0 || len(out.Verdicts[0].Changes) > 0 {
+		t.Errorf("patch %v, changes %v", patch, out.Verdicts[0].Changes)
+	}
+}
