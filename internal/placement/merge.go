@@ -71,8 +71,11 @@ func (c Change) Action() string {
 	return out
 }
 
-// Done says whether the object has what the change is about.
+// Done says whether the object has what the change is about; of one that can't be made it hasn't.
 func (c Change) Done(obj *unstructured.Unstructured) bool {
+	if c.Immutable != "" {
+		return false
+	}
 	key, want, values := c.Key, c.To, map[string]string(nil)
 	if c.Field == fieldScheduling {
 		values = readPodSpec(obj, c.PodSpec).flat

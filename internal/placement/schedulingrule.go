@@ -97,6 +97,9 @@ func flattenTyped(spec *corev1.PodSpec) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	object := jsonObject(&text)
-	return flatten(object)
+	out, err := flatten(jsonObject(&text))
+	if adds := out[affinity]; implied(nil, adds) {
+		delete(out, affinity)
+	}
+	return out, err
 }

@@ -288,6 +288,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Namespaces:   p.namespaces,
 		Keyring:      keyring,
 		OwnNamespace: p.options.exempt(),
+		Templates:    p.templates,
 	}
 	return nil
 }

@@ -1,0 +1,101 @@
+package placement_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+func TestParseScheduling(t *testing.T) {
+	tests := map[string]struct {
+		rules   string
+		want    placement.Decision
+		wantErr string
+	}{
+		"Whole": {
+			rules: `{"scheduling": {"nodeSelector": {"example.com/disk": "ssd", "zone": ""}, "priorityClassName": "high", "schedulerName": "mine",
+				"tolerations": [{"key": "a", "operator": "Equal", "value": "b"}, {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}, {"key": "a", "value": "b"}],
+				"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "example.com/zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"], "labelSelector": {}}],
+				"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]}}}}}`,
+			want: placement.Decision{Scheduling: map[string]string{
+				"nodeSelector/example.com/disk": "ssd", "nodeSelector/zone": "", "priorityClassName": "high", "schedulerName": "mine",
+				`tolerations/{"key":"a","value":"b"}`: "present", `tolerations/{"effect":"NoExecute","operator":"Exists","tolerationSeconds":30}`: "present",
+				"topologySpreadConstraints/example.com/zone/DoNotSchedule": `{"labelSelector":{},"matchLabelKeys":["app"],"maxSkew":1,"topologyKey":"example.com/zone","whenUnsatisfiable":"DoNotSchedule"}`,
+				"affinity": `{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["a"]}]}]}}}`,
+			}},
+		},
+		"Empty":      {rules: `{"scheduling": {"affinity": {}, "tolerations": [], "nodeSelector": {}}}`, want: placement.Decision{Scheduling: map[string]string{}}},
+		"Array":      {rules: `{"scheduling": []}`, wantErr: `rule scheduling: must be an object, is an array`},
+		"Unknown":    {rules: `{"scheduling": {"nodeName": "a"}}`, wantErr: `rule scheduling: nodeName: unknown; known are affinity, nodeSelector, `},
+		"Case":       {rules: `{"scheduling": {"nodeselector": {}}}`, wantErr: `rule scheduling: nodeselector: unknown`},
+		"Null":       {rules: `{"scheduling": {"tolerations": null}}`, wantErr: `rule scheduling: tolerations: must not be null`},
+		"Type":       {rules: `{"scheduling": {"nodeSelector": {"a": 1}}}`, wantErr: `rule scheduling: nodeSelector: cannot unmarshal number`},
+		"EmptyName":  {rules: `{"scheduling": {"schedulerName": ""}}`, wantErr: `rule scheduling: schedulerName: must not be empty`},
+		"Member":     {rules: `{"scheduling": {"tolerations": [{"kay": "a"}]}}`, wantErr: `rule scheduling: tolerations: unknown field "[0].kay"`},
+		"Label":      {rules: `{"scheduling": {"nodeSelector": {"a b": "c"}}}`, wantErr: `rule scheduling: nodeSelector: Invalid value: "a b"`},
+		"LabelValue": {rules: `{"scheduling": {"nodeSelector": {"a": "not valid"}}}`, wantErr: `rule scheduling: nodeSelector: Invalid value: "not valid"`},
+		"Effect":     {rules: `{"scheduling": {"tolerations": [{"key": "a", "effect": "Never"}]}}`, wantErr: `rule scheduling: tolerations[0].effect: Unsupported value: "Never"`},
+		"Operator":   {rules: `{"scheduling": {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}}`, wantErr: `rule scheduling: tolerations[0].operator: Invalid value`},
+		"Seconds":    {rules: `{"scheduling": {"tolerations": [{"key": "a", "tolerationSeconds": 1}]}}`, wantErr: `rule scheduling: tolerations[0].effect: Invalid value`},
+		"Skew":       {rules: `{"scheduling": {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}]}}`, wantErr: `rule scheduling: topologySpreadConstraints[0].maxSkew: Invalid value: 0`},
+		"Twice":      {rules: `{"scheduling": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}, {"maxSkew": 2, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}]}}`, wantErr: `rule scheduling: topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value`},
+		"Terms":      {rules: `{"scheduling": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}}}`, wantErr: `rule scheduling: affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value`},
+		"Topology":   {rules: `{"scheduling": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}}]}}}}`, wantErr: `rule scheduling: affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value`},
+		"Class":      {rules: `{"scheduling": {"priorityClassName": "Not_valid"}}`, wantErr: `rule scheduling: priorityClassName: Invalid value: "Not_valid"`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := placement.ParseDecision(parseJSON(t, tc.rules))
+			if tc.wantErr != "" {
+				var wrong *placement.ContractError
+				if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), tc.wantErr) {
+					t.Errorf("error %v, want %s", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever a policy says, it is an error or something that a second reading makes no difference to.
+func FuzzScheduling(f *testing.F) {
+	for _, seed := range []string{
+		`{"nodeSelector":{"a":"b"}}`, `{"tolerations":[{}]}`, `{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{}]}}}`,
+		`{"topologySpreadConstraints":[{"topologyKey":"a/b","whenUnsatisfiable":"DoNotSchedule","maxSkew":1,"minDomains":2}]}`, `{"schedulerName":"a"}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var rule any
+		if json.Unmarshal([]byte(text), &rule) != nil {
+			return
+		}
+		d, err := placement.ParseDecision(map[string]any{"scheduling": rule})
+		if err != nil {
+			return
+		}
+		bare := map[string]any{"spec": map[string]any{}}
+		once, err := placement.Schedule(bare, []string{"spec"}, d.Scheduling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		twice, err := placement.Schedule(once, []string{"spec"}, d.Scheduling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(once, twice); diff != "" {
+			t.Errorf("applied twice (-once +twice):\n%s", diff)
+		}
+	})
+}

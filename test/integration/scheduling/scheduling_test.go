@@ -1,0 +1,175 @@
+package scheduling_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+const (
+	containers = `containers: [{name: a, image: a}]`
+	template   = `template: {metadata: {labels: {app: a}}, spec: {nodeSelector: {disk: hdd, own: "1"}, ` + containers + `}}`
+	selector   = `selector: {matchLabels: {app: a}}`
+	jobTemp    = `template: {spec: {restartPolicy: Never, nodeSelector: {disk: hdd, own: "1"}, ` + containers + `}}`
+)
+
+func kind(group, name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
+}
+
+var _ = Describe("The rule scheduling", func() {
+	var namespace string
+
+	BeforeEach(func(ctx SpecContext) { namespace = newNamespace(ctx) })
+
+	selects := func(ctx context.Context, gvk schema.GroupVersionKind, name, path string, want map[string]any) {
+		GinkgoHelper()
+		Eventually(at).WithContext(ctx).WithArguments(gvk, namespace, name, path+".nodeSelector").Should(Equal(want))
+	}
+
+	DescribeTable("is merged into the template at admission, and put right when the policy changes",
+		func(ctx SpecContext, gvk schema.GroupVersionKind, resource, path, spec string) {
+			p := policy(ctx, rego(disk("ssd")), gvk.Group, resource, namespace)
+			obj := object(gvk, namespace, "web", spec)
+			Expect(f.Client.Create(ctx, obj)).To(Succeed())
+			selects(ctx, gvk, "web", path, map[string]any{"disk": "ssd", "own": "1"})
+			change(ctx, p, rego(disk("nvme"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`))
+			selects(ctx, gvk, "web", path, map[string]any{"disk": "nvme", "own": "1"})
+			Eventually(at).WithContext(ctx).WithArguments(gvk, namespace, "web", path+".tolerations").
+				Should(Equal([]any{map[string]any{"key": "fast", "operator": "Exists"}}))
+			change(ctx, p, rego("labels := {}"))
+			selects(ctx, gvk, "web", path, map[string]any{"disk": "hdd", "own": "1"})
+			Expect(at(ctx, gvk, namespace, "web", path+".tolerations")).To(BeNil())
+			Expect(at(ctx, gvk, namespace, "web", "metadata.annotations")).To(Or(BeNil(), Not(HaveKey(placementv1.RequestedAnnotation))))
+		},
+		Entry("of a Deployment", kind("apps", "Deployment"), "deployments", "spec.template.spec", "spec: {replicas: 0, "+selector+", "+template+"}"),
+		Entry("of a StatefulSet", kind("apps", "StatefulSet"), "statefulsets", "spec.template.spec", "spec: {replicas: 0, serviceName: a, "+selector+", "+template+"}"),
+		Entry("of a DaemonSet", kind("apps", "DaemonSet"), "daemonsets", "spec.template.spec", "spec: {"+selector+", "+template+"}"),
+		Entry("of a ReplicaSet", kind("apps", "ReplicaSet"), "replicasets", "spec.template.spec", "spec: {replicas: 0, "+selector+", "+template+"}"),
+		Entry("of a ReplicationController", kind("", "ReplicationController"), "replicationcontrollers", "spec.template.spec", "spec: {replicas: 0, selector: {app: a}, "+template+"}"),
+		Entry("of a PodTemplate", kind("", "PodTemplate"), "podtemplates", "template.spec", template),
+		Entry("of a CronJob", kind("batch", "CronJob"), "cronjobs", "spec.jobTemplate.spec.template.spec", "spec: {schedule: 0 0 1 1 *, jobTemplate: {spec: {"+jobTemp+"}}}"),
+		Entry("of a Job that is suspended and never started", job, "jobs", "spec.template.spec", "spec: {suspend: true, "+jobTemp+"}"),
+		Entry("of a kind whose template is declared", training, "trainings", "spec.worker.template.spec", "spec: {worker: {"+template+"}}"),
+	)
+
+	It("is refused where nobody said where the kind has its template, and says how to", func(ctx SpecContext) {
+		policy(ctx, rego(disk("ssd")), gadget.Group, "gadgets", namespace)
+		err := f.Client.Create(ctx, object(gadget, namespace, "a", "spec: {"+template+"}"))
+		Expect(err).To(MatchError(And(ContainSubstring("Gadget.example.com has no pod template that is known"), ContainSubstring("under podTemplates"))))
+	})
+
+	It("is merged into a Pod when it is made, priority and all, and never after", func(ctx SpecContext) {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Value: 1000, PreemptionPolicy: new(corev1.PreemptNever)}
+		Expect(f.Client.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, class)).To(Succeed()) })
+		p := policy(ctx, rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)), "", "pods", namespace)
+		Expect(f.Client.Create(ctx, object(pod, namespace, "a", "spec: {nodeSelector: {own: '1'}, automountServiceAccountToken: false, "+containers+"}"))).To(Succeed())
+		selects(ctx, pod, "a", "spec", map[string]any{"disk": "ssd", "own": "1"})
+		Expect(at(ctx, pod, namespace, "a", "spec.priorityClassName")).To(Equal(class.Name))
+		Expect(at(ctx, pod, namespace, "a", "spec.priority")).To(Equal(int64(1000)))
+		Expect(at(ctx, pod, namespace, "a", "spec.preemptionPolicy")).To(Equal("Never"))
+		version, err := at(ctx, pod, namespace, "a", "metadata.resourceVersion")
+		Expect(err).NotTo(HaveOccurred())
+
+		change(ctx, p, rego(disk("nvme")))
+		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(And(
+			ContainSubstring("nodeSelector disk is ssd, should be nvme (immutable: delete the pod so that it is made anew)"),
+			ContainSubstring(fmt.Sprintf("priorityClassName is %s, should be absent", class.Name)),
+		)))
+		// Whoever updates the pod is not held up, and what is said of its status is not looked at.
+		Expect(f.Client.Patch(ctx, framework.NewObject(pod, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)))).To(Succeed())
+		Expect(f.Client.Status().Patch(ctx, framework.NewObject(pod, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"status": {"reason": "a"}}`)))).To(Succeed())
+		Expect(f.Client.SubResource("binding").Create(ctx, framework.NewObject(pod, namespace, "a", nil),
+			object(kind("", "Binding"), namespace, "a", "target: {kind: Node, name: a}"))).To(Succeed())
+		selects(ctx, pod, "a", "spec", map[string]any{"disk": "ssd", "own": "1"})
+		Expect(at(ctx, pod, namespace, "a", "metadata.resourceVersion")).NotTo(Equal(version))
+		Expect(f.Condition(ctx, p, placementv1.ConditionCompliant)).To(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonViolations))
+		reported, err := f.Policy(ctx, p)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reported.Status.Remediated).To(Or(BeNil(), HaveValue(BeZero())))
+
+		// What the pod has is what is wanted again.
+		change(ctx, p, rego(disk("ssd"), fmt.Sprintf("scheduling.priorityClassName := %q", class.Name)))
+		Eventually(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
+	})
+
+	It("reports a Job that has started", func(ctx SpecContext) {
+		Expect(f.Client.Create(ctx, object(job, namespace, "a", "spec: {"+jobTemp+"}"))).To(Succeed())
+		p := policy(ctx, rego(disk("ssd")), "batch", "jobs", namespace)
+		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(
+			ContainSubstring("nodeSelector disk is hdd, should be ssd (immutable: delete the job so that it is made anew)")))
+		Expect(f.Client.Patch(ctx, framework.NewObject(job, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)))).To(Succeed())
+		selects(ctx, job, "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
+	})
+
+	It("leaves the developer to apply the manifest again, by whichever way", func(ctx SpecContext) {
+		policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`,
+			`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]`),
+			"apps", "deployments", namespace)
+		for name, args := range map[string][]string{"client": {"apply", "-f", "-"}, "server": {"apply", "--server-side", "-f", "-"}} {
+			spec := `spec: {replicas: 0, ` + selector + `, template: {metadata: {labels: {app: a}}, spec: {nodeSelector: {disk: hdd}, tolerations: [{key: own, operator: Exists}],
+ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: own, operator: Exists}]}]}}}, ` + containers + `}}}`
+			text, err := yaml.Marshal(object(framework.Deployment, namespace, name, spec))
+			Expect(err).NotTo(HaveOccurred())
+			var last *unstructured.Unstructured
+			for range 3 {
+				f.MustKubectl(ctx, string(text), args...)
+				obj, err := f.Get(ctx, framework.Deployment, namespace, name)
+				Expect(err).NotTo(HaveOccurred())
+				spec, _, _ := unstructured.NestedMap(obj.Object, "spec", "template", "spec")
+				Expect(spec["nodeSelector"]).To(Equal(map[string]any{"disk": "ssd"}))
+				Expect(spec["tolerations"]).To(HaveLen(2))
+				Expect(spec["affinity"]).To(Equal(parse(`nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: own, operator: Exists}, {key: zone, operator: In, values: [a]}]}]}}`)))
+				if last != nil {
+					Expect(obj.GetGeneration()).To(Equal(last.GetGeneration()), name)
+				}
+				last = obj
+			}
+		}
+	})
+
+	It("of several policies is merged by precedence, but for affinities, which all hold", func(ctx SpecContext) {
+		affinity := func(key string) string {
+			return fmt.Sprintf(`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": %q, "operator": "Exists"}]}]`, key)
+		}
+		first := policy(ctx, rego(disk("ssd"), affinity("first")), "apps", "deployments", namespace)
+		second := policy(ctx, rego(disk("nvme"), affinity("second")), "apps", "deployments", namespace,
+			func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 1 })
+		Expect(f.Client.Create(ctx, object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}"))).To(Succeed())
+		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "nvme", "own": "1"})
+		const terms = "spec.template.spec.affinity"
+		required := func(keys string) any {
+			return parse(`nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [` + keys + `]}]}}`)
+		}
+		Expect(at(ctx, framework.Deployment, namespace, "a", terms)).To(Equal(required("{key: first, operator: Exists}, {key: second, operator: Exists}")))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(first, placementv1.ConditionConflicted).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonConflict))
+		change(ctx, second, rego(affinity("third")))
+		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "ssd", "own": "1"})
+		Eventually(at).WithContext(ctx).WithArguments(framework.Deployment, namespace, "a", terms).
+			Should(Equal(required("{key: first, operator: Exists}, {key: third, operator: Exists}")))
+	})
+
+	It("is told in warnings where the policy is not enforced", func(ctx SpecContext) {
+		policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), "apps", "deployments", namespace,
+			func(p *placementv1.PlacementPolicy) { p.Spec.Mode = placementv1.ModeWarn })
+		text, err := yaml.Marshal(object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}"))
+		Expect(err).NotTo(HaveOccurred())
+		out := f.MustKubectl(ctx, string(text), "apply", "-f", "-")
+		Expect(out).To(And(ContainSubstring("would set nodeSelector disk to ssd (was hdd)"), ContainSubstring(`would add toleration {"key":"fast","operator":"Exists"}`)))
+		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
+	})
+})
