@@ -66,6 +66,15 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	return out, err
 }
 
+// PathOf returns where an object that Of takes has the spec of its pods, as Path does for its resource.
+func (t *Templates) PathOf(object map[string]any) ([]string, error) {
+	k, err := t.kindOf(object)
+	if err != nil {
+		return nil, err
+	}
+	return k.podSpec(), nil
+}
+
 // kindOf finds the kind of an object; one that has neither apiVersion nor kind is a bare template.
 func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	apiVersion, err := textAt(object, "", "apiVersion")

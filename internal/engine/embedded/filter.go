@@ -16,7 +16,7 @@ import (
 // filter checks a decision against candidates: without a feasible one it becomes a denial, and clusters that are not
 // feasible are left out of it. The decision is the caller's own.
 func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
-	w, err := j.workload(input)
+	w, err := j.scheduled(input, d)
 	if err != nil {
 		return d, fmt.Errorf("spec.predicates: the object is not to be placed: %w", err)
 	}

@@ -39,6 +39,17 @@ func TestFilter(t *testing.T) {
 			filtered(nodes, "package p\nlabels := {\"a\": \"b\"}\nerrors contains \"z\"\nclusters := [\"us\"]"), large,
 			placement.Decision{Labels: map[string]string{"a": "b"}, Clusters: []string{"us"}, Errors: []string{"0/2 nodes fit: 1 Insufficient cpu, 1 " + taint, "z"}},
 		},
+		"Scheduled": {
+			filtered(nodes, "package p\nscheduling := {\"nodeSelector\": {\"disk\": \"tape\"}, \"tolerations\": [{\"operator\": \"Exists\"}]}"), web,
+			placement.Decision{
+				Scheduling: map[string]string{"nodeSelector/disk": "tape", `tolerations/{"operator":"Exists"}`: "present"},
+				Errors:     []string{"0/2 nodes fit: 2 node(s) didn't match Pod's node affinity/selector"},
+			},
+		},
+		"ScheduledClusters": {
+			filtered(clusters, "package p\nscheduling := {\"tolerations\": [{\"key\": \"closed\", \"operator\": \"Exists\"}]}"), web,
+			placement.Decision{Scheduling: map[string]string{`tolerations/{"key":"closed","operator":"Exists"}`: "present"}, Clusters: []string{"eu", "us"}},
+		},
 		"AllClusters":       {filtered(clusters, ""), web, placement.Decision{Clusters: []string{"eu"}}},
 		"NamedClusters":     {filtered(clusters, "package p\nclusters := [\"us\", \"eu\"]"), web, placement.Decision{Clusters: []string{"eu"}}},
 		"NoPredicateInWay":  {filtered(clusters, "package p\nclusters := {\"us\", \"eu\"}", "NodeAffinity"), web, placement.Decision{Clusters: []string{"eu", "us"}}},

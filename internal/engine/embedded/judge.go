@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -76,6 +77,26 @@ func (j *judge) workload(v ast.Value) (workload.Workload, error) {
 		return workload.Workload{}, err
 	}
 	return j.templates.Of(workload.Fields().Cut(object))
+}
+
+// scheduled makes a workload of a value as it is with what a decision says of scheduling.
+func (j *judge) scheduled(v ast.Value, d placement.Decision) (workload.Workload, error) {
+	if len(d.Scheduling) == 0 {
+		return j.workload(v)
+	}
+	object, err := object(v)
+	if err != nil {
+		return workload.Workload{}, err
+	}
+	object = workload.Fields().Cut(object)
+	path, err := j.templates.PathOf(object)
+	if err != nil {
+		return workload.Workload{}, err
+	}
+	if object, err = placement.Schedule(object, path, d.Scheduling); err != nil {
+		return workload.Workload{}, err
+	}
+	return j.templates.Of(object)
 }
 
 // object is a value as an object of Go, with numbers as json.Number.
