@@ -59,6 +59,7 @@ var _ = Describe("Berth", Ordered, func() {
 			l.expectAllAdmitted()
 		})
 		Describe("at work", atWork)
+		Describe("on decks", onDecks)
 		Describe("disturbed", disturbed)
 		Describe("closed and opened", closedAndOpened)
 		It("writes nothing when nothing happens", func(ctx SpecContext) {
