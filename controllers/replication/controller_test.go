@@ -3,6 +3,7 @@ package replication_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -187,10 +188,7 @@ func (r *replica) changes() map[string]int {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[string]int{}
-	for name, n := range r.told {
-		out[name] = n
-	}
+	out := maps.Clone(r.told)
 	clear(r.told)
 	return out
 }

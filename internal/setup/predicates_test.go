@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestConfiguration(t *testing.T) {
 		"Unknown":   {args: "--predicates=NodeName,PodFitsHost", err: []string{"--predicates", `"PodFitsHost"`, strings.Join(whitelist[:6], ", ")}},
 		"Twice":     {args: "--predicates=NodeName,NodeName", err: []string{"--predicates", "NodeName"}},
 		"None":      {args: "--predicates=", err: []string{"-predicates", "names no predicate"}},
-		"Own":       {own: []predicates.Predicate{never(t, "Maintenance")}, want: append(whitelist[:len(whitelist):len(whitelist)], "Maintenance")},
+		"Own":       {own: []predicates.Predicate{never(t, "Maintenance")}, want: append(slices.Clip(whitelist), "Maintenance")},
 		"OwnFirst":  {args: "--predicates=Maintenance,NodeName", own: []predicates.Predicate{never(t, "Maintenance")}, want: []string{"Maintenance", "NodeName"}},
 		"OwnTwice":  {own: []predicates.Predicate{never(t, "NodeName")}, err: []string{"NodeName"}},
 		"NoFile":    {args: "--config=/nowhere", err: []string{"--config", "/nowhere"}},

@@ -387,20 +387,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
-	p.replication.Subscribe(func(r schema.GroupVersionResource) {
-		p.remediation.DataChanged(r)
-		p.status.DataChanged(r)
-	})
-	p.replication.SubscribeWorld(
-		func(schema.GroupVersionResource) {
-			p.remediation.WorldChanged()
-			p.status.WorldChanged()
-		},
-		func(schema.GroupVersionResource) {
-			p.remediation.WorldChanged()
-			p.status.WorldStateChanged()
-		},
-	)
+	p.followData()
 	if err := p.mgr.Add(p.replication); err != nil {
 		return err
 	}
@@ -417,6 +404,24 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		}
 	}
 	return nil
+}
+
+// followData tells of changes of what is replicated.
+func (p *parts) followData() {
+	p.replication.Subscribe(func(r schema.GroupVersionResource) {
+		p.remediation.DataChanged(r)
+		p.status.DataChanged(r)
+	})
+	p.replication.SubscribeWorld(
+		func(schema.GroupVersionResource) {
+			p.remediation.WorldChanged()
+			p.status.WorldChanged()
+		},
+		func(schema.GroupVersionResource) {
+			p.remediation.WorldChanged()
+			p.status.WorldStateChanged()
+		},
+	)
 }
 
 // watchQuotas keeps the quotas and limits cached on every replica. The returned function says whether they are read.
