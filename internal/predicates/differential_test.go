@@ -123,11 +123,11 @@ func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdi
 		if !status.IsSuccess() && !status.IsRejected() {
 			t.Fatal(status.AsError())
 		}
-		out[name] = predicates.Verdict{Name: name, Feasible: true}
+		out[name] = predicates.Verdict{Name: name, Outcome: &predicates.Outcome{Feasible: true}}
 		if !status.IsSuccess() {
-			out[name] = predicates.Verdict{
-				Name: name, Predicate: status.Plugin(), Reasons: status.Reasons(), Preemption: status.Code() == fwk.Unschedulable,
-			}
+			out[name] = predicates.Verdict{Name: name, Outcome: &predicates.Outcome{
+				Predicate: status.Plugin(), Reasons: status.Reasons(), Preemption: status.Code() == fwk.Unschedulable,
+			}}
 		}
 	}
 	return out

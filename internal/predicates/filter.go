@@ -25,36 +25,62 @@ type worker struct {
 	// tried is the state in which copies of the pod are counted, made when it is needed. It is the judgment's between
 	// two candidates, since what is added is removed again: to clone it takes as long as there are nodes.
 	tried fwk.CycleState
+
+	// outcomes are the last ones that differed.
+	outcomes []*Outcome
+}
+
+// mostOutcomes is how many outcomes are told apart: what most candidates have in common are few.
+const mostOutcomes = 16
+
+// share returns an outcome that says the same, which other candidates may have too.
+func (w *worker) share(o Outcome) *Outcome {
+	for _, known := range w.outcomes {
+		if known.equal(&o) {
+			return known
+		}
+	}
+	if len(w.outcomes) == mostOutcomes {
+		w.outcomes = w.outcomes[:0]
+	}
+	kept := o
+	w.outcomes = append(w.outcomes, &kept)
+	return &kept
 }
 
 // verdict judges a candidate.
 func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error) {
 	w.asked.Add(1)
-	v := Verdict{Name: info.Node().Name}
+	name := info.Node().Name
+	o, err := w.outcome(ctx, name, info)
+	return Verdict{Name: name, Outcome: w.share(o)}, err
+}
+
+func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o Outcome, err error) {
 	if w.rejected != nil {
-		v.Predicate, v.Reasons = w.rejected.Plugin(), sorted(w.rejected.Reasons())
-		v.Preemption = w.rejected.Code() == fwk.Unschedulable
-		return v, nil
+		o.Predicate, o.Reasons = w.rejected.Plugin(), sorted(w.rejected.Reasons())
+		o.Preemption = w.rejected.Code() == fwk.Unschedulable
+		return o, nil
 	}
 	for i, names := range w.named {
-		if names != nil && !names.Has(v.Name) {
+		if names != nil && !names.Has(name) {
 			// The scheduler names all plugins that let only some nodes through.
-			v.Predicate = w.plugins[i].Name
-			v.Reasons = []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(w.narrowing))}
-			return v, nil
+			o.Predicate = w.plugins[i].Name
+			o.Reasons = []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(w.narrowing))}
+			return o, nil
 		}
 	}
 	objecting, status, err := w.filter(ctx, w.state, info)
 	if err != nil {
-		return v, err
+		return o, err
 	}
 	if !status.IsSuccess() {
-		v.Predicate, v.Reasons, v.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
-		return v, nil
+		o.Predicate, o.Reasons, o.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
+		return o, nil
 	}
-	v.Feasible = true
-	v.Replicas, err = w.replicas(ctx, info)
-	return v, err
+	o.Feasible = true
+	o.Replicas, err = w.replicas(ctx, info)
+	return o, err
 }
 
 // sorted returns reasons in one order, so that equal worlds have equal verdicts: NodeResourcesFit gives those of extended

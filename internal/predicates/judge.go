@@ -293,7 +293,7 @@ func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open 
 			add(i)
 			continue
 		}
-		verdicts = append(verdicts, Verdict{Name: name, Reasons: []string{q.Kind.noun() + "(s) didn't exist"}})
+		verdicts = append(verdicts, Verdict{Name: name, Outcome: &Outcome{Reasons: []string{q.Kind.noun() + "(s) didn't exist"}}})
 	}
 	return verdicts, open
 }

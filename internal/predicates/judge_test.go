@@ -96,9 +96,9 @@ func big(name, more string) string {
 func TestJudgeByDefault(t *testing.T) {
 	const plain = `{spec: {containers: [{name: c}]}}`
 	no := func(predicate string, preemption bool, reasons ...string) []Verdict {
-		return []Verdict{{Name: "a", Predicate: predicate, Reasons: reasons, Preemption: preemption}}
+		return []Verdict{{Name: "a", Outcome: &Outcome{Predicate: predicate, Reasons: reasons, Preemption: preemption}}}
 	}
-	yes := []Verdict{{Name: "a", Feasible: true, Replicas: 1}}
+	yes := []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: 1}}}
 	cases := map[string]struct {
 		reason string
 		world  []string
@@ -186,7 +186,7 @@ func TestJudgeByDefault(t *testing.T) {
 			pod: `{metadata: {labels: {app: x}}, spec: {containers: [{name: c}], topologySpreadConstraints: [{maxSkew: 1,
 				topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: x}}}]}}`,
 			want: append(no("PodTopologySpread", true, "node(s) didn't match pod topology spread constraints"),
-				Verdict{Name: "b", Feasible: true, Replicas: 1}),
+				Verdict{Name: "b", Outcome: &Outcome{Feasible: true, Replicas: 1}}),
 		},
 		"PodTopologySpreadWithoutLabel": {
 			reason: "A node that is in no domain does not fit.",
@@ -243,9 +243,9 @@ func TestCandidates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, c := Verdict{Name: "a", Feasible: true, Replicas: 1}, Verdict{Name: "c", Feasible: true, Replicas: 1}
-	b := Verdict{Name: "b", Predicate: "NodeUnschedulable", Reasons: []string{"node(s) were unschedulable"}}
-	x := Verdict{Name: "x", Reasons: []string{"node(s) didn't exist"}}
+	a, c := Verdict{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: 1}}, Verdict{Name: "c", Outcome: &Outcome{Feasible: true, Replicas: 1}}
+	b := Verdict{Name: "b", Outcome: &Outcome{Predicate: "NodeUnschedulable", Reasons: []string{"node(s) were unschedulable"}}}
+	x := Verdict{Name: "x", Outcome: &Outcome{Reasons: []string{"node(s) didn't exist"}}}
 	cases := map[string]struct {
 		reason  string
 		query   Query

@@ -38,7 +38,7 @@ func TestReplicas(t *testing.T) {
 			w := podOf(t, "{metadata: {labels: {app: x}}, spec: {"+tc.pod+"}}")
 			w.Replicas = tc.replicas
 			r := judge(t, setOf(t, tc.names), world, w, Query{Names: []string{"a"}})
-			diff(t, tc.reason, []Verdict{{Name: "a", Feasible: true, Replicas: tc.want}}, r.Verdicts)
+			diff(t, tc.reason, []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: tc.want}}}, r.Verdicts)
 		})
 	}
 }
@@ -49,7 +49,7 @@ func TestReplicasEnd(t *testing.T) {
 	w := podOf(t, `{spec: {containers: [{name: c}]}}`)
 	w.Replicas = 1 << 30
 	r := judge(t, s, snapshotWith(t, big("a", "")), w, Query{})
-	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Feasible: true, Replicas: mostReplicas}}, r.Verdicts)
+	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: mostReplicas}}}, r.Verdicts)
 }
 
 // TestReplicasFit holds what is counted against worlds in which the copies are on the node.

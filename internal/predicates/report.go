@@ -27,6 +27,12 @@ type Query struct {
 type Verdict struct {
 	// Name is the candidate's.
 	Name string
+	// Outcome is shared by candidates of which the same is said, which are thousands.
+	*Outcome
+}
+
+// Outcome is what is said of a candidate. It is immutable.
+type Outcome struct {
 	// Feasible says that every predicate lets the pod run there.
 	Feasible bool
 	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words,
@@ -40,8 +46,12 @@ type Verdict struct {
 }
 
 func (v Verdict) equal(other Verdict) bool {
-	return v.Name == other.Name && v.Feasible == other.Feasible && v.Predicate == other.Predicate &&
-		v.Preemption == other.Preemption && v.Replicas == other.Replicas && slices.Equal(v.Reasons, other.Reasons)
+	return v.Name == other.Name && v.Outcome.equal(other.Outcome)
+}
+
+func (o *Outcome) equal(other *Outcome) bool {
+	return o == other || o.Feasible == other.Feasible && o.Predicate == other.Predicate &&
+		o.Preemption == other.Preemption && o.Replicas == other.Replicas && slices.Equal(o.Reasons, other.Reasons)
 }
 
 // Report are the verdicts on all candidates of a query. It is immutable.

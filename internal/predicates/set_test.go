@@ -225,21 +225,21 @@ func TestPreFilter(t *testing.T) {
 	}{
 		"Skip": {"What skips is not asked.", prepares{status(fwk.Skip, "")}, "2/2 nodes fit", nil, ""},
 		"Unschedulable": {"What preemption may help is said of all nodes.", prepares{status(fwk.Unschedulable, "busy")},
-			"0/2 nodes fit: busy", &Verdict{Name: "a", Predicate: "P0", Reasons: []string{"busy"}, Preemption: true}, ""},
+			"0/2 nodes fit: busy", &Verdict{Name: "a", Outcome: &Outcome{Predicate: "P0", Reasons: []string{"busy"}, Preemption: true}}, ""},
 		"Unresolvable": {"The worse one is said.",
 			prepares{status(fwk.Unschedulable, "busy"), status(fwk.UnschedulableAndUnresolvable, "never"), status(fwk.Error, "not asked")},
-			"0/2 nodes fit: never", &Verdict{Name: "a", Predicate: "P1", Reasons: []string{"never"}}, ""},
+			"0/2 nodes fit: never", &Verdict{Name: "a", Outcome: &Outcome{Predicate: "P1", Reasons: []string{"never"}}}, ""},
 		"Names": {"Others than the named are out.", prepares{status(fwk.Skip, ""), names("b", "z")},
 			"0/2 nodes fit: 1 no, 1 node(s) didn't satisfy plugin(s) [P1]",
-			&Verdict{Name: "a", Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P1]"}}, ""},
+			&Verdict{Name: "a", Outcome: &Outcome{Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P1]"}}}, ""},
 		"NamesOfTwo": {"The first that leaves a node out is named, and all that could.", prepares{names("a", "b"), names("b")},
 			"0/2 nodes fit: 1 no, 1 node(s) didn't satisfy plugin(s) [P0 P1]",
-			&Verdict{Name: "a", Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P0 P1]"}}, ""},
+			&Verdict{Name: "a", Outcome: &Outcome{Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P0 P1]"}}}, ""},
 		"Nowhere": {"No name is none.", prepares{names()}, "0/2 nodes fit: node(s) didn't satisfy plugin P0",
-			&Verdict{Name: "a", Predicate: "P0", Reasons: []string{"node(s) didn't satisfy plugin P0"}}, ""},
+			&Verdict{Name: "a", Outcome: &Outcome{Predicate: "P0", Reasons: []string{"node(s) didn't satisfy plugin P0"}}}, ""},
 		"NowhereOfTwo": {"No name is left.", prepares{names("a"), names("b")},
 			"0/2 nodes fit: node(s) didn't satisfy plugin(s) [P0 P1] simultaneously",
-			&Verdict{Name: "a", Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P0 P1] simultaneously"}}, ""},
+			&Verdict{Name: "a", Outcome: &Outcome{Predicate: "P1", Reasons: []string{"node(s) didn't satisfy plugin(s) [P0 P1] simultaneously"}}}, ""},
 		"Error": {"An error is no verdict.", prepares{status(fwk.Error, "oh")}, "", nil, "predicate P0: oh"},
 		"Panic": {"A panic is the predicate's error.",
 			prepares{func(context.Context, fwk.Handle) (*fwk.PreFilterResult, *fwk.Status) { panic("oh") }}, "", nil,
@@ -330,12 +330,12 @@ func TestClusters(t *testing.T) {
 	w.Replicas = 20
 	r := judge(t, setOf(t, nil), world, w, Query{Kind: Clusters, Names: []string{"any", "away", "big", "gone", "iron", "small"}})
 	diff(t, "Clusters are judged like nodes, by what can be said of clusters.", []Verdict{
-		{Name: "any", Feasible: true, Replicas: 20},
-		{Name: "away", Predicate: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}},
-		{Name: "big", Feasible: true, Replicas: 15},
-		{Name: "gone", Reasons: []string{"cluster(s) didn't exist"}},
-		{Name: "iron", Predicate: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}},
-		{Name: "small", Predicate: "NodeResourcesFit", Reasons: []string{"Insufficient cpu"}},
+		{Name: "any", Outcome: &Outcome{Feasible: true, Replicas: 20}},
+		{Name: "away", Outcome: &Outcome{Predicate: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}}},
+		{Name: "big", Outcome: &Outcome{Feasible: true, Replicas: 15}},
+		{Name: "gone", Outcome: &Outcome{Reasons: []string{"cluster(s) didn't exist"}}},
+		{Name: "iron", Outcome: &Outcome{Predicate: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}}},
+		{Name: "small", Outcome: &Outcome{Predicate: "NodeResourcesFit", Reasons: []string{"Insufficient cpu"}}},
 	}, r.Verdicts)
 	diff(t, "They are called clusters.", "2/6 clusters fit: 1 Insufficient cpu, 1 cluster(s) didn't exist, 1 node(s) didn't match Pod's node affinity/selector, "+
 		"1 node(s) had untolerated taint(s)", r.Summary())
