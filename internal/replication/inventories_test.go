@@ -2,6 +2,7 @@ package replication_test
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 
@@ -150,9 +151,7 @@ func TestDeclaredForms(t *testing.T) {
 				"name": "", "namespace": "", "source": "sites.fleet.example.com", "labels": map[string]any{}, "annotations": map[string]any{},
 				"properties": map[string]any{}, "taints": []any{},
 			}
-			for field, value := range tc.want {
-				want[field] = value
-			}
+			maps.Copy(want, tc.want)
 			if diff := cmp.Diff(want, got); !ok || diff != "" {
 				t.Errorf("%t (-want +got):\n%s", ok, diff)
 			}

@@ -254,8 +254,6 @@ func TestTypesOfCalls(t *testing.T) {
 	}
 }
 
-const anyNode = "package p\nerrors contains \"nowhere\" if not fits\nfits if { some v in k8s.feasible(input, \"*\"); v.feasible }"
-
 func filtered(candidates placementv1.PredicateCandidates, text string, names ...string) placementv1.PlacementPolicySpec {
 	return placementv1.PlacementPolicySpec{
 		Rego: text, RegoVersion: placementv1.RegoV1, Predicates: &placementv1.Predicates{Candidates: candidates, Names: names},
