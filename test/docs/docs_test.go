@@ -81,6 +81,14 @@ var _ = Describe("The commands of the documents", func() {
 	})
 	It("are all run: here, by the end-to-end tests, or for a reason elsewhere", func() {
 		left := maps.Clone(elsewhere)
+		var programs []string
+		files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*", "main.go"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			programs = append(programs, string(text))
+		}
 		for _, b := range blocks {
 			place := b.File + "#" + b.Heading
 			switch _, known := left[place]; {
@@ -89,6 +97,9 @@ var _ = Describe("The commands of the documents", func() {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(commands).NotTo(BeEmpty(), "%s", b)
 			case b.Is("sh") && suites[b.File] != "":
+			case b.Is("go"):
+				// An example that is built and tested.
+				Expect(programs).To(ContainElement(ContainSubstring(b.Text)), "%s", b)
 			case b.Is("yaml"), b.Is("rego"), b.Is("lua"), b.Is("text"):
 			case known:
 				delete(left, place)
