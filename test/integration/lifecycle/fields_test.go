@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -112,18 +113,14 @@ var _ = Describe("What is replicated of objects", func() {
 		for _, grown := range []struct{ field, want string }{
 			{".metadata.annotations.pool", `"gold"`}, {".type", `"Opaque"`}, {".kind", `"Secret"`}, {".metadata.name", `"facts"`},
 		} {
-			p, err := f.Policy(ctx, name)
-			Expect(err).NotTo(HaveOccurred())
-			p.Spec.Rego = reading(namespace, grown.field)
-			Expect(f.Client.Update(ctx, p)).To(Succeed())
+			f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = reading(namespace, grown.field) })
 			Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(grown.want))
 		}
-		p, err := f.Policy(ctx, name)
-		Expect(err).NotTo(HaveOccurred())
 		By("another type as well")
-		p.Spec.Rego = fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
 		Expect(f.Client.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})).To(Succeed())
-		Expect(f.Client.Update(ctx, p)).To(Succeed())
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Rego = fmt.Sprintf("package placement\n\nannotations[\"example.com/zone\"] := data.kubernetes.serviceaccounts[%q].default.metadata.name\n", namespace)
+		})
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("default"))
 		stop()
 		load.Wait()
