@@ -25,6 +25,11 @@ const (
 // requirements are the parts of a node selector's term, which are ANDed.
 var requirements = []string{"matchExpressions", "matchFields"}
 
+// lists are the parts of an affinity all of whose members count.
+var lists = []struct{ of, name string }{
+	{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
+}
+
 // and returns the affinity (core/v1) that lets a pod run where both others do; nil stands for none. What b adds comes
 // last, and if b adds nothing the result is equal to a. The arguments are not changed, and parts of them are shared.
 //
@@ -35,9 +40,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 	if err := andNodes(&out, a, b); err != nil {
 		return nil, err
 	}
-	for _, list := range []struct{ of, name string }{
-		{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
-	} {
+	for _, list := range lists {
 		standing, err := listAt(a, list.of, list.name)
 		if err != nil {
 			return nil, err
@@ -74,6 +77,103 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 	}
 	*out = withMember(*out, terms, nodeAffinity, required, nodeTerms)
 	return nil
+}
+
+// without returns what is the developer's in an affinity that somebody changed since policies added to it, and what is
+// left of their additions. What the developer asked for before stays the developer's, even if a policy adds it as well.
+//
+// Clients that apply a manifest replace the lists that are in it and leave the others as they are. So each list is looked
+// at by itself.
+func without(whole, requested map[string]any, added map[string]map[string]any) (own map[string]any, left map[string]map[string]any) {
+	own, left = whole, map[string]map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(added)) {
+		var rest map[string]any
+		if terms, err := listAt(added[key], nodeAffinity, required, nodeTerms); err == nil && len(terms) > 0 {
+			node := withMember(nil, terms, nodeAffinity, required, nodeTerms)
+			if text := jsonText(whole); implied(&text, jsonText(node)) {
+				rest = node
+			}
+			own = withoutTerms(own, requested, terms)
+		}
+		for _, list := range lists {
+			more, _ := listAt(added[key], list.of, list.name)
+			standing, _ := listAt(whole, list.of, list.name)
+			mine, _ := listAt(requested, list.of, list.name)
+			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !has(standing, m) }); len(kept) > 0 {
+				rest = withMember(rest, kept, list.of, list.name)
+			}
+			before, _ := listAt(own, list.of, list.name)
+			after := slices.DeleteFunc(slices.Clone(before), func(m any) bool { return has(more, m) && !has(mine, m) })
+			if len(after) < len(before) {
+				own = withList(own, after, list.of, list.name)
+			}
+		}
+		if rest != nil {
+			left[key] = rest
+		}
+	}
+	// A part that was empty was there all the same.
+	for name, value := range requested {
+		part, ok := value.(map[string]any)
+		if _, there := own[name]; ok && len(part) == 0 && !there {
+			own = withMember(own, part, name)
+		}
+	}
+	return own, left
+}
+
+// withoutTerms returns an affinity whose required terms of nodes lack the requirements of others that were added to them.
+func withoutTerms(object, requested map[string]any, added []any) map[string]any {
+	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
+	mine, _ := listAt(requested, nodeAffinity, required, nodeTerms)
+	theirs := map[string]bool{}
+	for _, term := range added {
+		maps.Copy(theirs, requirementsOf(term))
+	}
+	for _, term := range mine {
+		for key := range requirementsOf(term) {
+			delete(theirs, key)
+		}
+	}
+	var out []any
+	for _, term := range terms {
+		t, _ := term.(map[string]any)
+		rest := maps.Clone(t)
+		for _, name := range requirements {
+			list, _ := t[name].([]any)
+			kept := slices.DeleteFunc(slices.Clone(list), func(r any) bool { return theirs[name+" "+jsonText(r)] })
+			if len(kept) < len(list) {
+				rest = withList(rest, kept, name)
+			}
+		}
+		// A term that was all theirs is nothing that the developer asked for.
+		if len(rest) > 0 || len(t) == 0 && (has(mine, t) || !has(added, t)) {
+			if equalText(rest, t) || !has(out, rest) {
+				out = append(out, rest)
+			}
+		}
+	}
+	if slices.EqualFunc(out, terms, equalText) {
+		return object
+	}
+	return withList(object, out, nodeAffinity, required, nodeTerms)
+}
+
+// withList is withMember for a list; without members, neither it nor what has nothing else is there.
+func withList(object map[string]any, list []any, path ...string) map[string]any {
+	if len(list) > 0 {
+		return withMember(object, list, path...)
+	}
+	out := maps.Clone(object)
+	if len(path) > 1 {
+		next, _ := out[path[0]].(map[string]any)
+		if next = withList(next, nil, path[1:]...); len(next) > 0 {
+			out[path[0]] = next
+			return out
+		}
+	}
+	delete(out, path[0])
+	return out
 }
 
 // andTerms joins two lists of ORed terms. A term without requirements matches nothing.
@@ -151,11 +251,15 @@ func joinTerms(a, b any) (map[string]any, error) {
 func appendMissing(list, more []any) []any {
 	out := slices.Clip(list)
 	for _, member := range more {
-		if !slices.ContainsFunc(out, func(m any) bool { return equalText(m, member) }) {
+		if !has(out, member) {
 			out = append(out, member)
 		}
 	}
 	return out
+}
+
+func has(list []any, member any) bool {
+	return slices.ContainsFunc(list, func(m any) bool { return equalText(m, member) })
 }
 
 func equalText(a, b any) bool { return jsonText(a) == jsonText(b) }

@@ -222,31 +222,68 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 }
 
 // unfold returns a copy of what the spec says, by key, in which the affinity is the developer's again, besides what
-// policies added to it.
+// policies added to it. Where somebody changed the affinity since, a record's entries become those of what is left of
+// them.
 func (p *podSpec) unfold(records []*record) map[string]string {
 	out := maps.Clone(p.flat)
 	if out == nil {
 		out = map[string]string{}
 	}
+	text, there := out[affinity]
+	if !there {
+		return out
+	}
 	for _, r := range records {
 		if r == nil || r.Affinity == nil {
 			continue
 		}
-		if text, there := out[affinity]; !there || digest(text) != r.Affinity.Set {
-			continue
+		requested, added := r.Affinity.Requested, r.additions()
+		if digest(text) != r.Affinity.Set {
+			requested, added = r.changed(text, added)
 		}
 		delete(out, affinity)
-		if r.Affinity.Requested != nil {
-			out[affinity] = *r.Affinity.Requested
+		if requested != nil {
+			out[affinity] = *requested
 		}
-		for key, entry := range r.Scheduling {
-			if isContribution(key) && entry.Value != nil {
-				out[key] = *entry.Value
-			}
-		}
+		maps.Copy(out, added)
 		break
 	}
 	return out
+}
+
+// additions are what policies added to the affinity, by key.
+func (r *record) additions() map[string]string {
+	out := map[string]string{}
+	for key, entry := range r.Scheduling {
+		if isContribution(key) && entry.Value != nil {
+			out[key] = *entry.Value
+		}
+	}
+	return out
+}
+
+// changed returns what the developer asks for in an affinity that somebody changed, and what is left in it of additions,
+// of which the entries become.
+func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
+	if r.Affinity.Requested != nil && *r.Affinity.Requested == text {
+		return r.Affinity.Requested, nil
+	}
+	objects := map[string]map[string]any{}
+	for key, value := range added {
+		objects[key] = jsonObject(&value)
+	}
+	own, rest := without(jsonObject(&text), jsonObject(r.Affinity.Requested), objects)
+	left = map[string]string{}
+	for key, object := range rest {
+		value, entry := jsonText(object), r.Scheduling[key]
+		entry.Set, entry.Value = digest(value), &value
+		left[key], r.Scheduling[key] = value, entry
+	}
+	if len(own) == 0 {
+		return nil, left
+	}
+	whole := jsonText(own)
+	return &whole, left
 }
 
 // readIntent finds out what the developer wants of an object that a policy may have overwritten.

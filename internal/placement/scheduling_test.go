@@ -266,6 +266,22 @@ func fits(t testing.TB, a *corev1.Affinity) []bool {
 	return out
 }
 
+// appliedByClient is what kubectl makes of an object and the developer's manifest: it replaces the lists that are in the
+// manifest, and leaves the others as they are.
+func appliedByClient(manifest, object *unstructured.Unstructured) *unstructured.Unstructured {
+	out := object.DeepCopy()
+	at := append(slices.Clone(template), "affinity")
+	for _, kind := range []string{"nodeAffinity", "podAffinity", "podAntiAffinity"} {
+		members, _, _ := unstructured.NestedMap(manifest.Object, append(slices.Clone(at), kind)...)
+		for name, value := range members {
+			if err := unstructured.SetNestedField(out.Object, value, append(slices.Clone(at), kind, name)...); err != nil {
+				panic(err)
+			}
+		}
+	}
+	return out
+}
+
 // What several policies and the developer say of scheduling is merged by Kubernetes' own rules: the result does not
 // depend on the order of the policies, is stable, lets a pod run where all affinities do, and gives way to the very
 // object of the developer.
@@ -327,6 +343,12 @@ func TestScheduling(t *testing.T) {
 		applied := developer.DeepCopy()
 		if diff := cmp.Diff(result.Object, viaJSON(t, decideAs(t, deployments, applied, result, all...).Object).Object); diff != "" {
 			t.Fatalf("seed %d: the developer's manifest applied once more makes another object:\n%s", seed, diff)
+		}
+		partly := appliedByClient(developer, result)
+		for _, old := range []*unstructured.Unstructured{nil, result} {
+			if diff := cmp.Diff(result.Object, viaJSON(t, decideAs(t, deployments, partly, old, all...).Object).Object); diff != "" {
+				t.Fatalf("seed %d: the developer's manifest applied by a client once more makes another object:\n%s", seed, diff)
+			}
 		}
 		back := decideAs(t, deployments, result, result, quiet...)
 		if diff := cmp.Diff(viaJSON(t, developer).Object, viaJSON(t, back.Object).Object); diff != "" {
@@ -484,5 +506,56 @@ func TestNeedlessAffinity(t *testing.T) {
 	out := decideAs(t, deployments, obj, nil, schedules(everything(t), "p", scheduling(t, `{"affinity": `+inA+`}`)))
 	if patch := placement.Patch(obj, out.Object, out.PodSpec...); len(patch) > 0 || len(out.Verdicts[0].Changes) > 0 {
 		t.Errorf("patch %v, changes %v", patch, out.Verdicts[0].Changes)
+	}
+}
+
+// Who edits an affinity that policies added to neither takes over what they added, nor loses what is new.
+func TestEditedAffinity(t *testing.T) {
+	m := everything(t)
+	terms := func(keys ...[]string) *unstructured.Unstructured {
+		selector := &corev1.NodeSelector{}
+		for _, term := range keys {
+			var requirements []corev1.NodeSelectorRequirement
+			for _, key := range term {
+				requirements = append(requirements, corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists})
+			}
+			selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: requirements})
+		}
+		if len(keys) == 0 {
+			return made(t, corev1.PodSpec{})
+		}
+		return made(t, corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}})
+	}
+	exists := func(key string) *placement.Policy {
+		return schedules(m, "p", scheduling(t, `{"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+			{"matchExpressions": [{"key": "`+key+`", "operator": "Exists"}]}]}}}}`))
+	}
+	tests := map[string]struct {
+		before, edited, want *unstructured.Unstructured
+	}{
+		"OneMore":      {terms([]string{"own"}), terms([]string{"own", "old", "more"}), terms([]string{"own", "more", "new"})},
+		"Another":      {terms([]string{"own"}), terms([]string{"own", "old"}, []string{"more"}), terms([]string{"own", "new"}, []string{"more", "new"})},
+		"FromNone":     {terms(), terms([]string{"old", "more"}), terms([]string{"more", "new"})},
+		"Removed":      {terms([]string{"own"}), terms([]string{"old"}), terms([]string{"new"})},
+		"Reset":        {terms([]string{"own"}), terms([]string{"own"}), terms([]string{"own", "new"})},
+		"AskedForBoth": {terms([]string{"own", "old"}, []string{"b"}), terms([]string{"own", "old"}, []string{"more"}), terms([]string{"own", "old", "new"}, []string{"more", "new"})},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stands := viaJSON(t, decideAs(t, deployments, tc.before, nil, exists("old")).Object)
+			edited := withRecord(tc.edited, stands)
+			// The policy in force is asked first, and another version of it later.
+			next := viaJSON(t, decideAs(t, deployments, edited, stands, exists("old")).Object)
+			next = viaJSON(t, decideAs(t, deployments, next, next, exists("new")).Object)
+			if diff := cmp.Diff(specOf(t, tc.want, template...).Affinity, specOf(t, next, template...).Affinity); diff != "" {
+				t.Errorf("affinity (-want +got):\n%s", diff)
+			}
+			// One that is gone moves nothing.
+			other := schedules(m, "q", scheduling(t, `{"schedulerName": "mine"}`))
+			kept := decideAs(t, deployments, edited, stands, other).Object
+			if diff := cmp.Diff(fits(t, specOf(t, edited, template...).Affinity), fits(t, specOf(t, kept, template...).Affinity)); diff != "" {
+				t.Errorf("nodes that fit without the policy (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
