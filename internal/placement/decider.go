@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,9 +22,10 @@ import (
 )
 
 var (
-	namespaces = corev1.Resource("namespaces")
-	pods       = corev1.Resource("pods")
-	jobs       = batchv1.Resource("jobs")
+	namespaces  = corev1.Resource("namespaces")
+	pods        = corev1.Resource("pods")
+	jobs        = batchv1.Resource("jobs")
+	replicaSets = appsv1.Resource("replicasets")
 )
 
 // Evaluator evaluates one policy. Implementations are safe for concurrent use, honour the context's deadline and do
@@ -181,6 +183,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 			v.Err = d.schedulable(&r, &current)
 		}
 	}
+	d.restore(&current, &r, id)
 	m := &merger{
 		intent: current, verdicts: verdicts,
 		fixed: func(key string, values ...*string) string { return fixed(&r, key, values...) },
@@ -194,6 +197,24 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		return &Outcome{Verdicts: verdicts}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// restore has what policies set of where pods run stand where it can't be changed any more and the developer has but
+// applied the old manifest again: the API server would refuse it.
+func (d *Decider) restore(current *intent, r *Request, id identity) {
+	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
+		return
+	}
+	before := readIntent(d.Keyring, r.Old, r.Old, id, current.pods.path)
+	values := current.current[fieldScheduling]
+	for key, entry := range before.standing.Scheduling {
+		stood := before.current[fieldScheduling][key]
+		if _, stands := current.standing.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, key, &stood) == "" {
+			continue
+		}
+		values[key] = stood
+		current.standing.put(fieldScheduling, key, entry)
+	}
 }
 
 // fill has the object filled with what the policies read, and returns that, if the request has a source.
@@ -242,8 +263,8 @@ func (d *Decider) podSpec(r *Request, verdicts []*Verdict) ([]string, error) {
 	if !ok || r.Source == nil {
 		return path, nil
 	}
-	if r.Old != nil && r.Resource.GroupResource() == jobs {
-		// Whether a Job can still be changed is to be seen in the old one.
+	if r.Old != nil && mayBeFixed(r.Resource.GroupResource()) {
+		// Whether a Job can still be changed is to be seen in the old one, and what has to stay is.
 		return path, r.Source.Complete()
 	}
 	return path, r.Source.Fill(SchedulingFields(path))

@@ -239,3 +239,58 @@ func TestSchedule(t *testing.T) {
 		t.Error("no error without pods")
 	}
 }
+
+// A manifest that is applied again is not refused for what policies made of it where that can't be changed any more,
+// whatever they say by now.
+func TestFixedAppliedAgain(t *testing.T) {
+	m := everything(t)
+	said := `{"nodeSelector": {"disk": "ssd", "new": "1"}, "tolerations": [{"key": "a"}], "affinity": ` + inA + `}`
+	tests := map[string]struct{ manifest, resource string }{
+		"Pod": {"{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeSelector: {disk: hdd}}}", "pods"},
+		"Job": {"{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {template: {spec: {nodeSelector: {disk: hdd}}}}}", "jobs.batch"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			resource := schema.ParseGroupResource(tc.resource).WithVersion("v1")
+			manifest := fromYAML(t, tc.manifest)
+			stands := viaJSON(t, decideAs(t, resource, manifest, nil, schedules(m, "p", scheduling(t, said))).Object)
+			for _, rule := range []string{said, `{"nodeSelector": {"disk": "nvme"}}`, `{}`} {
+				for _, again := range []*unstructured.Unstructured{manifest, withRecord(manifest, stands)} {
+					out := decideAs(t, resource, again, stands, schedules(m, "p", scheduling(t, rule)))
+					if diff := cmp.Diff(stands.Object["spec"], viaJSON(t, out.Object).Object["spec"]); diff != "" {
+						t.Errorf("%s: spec (-before +after):\n%s", rule, diff)
+					}
+					if recordOf(out.Object) != recordOf(stands) {
+						t.Errorf("%s: record %s, want %s", rule, recordOf(out.Object), recordOf(stands))
+					}
+				}
+			}
+			// What else the developer asks for is for the API server to refuse.
+			other := fromYAML(t, strings.ReplaceAll(tc.manifest, "hdd", "tape"))
+			out := decideAs(t, resource, other, stands, schedules(m, "p", scheduling(t, `{}`)))
+			if text := recordOf(out.Object); strings.Contains(text, "nodeSelector/disk") {
+				t.Errorf("record %s", text)
+			}
+		})
+	}
+}
+
+// The controller of a ReplicaSet tells it by its template, which is left alone.
+func TestOwnedReplicaSet(t *testing.T) {
+	p := schedules(everything(t), "p", scheduling(t, `{"nodeSelector": {"disk": "ssd"}}`))
+	const text = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: %s}]}, spec: {template: {spec: {}}}}"
+	for controlled, want := range map[string]string{
+		"true": "made from another object's template: match that object", "false": "",
+	} {
+		obj := fromYAML(t, strings.ReplaceAll(text, "%s", controlled))
+		for _, old := range []*unstructured.Unstructured{nil, obj} {
+			out := decideAs(t, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, obj, old, p)
+			if got := out.Verdicts[0].Changes[0].Immutable; got != want {
+				t.Errorf("controller %s: %q, want %q", controlled, got, want)
+			}
+			if patch := placement.Patch(obj, out.Object, out.PodSpec...); (len(patch) == 0) != (want != "") {
+				t.Errorf("controller %s: patch %v", controlled, patch)
+			}
+		}
+	}
+}

@@ -321,6 +321,8 @@ func (v *Verdict) decided(field string) map[string]string {
 	return out
 }
 
+func equalOptional(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
 func optional(values map[string]string, key string) *string {
 	if value, ok := values[key]; ok {
 		return &value

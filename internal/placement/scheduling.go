@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
@@ -330,15 +332,21 @@ func subject(key string) string {
 
 // Where an object can't be changed any more.
 const (
-	fixedPod = "immutable: delete the pod so that it is made anew"
-	fixedJob = "immutable: delete the job so that it is made anew"
+	fixedPod   = "immutable: delete the pod so that it is made anew"
+	fixedJob   = "immutable: delete the job so that it is made anew"
+	fixedOwned = "made from another object's template: match that object"
 )
 
-// fixed says why the API server does not take another value under a key of scheduling from now on; empty if it does.
-// The rules for Jobs are those of ValidateJobUpdate
-// (k8s.io/kubernetes/pkg/apis/batch/validation).
+// fixed says why a key of scheduling does not get another value from now on; empty if it does. The rules for Jobs are
+// those of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation).
+//
+// A ReplicaSet of a Deployment, or of what does as it does, is recognised by its template: with another one it would not
+// be found again, and its owner would make ReplicaSets without end.
 func fixed(r *Request, key string, values ...*string) string {
 	old := r.Old
+	if r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil {
+		return fixedOwned
+	}
 	if old == nil {
 		return ""
 	}
@@ -362,6 +370,9 @@ func fixed(r *Request, key string, values ...*string) string {
 	}
 	return ""
 }
+
+// mayBeFixed says whether the objects of a resource are such that the old one says what can be changed.
+func mayBeFixed(resource schema.GroupResource) bool { return resource == pods || resource == jobs }
 
 // ofPods says whether an affinity has more than what is about nodes.
 func ofPods(text *string) bool {
