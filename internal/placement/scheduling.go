@@ -58,6 +58,8 @@ func SchedulingFields(podSpec []string) *projection.Fields {
 	// Whether a Job can still be changed.
 	f.Name("spec").Name("suspend")
 	f.Name("status").Name("startTime")
+	// Whether a ReplicaSet is another object's.
+	f.Name("metadata").Name("ownerReferences").All()
 	return f.Seal()
 }
 
