@@ -215,7 +215,12 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	if out.spec, out.err = podSpecOf(obj.Object, path); out.err != nil {
 		return out
 	}
-	if out.flat, out.err = flatten(out.spec); out.err != nil {
+	asked := out.spec
+	if len(path) == 1 {
+		// Of Pods alone.
+		asked = asAsked(asked)
+	}
+	if out.flat, out.err = flatten(asked); out.err != nil {
 		out.err = fmt.Errorf("%s.%w", strings.Join(path, "."), out.err)
 	}
 	return out

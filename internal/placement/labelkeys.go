@@ -1,0 +1,74 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// asAsked returns a pod's spec with the selectors that were asked for. The API server adds to those of spread constraints
+// and of affinities to pods what matchLabelKeys and mismatchLabelKeys mean for the pod, once the pod has been admitted. It
+// takes no key that is in both, so what a selector says of such a key is the API server's. The argument is not changed.
+func asAsked(spec map[string]any) map[string]any {
+	out := spec
+	if next, changed := eachTerm(spec[topologySpreadConstraints]); changed {
+		out = withMember(out, next, topologySpreadConstraints)
+	}
+	for _, list := range lists {
+		if list.of == nodeAffinity {
+			continue
+		}
+		whole, _ := spec[affinity].(map[string]any)
+		terms, err := listAt(whole, list.of, list.name)
+		if err != nil {
+			continue
+		}
+		if next, changed := eachTerm(terms); changed {
+			out = withMember(out, next, affinity, list.of, list.name)
+		}
+	}
+	return out
+}
+
+// eachTerm takes from each member of a list what the API server adds, and says whether there was any.
+func eachTerm(value any) (out []any, changed bool) {
+	list, _ := value.([]any)
+	out = slices.Clone(list)
+	for i, item := range list {
+		object, _ := item.(map[string]any)
+		if term, ok := object["podAffinityTerm"].(map[string]any); ok {
+			if next, other := withoutLabelKeys(term); other {
+				out[i], changed = withMember(object, next, "podAffinityTerm"), true
+			}
+		} else if next, other := withoutLabelKeys(object); other {
+			out[i], changed = next, true
+		}
+	}
+	return out, changed
+}
+
+func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
+	selector, _ := term["labelSelector"].(map[string]any)
+	expressions, _ := selector["matchExpressions"].([]any)
+	if len(expressions) == 0 {
+		return term, false
+	}
+	keys := map[metav1.LabelSelectorOperator][]any{}
+	keys[metav1.LabelSelectorOpIn], _ = term["matchLabelKeys"].([]any)
+	keys[metav1.LabelSelectorOpNotIn], _ = term["mismatchLabelKeys"].([]any)
+	kept := slices.DeleteFunc(slices.Clone(expressions), func(e any) bool {
+		expression, _ := e.(map[string]any)
+		operator, _ := expression["operator"].(string)
+		key, ok := expression["key"].(string)
+		return ok && slices.ContainsFunc(keys[metav1.LabelSelectorOperator(operator)], func(k any) bool { return k == any(key) })
+	})
+	if len(kept) == len(expressions) {
+		return term, false
+	}
+	selector = maps.Clone(selector)
+	if delete(selector, "matchExpressions"); len(kept) > 0 {
+		selector["matchExpressions"] = kept
+	}
+	return withMember(term, selector, "labelSelector"), true
+}
