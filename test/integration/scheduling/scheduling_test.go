@@ -3,6 +3,7 @@ package scheduling_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -107,6 +108,20 @@ var _ = Describe("The rule scheduling", func() {
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
 	})
 
+	It("is nothing to report of a Pod whose selectors the API server completed", func(ctx SpecContext) {
+		const term = `{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["version"]`
+		p := policy(ctx, rego(`scheduling.topologySpreadConstraints := [`+term+`, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]`,
+			`scheduling.affinity.podAntiAffinity := {"requiredDuringSchedulingIgnoredDuringExecution": [`+term+`, "mismatchLabelKeys": ["tenant"]}],
+ "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": `+term+`}}]}`), "", "pods", namespace)
+		text := "metadata: {labels: {version: '1', tenant: x}}\nspec: {automountServiceAccountToken: false, " + containers + "}"
+		Expect(f.Client.Create(ctx, object(pod, namespace, "a", text))).To(Succeed())
+		Expect(at(ctx, pod, namespace, "a", "spec.affinity")).To(WithTransform(func(v any) string { return fmt.Sprint(v) }, ContainSubstring("operator:NotIn")))
+		f.ChangePolicy(ctx, p, func(p *placementv1.PlacementPolicy) { p.Spec.Rego += "\nlabels.b := \"1\"\n" })
+		Eventually(at).WithContext(ctx).WithArguments(pod, namespace, "a", "metadata.labels.b").Should(Equal("1"))
+		Eventually(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
+		Consistently(violations).WithContext(ctx).WithArguments(p).Should(BeEmpty())
+	})
+
 	It("reports a Job that has started", func(ctx SpecContext) {
 		Expect(f.Client.Create(ctx, object(job, namespace, "a", "spec: {"+jobTemp+"}"))).To(Succeed())
 		p := policy(ctx, rego(disk("ssd")), "batch", "jobs", namespace)
@@ -142,6 +157,51 @@ var _ = Describe("The rule scheduling", func() {
 		}
 	})
 
+	for name, args := range map[string][]string{"client": {"apply", "-f", "-"}, "server": {"apply", "--server-side", "-f", "-"}} {
+		It("leaves the developer to apply again what can't be changed any more, on the side of the "+name, func(ctx SpecContext) {
+			for gvk, spec := range map[schema.GroupVersionKind]string{
+				pod: "spec: {nodeSelector: {disk: hdd}, tolerations: [{key: own, operator: Exists}], automountServiceAccountToken: false, " + containers + "}",
+				job: "spec: {" + jobTemp + "}",
+			} {
+				p := policy(ctx, rego(disk("ssd"), `scheduling.tolerations := [{"key": "fast", "operator": "Exists"}]`), gvk.Group, strings.ToLower(gvk.Kind)+"s", namespace)
+				text, err := yaml.Marshal(object(gvk, namespace, "a", spec))
+				Expect(err).NotTo(HaveOccurred())
+				f.MustKubectl(ctx, string(text), args...)
+				f.MustKubectl(ctx, string(text), args...)
+				change(ctx, p, rego(disk("nvme")))
+				f.MustKubectl(ctx, string(text), args...)
+			}
+		})
+
+		It("does not become the developer's where only a part of an affinity is applied again, on the side of the "+name, func(ctx SpecContext) {
+			const at = "scheduling.affinity.nodeAffinity."
+			zone := func(z string) string {
+				return fmt.Sprintf(at+`requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [%q]}]}]`, z)
+			}
+			const prefers = at + `preferredDuringSchedulingIgnoredDuringExecution := [{"weight": 1, "preference": {"matchExpressions": [{"key": "fast", "operator": "Exists"}]}}]`
+			p := policy(ctx, rego(zone("a"), prefers), "apps", "deployments", namespace)
+			text, err := yaml.Marshal(object(framework.Deployment, namespace, "a", `spec: {replicas: 0, `+selector+`, template: {metadata: {labels: {app: a}}, spec: {
+ affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 2, preference: {matchExpressions: [{key: own, operator: Exists}]}}]}}, `+containers+`}}}`))
+			Expect(err).NotTo(HaveOccurred())
+			f.MustKubectl(ctx, string(text), args...)
+			f.MustKubectl(ctx, string(text), args...)
+			change(ctx, p, rego(zone("b")))
+			Eventually(affinityOf).WithContext(ctx).WithArguments(namespace, "a").Should(Equal(fmt.Sprint(parse(`nodeAffinity: {
+ requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]},
+ preferredDuringSchedulingIgnoredDuringExecution: [{weight: 2, preference: {matchExpressions: [{key: own, operator: Exists}]}}]}`))))
+		})
+	}
+
+	It("leaves the ReplicaSets of others as their templates have them", func(ctx SpecContext) {
+		p := policy(ctx, rego(disk("ssd")), "apps", "replicasets", namespace)
+		set := object(kind("apps", "ReplicaSet"), namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}")
+		set.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "a", UID: "a", Controller: new(true)}})
+		Expect(f.Client.Create(ctx, set)).To(Succeed())
+		selects(ctx, kind("apps", "ReplicaSet"), "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
+		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(
+			ContainSubstring("nodeSelector disk is hdd, should be ssd (made from another object's template: match that object)")))
+	})
+
 	It("of several policies is merged by precedence, but for affinities, which all hold", func(ctx SpecContext) {
 		affinity := func(key string) string {
 			return fmt.Sprintf(`scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms := [{"matchExpressions": [{"key": %q, "operator": "Exists"}]}]`, key)
@@ -173,3 +233,9 @@ var _ = Describe("The rule scheduling", func() {
 		selects(ctx, framework.Deployment, "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
 	})
 })
+
+// affinityOf is the affinity of a Deployment's pods, as text.
+func affinityOf(ctx context.Context, namespace, name string) (string, error) {
+	value, err := at(ctx, framework.Deployment, namespace, name, "spec.template.spec.affinity")
+	return fmt.Sprint(value), err
+}
