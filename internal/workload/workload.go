@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
 	"github.com/berth-dev/berth/internal/projection"
 )
@@ -117,6 +118,9 @@ func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod.Spec); err != nil {
 		return nil, below(path, fmt.Errorf("spec: %w", err))
 	}
+	// The API server sets these in a pod, and not in its template: a limit is a request where there is none, and so is a
+	// port of the node where the pod is in the node's network.
+	corev1defaults.SetDefaults_Pod(pod)
 	return pod, nil
 }
 

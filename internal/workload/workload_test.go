@@ -234,3 +234,26 @@ func FuzzOf(f *testing.F) {
 		}
 	})
 }
+
+// A pod asks for more than its template says.
+func TestOfDefaults(t *testing.T) {
+	for name, text := range map[string]string{
+		"Deployment": `{apiVersion: apps/v1, kind: Deployment, spec: {template: %s}}`,
+		"Bare":       `%s`,
+		"Declared":   `{apiVersion: example.com/v1, kind: Rollout, spec: {template: %s}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := templates(t).Of(object(t, fmt.Sprintf(text, `{spec: {hostNetwork: true, containers: [{name: a,
+				ports: [{containerPort: 80}], resources: {limits: {cpu: 2, memory: 1Gi}, requests: {memory: 1Mi}}}]}}`)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			container := w.Pod.Spec.Containers[0]
+			requests := container.Resources.Requests
+			got := fmt.Sprint(requests.Cpu(), " ", requests.Memory(), " ", container.Ports[0].HostPort)
+			if want := "2 1Mi 80"; got != want {
+				t.Errorf("cpu, memory and port of the node are %s, want %s", got, want)
+			}
+		})
+	}
+}
