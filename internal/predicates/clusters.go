@@ -1,6 +1,7 @@
 package predicates
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -21,13 +22,15 @@ import (
 //
 //   - its labels are labels; its properties too where they can be, and so are its region and its zone if it has one only.
 //     Of the same key, the cluster's own label counts, so that a selector selects here what it selects in the inventory;
-//   - its taints are taints, those of Open Cluster Management with the effect that comes next;
+//   - its taints are taints, those of Open Cluster Management with the effect that comes next. One of an effect that is not
+//     known keeps pods away, and one may have a key or a value that none in a node has: what repels must not be lost;
 //   - it has the taint node.kubernetes.io/not-ready:NoSchedule while it is not ready;
 //   - what is left of its resources is allocatable: allocatable less allocated, and the capacity stands in for the
 //     allocatable where that is not known, as it does in a node. It has as many pods as are asked for unless it says how
-//     many. Of which no resources are known at all, it has as much of each as is asked for.
+//     many. Of which no resources are said at all, it has as much of each as is asked for. There is nothing of one of
+//     which the amount can't be read.
 //
-// What is no valid part of a node is left out.
+// What else is no valid part of a node is left out.
 func ClusterSnapshot(clusters map[string]map[string]any) *Snapshot {
 	s := Snapshot{revision: 1, unlimited: sets.New[string]()}
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
@@ -95,9 +98,11 @@ func clusterTaints(cluster map[string]any) []corev1.Taint {
 		key, _ := taint["key"].(string)
 		value, _ := taint["value"].(string)
 		effect, _ := taint["effect"].(string)
-		if effects[effect] != "" && validLabel(key, value) {
-			out = append(out, corev1.Taint{Key: key, Value: value, Effect: effects[effect]})
+		known, ok := effects[effect]
+		if !ok && key == "" {
+			continue
 		}
+		out = append(out, corev1.Taint{Key: key, Value: value, Effect: cmp.Or(known, corev1.TaintEffectNoSchedule)})
 	}
 	if ready, _ := cluster["ready"].(bool); !ready {
 		out = append(out, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
@@ -105,18 +110,25 @@ func clusterTaints(cluster map[string]any) []corev1.Taint {
 	return out
 }
 
-// clusterResources returns what is left of a cluster's resources; known is false if nothing is known of them.
+// clusterResources returns what is left of a cluster's resources; known is false if nothing is said of them.
 func clusterResources(cluster map[string]any) (left corev1.ResourceList, known bool) {
-	left = quantities(cluster["allocatable"])
-	if len(left) == 0 {
-		left = quantities(cluster["capacity"])
+	said, _ := cluster["allocatable"].(map[string]any)
+	if len(said) == 0 {
+		said, _ = cluster["capacity"].(map[string]any)
 	}
-	known = len(left) > 0
-	for name, allocated := range quantities(cluster["allocated"]) {
-		if free, ok := left[name]; ok {
-			free.Sub(allocated)
-			left[name] = free
+	left, known = quantities(said), len(said) > 0
+	allocated, _ := cluster["allocated"].(map[string]any)
+	for name, value := range allocated {
+		free, ok := left[corev1.ResourceName(name)]
+		if !ok {
+			continue
 		}
+		if taken, ok := parseQuantity(value); ok {
+			free.Sub(taken)
+		} else {
+			free = apiresource.Quantity{}
+		}
+		left[corev1.ResourceName(name)] = free
 	}
 	for name, free := range left {
 		if free.Sign() < 0 {
@@ -133,9 +145,8 @@ func clusterResources(cluster map[string]any) (left corev1.ResourceList, known b
 var enough = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
 
 // quantities reads a list of resources.
-func quantities(value any) corev1.ResourceList {
+func quantities(values map[string]any) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	values, _ := value.(map[string]any)
 	for name, value := range values {
 		quantity, ok := parseQuantity(value)
 		if !ok || len(validation.IsQualifiedName(name)) > 0 {
