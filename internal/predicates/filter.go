@@ -14,6 +14,13 @@ import (
 // a cluster without end, and each that is tried takes memory.
 const mostReplicas = 1 << 16
 
+// allReplicas is up to where it is tried on all candidates together, but fewReplicas are tried on each: whoever makes a
+// workload says how many replicas it has, and must not keep the policy from ending in time.
+const (
+	allReplicas = 1 << 20
+	fewReplicas = 1 << 10
+)
+
 // stride is how many more replicas are tried at first. Most workloads have no more, and fit: to try once takes less than
 // to find out slowly.
 const stride = 16
@@ -138,13 +145,12 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	if state == nil {
 		state = w.state
 	}
-	limit := min(w.Replicas, mostReplicas)
 	// with fits copies there is room for one more; with objects there is not.
-	fits, objects, doubling := 0, limit, true
+	fits, objects, doubling := 0, w.most, true
 	for step := stride; objects-fits > 1; step *= 2 {
 		next := fits + (objects-fits)/2
 		if doubling {
-			next = min(fits+step, limit-1)
+			next = min(fits+step, w.most-1)
 		}
 		more, err := w.with(ctx, state, info, next-fits)
 		if err != nil {
@@ -164,6 +170,19 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 		objects, doubling = next, false
 	}
 	return fits + 1, w.extend(ctx, state, info, fits, fwk.PreFilterExtensions.RemovePod)
+}
+
+// bound returns up to where it is tried how many replicas fit on one of so many candidates. It takes as long to add a copy
+// of a pod as there is in it.
+func (j *judgment) bound(candidates int) int {
+	parts := len(j.Pod.Spec.Volumes)
+	for _, containers := range [][]corev1.Container{j.Pod.Spec.InitContainers, j.Pod.Spec.Containers} {
+		for _, c := range containers {
+			parts += 1 + len(c.Ports)
+		}
+	}
+	each := max(fewReplicas, allReplicas/max(1, candidates)) / (1 + parts/16)
+	return min(j.Replicas, max(stride, min(each, mostReplicas)))
 }
 
 // podless says that no predicate looks at the pods on a candidate.
@@ -192,7 +211,10 @@ func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeIn
 		return nil, err
 	}
 	info = info.Snapshot()
-	for range copies {
+	for n := range copies {
+		if n%stride == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		info.AddPodInfo(w.another)
 	}
 	return info, w.extend(ctx, state, info, copies, fwk.PreFilterExtensions.AddPod)

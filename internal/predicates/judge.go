@@ -131,8 +131,9 @@ type judgment struct {
 	// of the plugins that named some.
 	named     []sets.Set[string]
 	narrowing sets.Set[string]
-	// another is the pod as one that is on a node.
+	// another is the pod as one that is on a node, and most is up to where it is tried how many of it fit on one candidate.
 	another *framework.PodInfo
+	most    int
 }
 
 // report judges the candidates of a report's query.
@@ -307,6 +308,10 @@ type candidate struct {
 // verdicts judges the candidates of a query.
 func (j *judgment) verdicts(ctx context.Context, q Query, before *basis) ([]Verdict, error) {
 	verdicts, open := j.candidates(q, before)
+	j.most = j.bound(len(verdicts))
+	if before != nil && j.bound(len(before.Verdicts)) != j.most {
+		verdicts, open = j.candidates(q, nil)
+	}
 	workers := goruntime.GOMAXPROCS(0)
 	size := chunk(len(open), workers)
 	var taken atomic.Int64

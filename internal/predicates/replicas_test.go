@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -50,6 +52,32 @@ func TestReplicasEnd(t *testing.T) {
 	w.Replicas = 1 << 30
 	r := judge(t, s, snapshotWith(t, big("a", "")), w, Query{})
 	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: mostReplicas}}}, r.Verdicts)
+}
+
+// However many replicas there are to be, on however many candidates, there is an end to trying in time.
+func TestReplicasAreBoundedTogether(t *testing.T) {
+	s := setOf(t, []string{"Any"}, predicate("Any", func(string) *fwk.Status { return nil }))
+	for name, c := range map[string]struct{ nodes, containers, want int }{
+		"One":    {1, 1, mostReplicas},
+		"Many":   {64, 1, allReplicas / 64},
+		"More":   {2000, 1, fewReplicas},
+		"Large":  {64, 160, allReplicas / 64 / 11},
+		"Larger": {2000, 1600, stride},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []string
+			for i := range c.nodes {
+				nodes = append(nodes, big(fmt.Sprint("n", i), ""))
+			}
+			w := podOf(t, "{spec: {containers: ["+strings.Repeat("{name: c},", c.containers)+"]}}")
+			w.Replicas = math.MaxInt32
+			for _, v := range judge(t, s, snapshotWith(t, nodes...), w, Query{}).Verdicts {
+				if v.Replicas != c.want {
+					t.Fatalf("%d replicas are counted on each, want %d", v.Replicas, c.want)
+				}
+			}
+		})
+	}
 }
 
 // TestReplicasFit holds what is counted against worlds in which the copies are on the node.
