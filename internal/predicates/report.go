@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -77,6 +79,40 @@ type seen struct {
 	snapshot *Snapshot
 	// local says that no verdict on a candidate depended on another one.
 	local bool
+}
+
+// What reports take, in bytes.
+const (
+	// verdictBytes is what a verdict takes, and outcomeBytes what an outcome does with its reasons.
+	verdictBytes, outcomeBytes = 24, 192
+	// nodeBytes is what a node takes in the list of a snapshot, and snapshotBytes what else a snapshot has that the ones
+	// before and after it have not.
+	nodeBytes, snapshotBytes = 16, 4 << 10
+	// encodedFactor is how much more the texts of a pod take than they do encoded. Containers and volumes take most of what
+	// they take even when there is nothing in them.
+	encodedFactor, containerBytes, volumeBytes = 4, 1 << 10, 256
+)
+
+// SizeOf is about how many bytes reports of one snapshot take, with what they keep of it and of their workloads.
+func SizeOf(reports []*Report) int {
+	if len(reports) == 0 {
+		return 0
+	}
+	n := snapshotBytes + nodeBytes*reports[0].seen.Load().snapshot.Len()
+	pods, outcomes := sets.New[*corev1.Pod](), sets.New[*Outcome]()
+	for _, r := range reports {
+		n += verdictBytes * len(r.Verdicts)
+		for _, v := range r.Verdicts {
+			outcomes.Insert(v.Outcome)
+		}
+		pods.Insert(r.workload.Pod)
+	}
+	n += outcomeBytes * len(outcomes)
+	for pod := range pods {
+		n += encodedFactor*pod.Size() + containerBytes*(len(pod.Spec.Containers)+len(pod.Spec.InitContainers)) +
+			volumeBytes*len(pod.Spec.Volumes)
+	}
+	return n
 }
 
 // equal says whether two reports say the same.

@@ -220,11 +220,40 @@ func TestMemoOfReportsIsBounded(t *testing.T) {
 	w.load(t, "nodes", nodes...)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
 	memo := ev.(*evaluator).memo
-	for i := range 3 * reportsBytes / (verdictBytes * n) {
+	const each = 120 * n
+	for i := range 3 * reportsBytes / each {
 		decide(t, ev, input(t, strings.ReplaceAll(web, "name: web,", fmt.Sprintf("name: web-%d,", i))))
 	}
-	if held := (len(memo.young) + len(memo.old)) * n * verdictBytes; held > 2*reportsBytes || held < reportsBytes/2 {
+	if held := (len(memo.young) + len(memo.old)) * each; held > 2*reportsBytes || held < reportsBytes/2 {
 		t.Errorf("holds %d bytes", held)
+	}
+}
+
+// What is remembered keeps a snapshot of the world and the workload, however little was asked about them.
+func TestMemoCountsWhatReportsKeep(t *testing.T) {
+	w := newJudgedWorld(t)
+	var nodes []string
+	const n = 1000
+	for i := range n {
+		nodes = append(nodes, fmt.Sprintf(`{metadata: {name: n%d}, status: {allocatable: {cpu: "4", pods: "10"}}}`, i))
+	}
+	w.load(t, "nodes", nodes...)
+	ev, _ := prepare(t, w.Engine, v1(`package p
+errors contains "none" if {
+	some i in numbers.range(1, 50)
+	n := sprintf("n%d", [i])
+	not k8s.feasible(input, [n])[n].feasible
+}`))
+	memo := ev.(*evaluator).memo
+	decide(t, ev, input(t, web))
+	small := memo.size
+	if snapshot := 16 * n; small < snapshot || small > 3*snapshot {
+		t.Errorf("a decision takes %d bytes, and a snapshot about %d", small, snapshot)
+	}
+	const containers = 100
+	decide(t, ev, input(t, strings.Replace(web, "containers: [", "containers: ["+strings.Repeat("{name: a},", containers), 1)))
+	if large, pod := memo.size-2*small, containers<<10; large < pod || large > 3*pod {
+		t.Errorf("a decision on a large pod takes %d bytes more than one on a small one, and the pod about %d", large, pod)
 	}
 }
 

@@ -38,6 +38,11 @@ type judge struct {
 	moment
 	inventories *inventories
 	asked       int
+	// made is the workload of the value that was asked about last: many calls are about the same one.
+	made struct {
+		of ast.Object
+		workload.Workload
+	}
 	// reports are those on nodes, which the world may outdate. Those on clusters come from the data that the evaluation
 	// reads.
 	reports []*predicates.Report
@@ -72,11 +77,19 @@ func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query
 
 // workload makes a workload of a value of the policy language. Only the fields are looked at that the analysis knows of.
 func (j *judge) workload(v ast.Value) (workload.Workload, error) {
+	of, _ := v.(ast.Object)
+	if of != nil && of == j.made.of {
+		return j.made.Workload, nil
+	}
 	object, err := object(v)
 	if err != nil {
 		return workload.Workload{}, err
 	}
-	return j.templates.Of(workload.Fields().Cut(object))
+	w, err := j.templates.Of(workload.Fields().Cut(object))
+	if err == nil {
+		j.made.of, j.made.Workload = of, w
+	}
+	return w, err
 }
 
 // scheduled makes a workload of a value as it is with what a decision says of scheduling.

@@ -13,12 +13,9 @@ const (
 	// memoBytes bounds what the memo of one policy holds, twice over: the older half goes when the younger is full.
 	memoBytes = 512 << 10
 	// reportsBytes is the bound for a policy that asks predicates about nodes, where what they said is remembered with the
-	// decision: room for some 160 decisions on 5,000 nodes. Where there are more to be decided in turn, none is found
+	// decision: room for some 150 decisions on 5,000 nodes. Where there are more to be decided in turn, none is found
 	// again, and all are evaluated after each change of the world.
 	reportsBytes = 32 << 20
-	// verdictBytes is about what one verdict of a report takes, and its node in the list of the snapshot that the report
-	// was made of.
-	verdictBytes = 40
 	// entryBytes is about what an entry takes besides its key and its decision's text.
 	entryBytes = 200
 	// checkEvery is how many hits there are to a check. The first hits are checked more often, at powers of two: a
@@ -95,10 +92,7 @@ func (r *remembered) again(ctx context.Context, set *predicates.Set, at moment) 
 
 // size is about what it takes.
 func (r *remembered) size() int {
-	n := entryBytes
-	for _, report := range r.reports {
-		n += verdictBytes * len(report.Verdicts)
-	}
+	n := entryBytes + predicates.SizeOf(r.reports)
 	d := r.decision
 	for _, pairs := range []map[string]string{d.Annotations, d.Labels, d.Scheduling} {
 		for k, v := range pairs {
