@@ -188,7 +188,7 @@ func (j *judgment) prepare(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p.volumes && j.Name == "" {
+		if p.volumes && j.Name == "" && !j.Single {
 			j.skipped[i] = true
 			skipped.Insert(p.Name)
 			continue

@@ -346,3 +346,14 @@ func TestPluginsFail(t *testing.T) {
 type named string
 
 func (n named) Name() string { return string(n) }
+
+// A pod that is to be made has its name made after admission, and claims volumes all the same.
+func TestVolumesOfPodsWithoutAName(t *testing.T) {
+	w := podOf(t, `{spec: {containers: [{name: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}}`)
+	s, world := setOf(t, []string{"VolumeBinding"}), snapshotWith(t, big("a", ""))
+	diff(t, "The claims of a template are not there yet.", "1/1 nodes fit", judge(t, s, world, w, Query{}).Summary())
+	w.Single = true
+	if _, err := s.Judge(t.Context(), world, w, Query{Kind: Nodes}); !errors.Is(err, errClaims) {
+		t.Errorf("a pod whose claims nobody knows is judged: %v", err)
+	}
+}

@@ -26,6 +26,8 @@ type Workload struct {
 	Own labels.Selector
 	// Name is that of the pod if it is one that exists, which does not compete with itself either; empty for templates.
 	Name string
+	// Single says that the object is the pod itself. It may have no name yet.
+	Single bool
 }
 
 // Of returns what is to be placed for an object: a Pod, an object of a kind that has a template, or a bare template with
@@ -59,6 +61,7 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	}
 	switch {
 	case k.isPod:
+		out.Single = true
 		out.Name, err = textAt(metadata, "metadata", "name")
 		out.Pod.Name = out.Name
 	case k.owner != nil:

@@ -257,3 +257,10 @@ func TestOfDefaults(t *testing.T) {
 		})
 	}
 }
+
+func TestPodsHaveNoNameYet(t *testing.T) {
+	w, err := templates(t).Of(object(t, `{apiVersion: v1, kind: Pod, metadata: {generateName: web-}, spec: {}}`))
+	if err != nil || !w.Single || w.Name != "" {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
