@@ -220,11 +220,15 @@ func TestMemoOfReportsIsBounded(t *testing.T) {
 	w.load(t, "nodes", nodes...)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
 	memo := ev.(*evaluator).memo
-	const each = 120 * n
+	decide(t, ev, input(t, web))
+	each := memo.size
+	if each < 40*n || each > 80*n {
+		t.Errorf("a decision on %d nodes takes %d bytes", n, each)
+	}
 	for i := range 3 * reportsBytes / each {
 		decide(t, ev, input(t, strings.ReplaceAll(web, "name: web,", fmt.Sprintf("name: web-%d,", i))))
 	}
-	if held := (len(memo.young) + len(memo.old)) * each; held > 2*reportsBytes || held < reportsBytes/2 {
+	if held := (len(memo.young) + len(memo.old)) * each; held > 2*reportsBytes+reportsBytes/10 || held < reportsBytes/2 {
 		t.Errorf("holds %d bytes", held)
 	}
 }
