@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -119,6 +120,24 @@ func (f *Framework) DeletePolicy(ctx context.Context, name string) {
 	ginkgo.GinkgoHelper()
 	err := f.Client.Delete(ctx, &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	gomega.Expect(client.IgnoreNotFound(err)).To(gomega.Succeed())
+}
+
+// AwaitValidation waits until the API server asks a running replica about policies: its own copy of the webhook
+// configurations lags behind what is stored.
+func (f *Framework) AwaitValidation(ctx context.Context) {
+	ginkgo.GinkgoHelper()
+	gomega.Eventually(func(g gomega.Gomega, ctx context.Context) {
+		err := f.Client.Create(ctx, NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
+		g.Expect(apierrors.IsInvalid(err)).To(gomega.BeTrue(), "%v", err)
+	}).WithContext(ctx).Should(gomega.Succeed())
+}
+
+// names counts those of NewName.
+var names atomic.Int64
+
+// NewName returns a name that nothing else of this process has; names that come later sort later.
+func NewName(prefix string) string {
+	return fmt.Sprintf("%s-%04d", prefix, names.Add(1))
 }
 
 // ChangePolicy changes a policy and tries again on a conflict.

@@ -90,7 +90,7 @@ var _ = Describe("The API server's audit log", func() {
 	forbidden := map[string]string{"example.com/forbidden": "x"}
 
 	It("says which policies decided, and what", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("audited.by"), opinionated, "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("audited.by"), opinionated, "", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Expect(create(ctx, "one", nil)).To(Succeed())
 		first := auditedOnce("configmaps", namespace, "one")
@@ -116,14 +116,14 @@ var _ = Describe("The API server's audit log", func() {
 
 	It("says what policies in mode DryRun would do, also beside one that denies", func(ctx SpecContext) {
 		// Names that differ in nothing but what a key of an annotation might not hold.
-		base := newName("dry")
+		base := framework.NewName("dry")
 		for _, name := range []string{base + ".a", base + "-a"} {
 			p := framework.NewPolicy(name, opinionated, "", "configmaps", namespace)
 			p.Spec.Mode = placementv1.ModeDryRun
 			f.CreatePolicy(ctx, p)
 			Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(HaveField("Status", BeEquivalentTo("True")))
 		}
-		denying := framework.NewPolicy(newName("z"), opinionated, "", "configmaps", namespace)
+		denying := framework.NewPolicy(framework.NewName("z"), opinionated, "", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, denying)
 		Expect(create(ctx, "one", forbidden)).NotTo(Succeed())
 		Expect(auditedOnce("configmaps", namespace, "one")).To(And(
@@ -137,7 +137,7 @@ var _ = Describe("The API server's audit log", func() {
 	})
 
 	It("says that a policy failed", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("fails"), rego(`annotations["example.com/number"] := "a"`, `labels["example.com/number"] := 1 if input.metadata.name`),
+		p := framework.NewPolicy(framework.NewName("fails"), rego(`annotations["example.com/number"] := "a"`, `labels["example.com/number"] := 1 if input.metadata.name`),
 			"", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Expect(create(ctx, "one", nil)).NotTo(Succeed())

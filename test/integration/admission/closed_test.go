@@ -27,14 +27,14 @@ var _ = Describe("With the operator stopped", func() {
 
 	It("what a policy matches is refused, and nothing else", func(ctx SpecContext) {
 		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("closed"), zone, "apps", "replicasets", namespace)
+		p := framework.NewPolicy(framework.NewName("closed"), zone, "apps", "replicasets", namespace)
 		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"placed": "yes"}}
 		p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{
 			Name: "no-trials", Expression: `!("trial" in object.metadata.labels)`,
 		}}
 		f.CreateReadyPolicy(ctx, p)
 		replicaSet := func(namespace string, labels map[string]string) client.Object {
-			obj := framework.NewObject(framework.ReplicaSet, namespace, newName("nginx"), nil)
+			obj := framework.NewObject(framework.ReplicaSet, namespace, framework.NewName("nginx"), nil)
 			obj.SetLabels(labels)
 			return obj
 		}
@@ -53,7 +53,7 @@ var _ = Describe("With the operator stopped", func() {
 
 	It("what a policy with failurePolicy Ignore matches is admitted undecided", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("ignored"), zone, "apps", "replicasets", namespace)
+		p := framework.NewPolicy(framework.NewName("ignored"), zone, "apps", "replicasets", namespace)
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		f.CreateReadyPolicy(ctx, p)
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, "before", nil))).To(Succeed())
@@ -65,7 +65,7 @@ var _ = Describe("With the operator stopped", func() {
 
 	It("a policy can be corrected and deleted", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("correctable"), zone, "apps", "replicasets", namespace)
+		p := framework.NewPolicy(framework.NewName("correctable"), zone, "apps", "replicasets", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		stopOperator()
 		f.ChangePolicy(ctx, p.Name, func(p *placementv1.PlacementPolicy) { p.Spec.Priority = 7 })
@@ -80,7 +80,7 @@ var _ = Describe("The workload webhooks", func() {
 	It("exist while policies do", func(ctx SpecContext) {
 		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("hooked"), zone, "apps", "replicasets", namespace)
+		p := framework.NewPolicy(framework.NewName("hooked"), zone, "apps", "replicasets", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		Expect(workloadWebhooks(ctx)).To(ConsistOf(And(
 			HaveField("SideEffects", HaveValue(Equal(admissionregistrationv1.SideEffectClassNone))),
@@ -90,7 +90,7 @@ var _ = Describe("The workload webhooks", func() {
 		f.DeletePolicy(ctx, p.Name)
 		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
 		Eventually(func(ctx context.Context) error {
-			return f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, newName("open"), nil))
+			return f.Client.Create(ctx, framework.NewObject(framework.ReplicaSet, namespace, framework.NewName("open"), nil))
 		}).WithContext(ctx).Should(Succeed())
 	})
 })

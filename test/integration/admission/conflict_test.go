@@ -16,7 +16,7 @@ var _ = Describe("Two policies on one object", func() {
 		func(ctx SpecContext, first, second int, priorities [2]int32, winner int) {
 			namespace := f.NewNamespace(ctx, nil)
 			// Of two new names the earlier sorts first.
-			names := [2]string{newName("pair"), newName("pair")}
+			names := [2]string{framework.NewName("pair"), framework.NewName("pair")}
 			for _, i := range []int{first, second} {
 				p := framework.NewPolicy(names[i], rego(
 					fmt.Sprintf(`annotations["example.com/both"] := "%d"`, i),
@@ -58,7 +58,7 @@ var _ = Describe("Two policies on one object", func() {
 	It("both deny: both messages reach the client", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		for _, message := range []string{"first objection", "second objection"} {
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("deny"), rego(fmt.Sprintf("errors contains %q", message)), "", "configmaps", namespace))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(fmt.Sprintf("errors contains %q", message)), "", "configmaps", namespace))
 		}
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).
 			To(MatchError(And(ContainSubstring("first objection"), ContainSubstring("second objection"))))
@@ -66,7 +66,7 @@ var _ = Describe("Two policies on one object", func() {
 
 	It("agree: there is no conflict", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		names := []string{newName("agree"), newName("agree")}
+		names := []string{framework.NewName("agree"), framework.NewName("agree")}
 		for _, name := range names {
 			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone, "", "configmaps", namespace))
 		}

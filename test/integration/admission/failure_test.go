@@ -24,15 +24,15 @@ var endless = rego(`annotations["n"] := count([1 |
 var _ = Describe("A policy that runs for ever", func() {
 	It("is cut off at its deadline, and others decide meanwhile", func(ctx SpecContext) {
 		stuck, quick := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
-		name := newName("endless")
+		name := framework.NewName("endless")
 		p := framework.NewPolicy(name, endless, "", "configmaps", stuck)
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreateReadyPolicy(ctx, p)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("quick"), zone, "", "configmaps", quick))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("quick"), zone, "", "configmaps", quick))
 
 		var denied sync.WaitGroup
 		for range 3 {
-			object := framework.NewObject(framework.ConfigMap, stuck, newName("stuck"), nil)
+			object := framework.NewObject(framework.ConfigMap, stuck, framework.NewName("stuck"), nil)
 			denied.Go(func() {
 				defer GinkgoRecover()
 				Expect(f.Client.Create(ctx, object)).To(MatchError(And(
@@ -41,7 +41,7 @@ var _ = Describe("A policy that runs for ever", func() {
 		}
 		for range 5 {
 			begin := time.Now()
-			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, quick, newName("quick"), nil))).To(Succeed())
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, quick, framework.NewName("quick"), nil))).To(Succeed())
 			Expect(time.Since(begin)).To(BeNumerically("<", time.Second))
 		}
 		denied.Wait()
@@ -52,12 +52,12 @@ var _ = Describe("A policy that runs for ever", func() {
 	})
 
 	It("is quarantined when that goes on, says so, and is evaluated again with another text", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("endless")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("endless")
 		p := framework.NewPolicy(name, endless, "", "configmaps", namespace)
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreateReadyPolicy(ctx, p)
 		create := func() error {
-			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, newName("c"), nil))
+			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, framework.NewName("c"), nil))
 		}
 		for range 3 {
 			Expect(create()).To(MatchError(ContainSubstring("deadline of 1s")))
@@ -79,13 +79,13 @@ var _ = Describe("A policy that runs for ever", func() {
 	})
 
 	It("admits with a warning if its failurePolicy is Ignore", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("endless")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("endless")
 		p := framework.NewPolicy(name, endless, "", "configmaps", namespace)
 		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreateReadyPolicy(ctx, p)
 		// Another policy on the same object still counts.
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("quick"), zone, "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("quick"), zone, "", "configmaps", namespace))
 		out := f.MustKubectl(ctx, manifest(framework.NewObject(framework.ConfigMap, namespace, "c", nil)), "create", "-f", "-")
 		Expect(out).To(And(ContainSubstring("Warning: PlacementPolicy %q can't decide", name), ContainSubstring("deadline of 1s"), ContainSubstring("ignored")))
 		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
@@ -95,7 +95,7 @@ var _ = Describe("A policy that runs for ever", func() {
 var _ = Describe("A result that the decision contract does not know", func() {
 	DescribeTable("is denied with the names of policy and rule",
 		func(ctx SpecContext, rules, rule, message string) {
-			namespace, name := f.NewNamespace(ctx, nil), newName("contract")
+			namespace, name := f.NewNamespace(ctx, nil), framework.NewName("contract")
 			f.CreateReadyPolicy(ctx, framework.NewPolicy(name, rego(rules), "", "configmaps", namespace))
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(MatchError(And(
 				ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring(rule), ContainSubstring(message))))

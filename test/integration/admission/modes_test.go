@@ -24,7 +24,7 @@ var _ = Describe("A policy's mode", func() {
 	create := func(ctx SpecContext, mode placementv1.Mode) string {
 		GinkgoHelper()
 		namespace = f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("mode"), opinionated, "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("mode"), opinionated, "", "configmaps", namespace)
 		p.Spec.Mode = mode
 		f.CreatePolicy(ctx, p)
 		Eventually(f.Condition).WithContext(ctx).WithArguments(p.Name, placementv1.ConditionReady).Should(HaveField("Status", BeEquivalentTo("True")))
@@ -80,7 +80,7 @@ var _ = Describe("A policy's mode", func() {
 var _ = Describe("A dry run on the server", func() {
 	It("is decided, and leaves neither object nor event", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("dry"), opinionated, "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("dry"), opinionated, "", "configmaps", namespace))
 		allowed := manifest(framework.NewObject(framework.ConfigMap, namespace, "allowed", nil))
 		forbidden := manifest(framework.NewObject(framework.ConfigMap, namespace, "forbidden", map[string]string{"example.com/forbidden": "x"}))
 

@@ -28,7 +28,7 @@ var _ = Describe("What the developer asked for", func() {
 
 	BeforeEach(func(ctx SpecContext) {
 		namespace = f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("echo"), echo, "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("echo"), echo, "", "configmaps", namespace)
 		p.Spec.Data = jsonOf(`{"allowed":["a","b"]}`)
 		f.CreateReadyPolicy(ctx, p)
 	})
@@ -122,7 +122,7 @@ var _ = Describe("What the developer asked for", func() {
 
 		It("counts for nothing where no policy sets anything", func(ctx SpecContext) {
 			other := f.NewNamespace(ctx, nil)
-			f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("idle"), rego(`annotations["x"] := "y" if input.data.set`), "", "configmaps", other))
+			f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("idle"), rego(`annotations["x"] := "y" if input.data.set`), "", "configmaps", other))
 			obj := framework.NewObject(framework.ConfigMap, other, "c", map[string]string{placementv1.RequestedAnnotation: forged})
 			Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			got, err := f.Get(ctx, framework.ConfigMap, other, "c")

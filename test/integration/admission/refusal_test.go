@@ -114,7 +114,7 @@ var _ = Describe("kubectl apply of a policy", func() {
 	)
 
 	It("keeps the old version when it refuses the new one", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("kept")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("kept")
 		p := framework.NewPolicy(name, zone, "apps", "replicasets", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		p = framework.NewPolicy(name, rego("errors contains x"), "apps", "replicasets", namespace)
@@ -126,7 +126,7 @@ var _ = Describe("kubectl apply of a policy", func() {
 
 	It("takes a policy without a text that has candidates, and does not miss any", func(ctx SpecContext) {
 		for _, candidates := range []placementv1.PredicateCandidates{placementv1.PredicateCandidatesNodes, placementv1.PredicateCandidatesClusters} {
-			p := framework.NewPolicy(newName("textless"), "", "apps", "replicasets", f.NewNamespace(ctx, nil))
+			p := framework.NewPolicy(framework.NewName("textless"), "", "apps", "replicasets", f.NewNamespace(ctx, nil))
 			p.Spec.Predicates = &placementv1.Predicates{Candidates: candidates}
 			Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "--dry-run=server", "-f", "-")).NotTo(
 				ContainSubstring("decides nothing"))
@@ -134,7 +134,7 @@ var _ = Describe("kubectl apply of a policy", func() {
 	})
 
 	It("warns where no rule of the contract is defined", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("idle"), rego("allow := true"), "apps", "replicasets", f.NewNamespace(ctx, nil))
+		p := framework.NewPolicy(framework.NewName("idle"), rego("allow := true"), "apps", "replicasets", f.NewNamespace(ctx, nil))
 		DeferCleanup(f.DeletePolicy, p.Name)
 		Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")).To(And(
 			ContainSubstring("Warning:"), ContainSubstring("decides nothing")))
@@ -148,7 +148,7 @@ var _ = Describe("A plural name that two groups serve", func() {
 			f.InstallCRD(ctx, crd)
 			DeferCleanup(f.UninstallCRD, crd.Name)
 		}
-		namespace, name := f.NewNamespace(ctx, nil), newName("harbours")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("harbours")
 		bare := framework.NewPolicy(name, rego(`annotations["n"] := count(data.kubernetes.harbours)`), "", "configmaps", namespace)
 		Eventually(func(ctx SpecContext) string {
 			out, err := f.Kubectl(ctx, policyManifest(bare), "apply", "--server-side", "--dry-run=server", "-f", "-")
@@ -171,7 +171,7 @@ var _ = Describe("A plural name that two groups serve", func() {
 
 var _ = Describe("A policy that reads a type which is not served", func() {
 	It("is stored with a warning, denies meanwhile, and decides once the type is there", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("lights")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("lights")
 		p := framework.NewPolicy(name, rego(`annotations["lit"] := concat(",", [n | some n, _ in data.kubernetes.lighthouses])`), "", "configmaps", namespace)
 		DeferCleanup(f.DeletePolicy, name)
 		Expect(f.MustKubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")).To(And(

@@ -24,7 +24,7 @@ import (
 var _ = Describe("The webhook for workloads", func() {
 	It("decides objects that get their names from generateName", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("generated"), rego(`annotations["example.com/zone"] := input.metadata.generateName`), "", "configmaps", namespace)
+		p := framework.NewPolicy(framework.NewName("generated"), rego(`annotations["example.com/zone"] := input.metadata.generateName`), "", "configmaps", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		obj := framework.NewObject(framework.ConfigMap, namespace, "", map[string]string{"example.com/zone": "mine"})
 		obj.SetGenerateName("shop-")
@@ -38,7 +38,7 @@ var _ = Describe("The webhook for workloads", func() {
 	})
 
 	It("decides cluster-scoped objects", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("clusters"), zone, "federation.k8s.io", "clusters")
+		p := framework.NewPolicy(framework.NewName("clusters"), zone, "federation.k8s.io", "clusters")
 		p.Spec.Match.ResourceRules[0].APIVersions = []string{"*"}
 		p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"scope": p.Name}}
 		f.CreateReadyPolicy(ctx, p)
@@ -50,7 +50,7 @@ var _ = Describe("The webhook for workloads", func() {
 	})
 
 	It("decides namespaces, by their own labels", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("namespaces"), zone, "", "namespaces")
+		p := framework.NewPolicy(framework.NewName("namespaces"), zone, "", "namespaces")
 		p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"scope": p.Name}}
 		f.CreateReadyPolicy(ctx, p)
 		kind := schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
@@ -59,7 +59,7 @@ var _ = Describe("The webhook for workloads", func() {
 	})
 
 	It("decides an object whose namespace was created a moment before", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("fresh"), zone, "", "configmaps")
+		p := framework.NewPolicy(framework.NewName("fresh"), zone, "", "configmaps")
 		p.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"scope": p.Name}}
 		f.CreateReadyPolicy(ctx, p)
 		for range 10 {
@@ -70,7 +70,7 @@ var _ = Describe("The webhook for workloads", func() {
 	})
 
 	It("never holds up what a cluster needs to live, whatever a policy matches", func(ctx SpecContext) {
-		p := framework.NewPolicy(newName("everything"), rego(`errors contains "nothing is allowed" if not input.metadata.labels.allowed`), "*", "*")
+		p := framework.NewPolicy(framework.NewName("everything"), rego(`errors contains "nothing is allowed" if not input.metadata.labels.allowed`), "*", "*")
 		p.Spec.Match.ResourceRules[0].APIVersions = []string{"*"}
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreatePolicy(ctx, p)
@@ -91,25 +91,25 @@ var _ = Describe("The webhook for workloads", func() {
 			if stopped {
 				stopOperator()
 			}
-			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, metav1.NamespaceDefault, newName("c"), nil))).NotTo(Succeed())
+			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, metav1.NamespaceDefault, framework.NewName("c"), nil))).NotTo(Succeed())
 			if !stopped {
 				// The events of denials are not themselves denied.
 				Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, events.ReasonDenied).
 					Should(ContainElement(ContainSubstring(p.Name)))
 			}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: newName("node")}}
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: newName("lease")}}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("node")}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: framework.NewName("lease")}}
 			for _, obj := range []client.Object{
 				node, lease,
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: newName("c")}},
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: framework.OperatorNamespace, Name: newName("c")}},
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: framework.NewName("c")}},
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: framework.OperatorNamespace, Name: framework.NewName("c")}},
 				&certificatesv1.CertificateSigningRequest{
-					ObjectMeta: metav1.ObjectMeta{Name: newName("csr")},
+					ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("csr")},
 					Spec: certificatesv1.CertificateSigningRequestSpec{
 						Request: newSigningRequest(), SignerName: "example.com/signer", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
 					},
 				},
-				framework.NewPolicy(newName("another"), zone, "apps", "replicasets", "nowhere"),
+				framework.NewPolicy(framework.NewName("another"), zone, "apps", "replicasets", "nowhere"),
 			} {
 				Expect(f.Client.Create(ctx, obj)).To(Succeed(), "%T", obj)
 				DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, obj))).To(Succeed()) })
@@ -135,7 +135,7 @@ var _ = Describe("The webhook for workloads", func() {
 		obj.SetFinalizers([]string{"example.com/hold"})
 		Expect(f.Client.Create(ctx, obj)).To(Succeed())
 		Expect(f.Client.Delete(ctx, obj)).To(Succeed())
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("deny"), rego(`errors contains "nothing is allowed"`), "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("deny"), rego(`errors contains "nothing is allowed"`), "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "other", nil))).NotTo(Succeed())
 		held, err := f.Get(ctx, framework.ConfigMap, namespace, "c")
 		Expect(err).NotTo(HaveOccurred())

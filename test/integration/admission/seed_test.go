@@ -105,7 +105,7 @@ var _ = Describe("The seed's policy", func() {
 	var namespace, policy string
 
 	BeforeEach(func(ctx SpecContext) {
-		namespace, policy = f.NewNamespace(ctx, nil), newName("seed")
+		namespace, policy = f.NewNamespace(ctx, nil), framework.NewName("seed")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(policy, seedPolicy, "apps", "replicasets", namespace))
 	})
 
@@ -163,7 +163,7 @@ var _ = Describe("A policy in the language of OPA before 1.0", func() {
 	DescribeTable("in the style of Kubernetes Federation's tutorial places",
 		func(ctx SpecContext, annotations, want map[string]string) {
 			namespace := f.NewNamespace(ctx, nil)
-			p := framework.NewPolicy(newName("tutorial"), tutorialPolicy, "apps", "replicasets", namespace)
+			p := framework.NewPolicy(framework.NewName("tutorial"), tutorialPolicy, "apps", "replicasets", namespace)
 			p.Spec.RegoVersion = placementv1.RegoV0
 			f.CreateReadyPolicy(ctx, p)
 			obj := framework.NewObject(framework.ReplicaSet, namespace, "nginx", annotations)
@@ -186,7 +186,7 @@ var _ = Describe("A policy in the language of OPA before 1.0", func() {
 
 	It("reads the documents of spec.data", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("customers"), customersPolicy, "apps", "replicasets", namespace)
+		p := framework.NewPolicy(framework.NewName("customers"), customersPolicy, "apps", "replicasets", namespace)
 		p.Spec.RegoVersion = placementv1.RegoV0
 		p.Spec.Data = &apiextensionsv1.JSON{Raw: []byte(`{"acmecorp":{"customers":{"acme":{"location":"us"}}}}`)}
 		f.CreateReadyPolicy(ctx, p)

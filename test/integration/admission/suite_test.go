@@ -3,7 +3,6 @@ package admission_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,11 +67,7 @@ func startOperator(ctx SpecContext) {
 		return
 	}
 	operator = f.StartReadyManager(ctx)
-	Eventually(func(g Gomega, ctx context.Context) {
-		// The API server's own copy of the configuration lags behind what is stored: look at what it does.
-		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
-		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-	}).WithContext(ctx).Should(Succeed())
+	f.AwaitValidation(ctx)
 }
 
 func stopOperator() {
@@ -84,14 +78,6 @@ func stopOperator() {
 }
 
 // policyNames numbers policies, so that specs do not meet by their names.
-var policyNames int
-
-// newName returns a name that no other spec uses; names that come later sort later.
-func newName(prefix string) string {
-	policyNames++
-	return fmt.Sprintf("%s-%04d", prefix, policyNames)
-}
-
 // manifest renders an object for kubectl.
 func manifest(obj any) string {
 	GinkgoHelper()

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -84,11 +83,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(os.WriteFile(path, []byte(configuration), 0o600)).To(Succeed())
 	operator := f.StartReadyManager(ctx, func(o *setup.Options) { o.Config = path })
 	DeferCleanup(operator.Stop)
-	// The API server's own copy of the webhook configurations lags behind what is stored.
-	Eventually(func(g Gomega, ctx context.Context) {
-		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
-		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-	}).WithContext(ctx).Should(Succeed())
+	f.AwaitValidation(ctx)
 })
 
 // golden is where the objects of the inventories and their normal forms are.

@@ -48,7 +48,7 @@ var _ = Describe("What is replicated of objects", func() {
 
 	It("grows with what policies read, and none of them fails meanwhile", func(ctx SpecContext) {
 		start(ctx)
-		namespace, first, second, whole := f.NewNamespace(ctx, nil), newName("first"), newName("second"), newName("whole")
+		namespace, first, second, whole := f.NewNamespace(ctx, nil), framework.NewName("first"), framework.NewName("second"), framework.NewName("whole")
 		facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(first, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
@@ -94,7 +94,7 @@ var _ = Describe("What is replicated of objects", func() {
 
 	It("grows with what a policy reads, and the version before decides meanwhile", func(ctx SpecContext) {
 		start(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("growing")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("growing")
 		facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))
@@ -128,7 +128,7 @@ var _ = Describe("What is replicated of objects", func() {
 
 	It("decides nothing anew when a field changes that nobody reads", func(ctx SpecContext) {
 		m := start(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("still")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("still")
 		secret := facts(ctx, namespace)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, reading(namespace, ".metadata.labels.zone"), "", "configmaps", namespace))
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal(`"a"`))

@@ -32,8 +32,8 @@ var _ = Describe("A policy whose newest version does not compile", func() {
 		first := f.StartReadyManager(ctx)
 		stopFirst := sync.OnceFunc(first.Stop)
 		DeferCleanup(stopFirst)
-		awaitValidation(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("good")
+		f.AwaitValidation(ctx)
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("good")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
 		breakPolicy(ctx, name)
@@ -65,7 +65,7 @@ var _ = Describe("A policy whose newest version does not compile", func() {
 	})
 
 	It("denies what it matches, and names itself, if none ever compiled", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("never")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("never")
 		p := framework.NewPolicy(name, "package placement\n\nthis is not rego", "", "configmaps", namespace)
 		Expect(f.Client.Create(ctx, p)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { f.DeletePolicy(ctx, name) })
@@ -80,9 +80,9 @@ var _ = Describe("A policy whose newest version does not compile", func() {
 
 var _ = Describe("A restart under load", func() {
 	It("lets no object through undecided", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), newName("load")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("load")
 		m := f.StartReadyManager(ctx)
-		awaitValidation(ctx)
+		f.AwaitValidation(ctx)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 
@@ -173,11 +173,11 @@ var _ = Describe("Of two replicas", func() {
 		leader := f.StartReadyManager(ctx, elect)
 		stopLeader := sync.OnceFunc(leader.Stop)
 		DeferCleanup(stopLeader)
-		awaitValidation(ctx)
+		f.AwaitValidation(ctx)
 		follower := f.StartReadyManager(ctx, elect)
 		DeferCleanup(follower.Stop)
 
-		namespace, name := f.NewNamespace(ctx, nil), newName("both")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("both")
 		text := "package placement\n\nannotations[\"example.com/clusters\"] := sort([n | data.clusters[n].namespace == \"" + namespace + "\"])\n"
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		obj := framework.NewObject(framework.ConfigMap, namespace, "c", nil)
@@ -236,7 +236,7 @@ func series(m *framework.Manager, text string) ([]string, error) {
 var _ = Describe("Deleting a policy", func() {
 	It("removes its webhook, its series and its data", func(ctx SpecContext) {
 		m := start(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("gone")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("gone")
 		text := "package placement\n\nannotations[\"example.com/n\"] := count(data.kubernetes.clusterprofiles)\n"
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 		Eventually(func(ctx context.Context) error {
@@ -257,7 +257,7 @@ var _ = Describe("Deleting a policy", func() {
 var _ = Describe("The webhook configuration for workloads", func() {
 	It("is restored when somebody deletes or empties it", func(ctx SpecContext) {
 		start(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("hook")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("hook")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		hook := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		hook.Name = "berth-placement"
@@ -284,7 +284,7 @@ var _ = Describe("Data that Berth may not read", func() {
 		})
 		DeferCleanup(restore)
 		start(ctx)
-		namespace, name := f.NewNamespace(ctx, nil), newName("forbidden")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("forbidden")
 		text := "package placement\n\nannotations[\"example.com/n\"] := count(data.kubernetes.clusterprofiles)\n"
 		p := framework.NewPolicy(name, text, "", "configmaps", namespace)
 		Expect(f.Client.Create(ctx, p)).To(Succeed())
@@ -310,7 +310,7 @@ var _ = Describe("A type whose CRD goes", func() {
 		crd := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"berths.lifecycle.example.com"},"spec":{"group":"lifecycle.example.com","scope":"Cluster","names":{"plural":"berths","singular":"berth","kind":"Berth","listKind":"BerthList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 		f.MustKubectl(ctx, crd, "apply", "-f", "-")
 		f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "crd/berths.lifecycle.example.com")
-		namespace, name := f.NewNamespace(ctx, nil), newName("crd")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("crd")
 		text := "package placement\n\nannotations[\"example.com/zone\"] := concat(\"\", [n | data.kubernetes.berths[n]])\n"
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, text, "", "configmaps", namespace))
 

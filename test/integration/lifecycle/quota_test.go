@@ -19,7 +19,7 @@ import (
 
 var _ = Describe("A quota on a type that Berth may not read", func() {
 	It("says what to grant, and heals when it is granted", func(ctx SpecContext) {
-		group, plural := newName("fleet")+".example.com", newName("boats")
+		group, plural := framework.NewName("fleet")+".example.com", framework.NewName("boats")
 		crd := framework.NewCRD(group, "v1", plural, "Boat", apiextensionsv1.NamespaceScoped)
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)

@@ -21,8 +21,8 @@ import (
 // createBuoys installs an inventory of its own with some objects and returns its plural name and the rule that reads it.
 func createBuoys(ctx context.Context, objects ...string) (plural, rego string) {
 	GinkgoHelper()
-	group := newName("sea") + ".example.com"
-	plural = newName("buoys")
+	group := framework.NewName("sea") + ".example.com"
+	plural = framework.NewName("buoys")
 	crd := framework.NewCRD(group, "v1", plural, "Buoy", apiextensionsv1.ClusterScoped)
 	f.InstallCRD(ctx, crd)
 	DeferCleanup(f.UninstallCRD, crd.Name)
@@ -41,7 +41,7 @@ func withhold(ctx context.Context, group, resource string) (restore func()) {
 	admin := context.WithoutCancel(ctx)
 	role := &rbacv1.ClusterRole{}
 	Expect(f.Client.Get(ctx, client.ObjectKey{Name: "berth-manager-role"}, role)).To(Succeed())
-	less := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: newName("less")}}
+	less := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.NewName("less")}}
 	for _, rule := range role.Rules {
 		if !slices.Contains(rule.APIGroups, group) || !slices.Contains(rule.Resources, resource) {
 			less.Rules = append(less.Rules, rule)
@@ -78,7 +78,7 @@ var _ = Describe("A replica that has just started", func() {
 		leads := func(o *setup.Options) { o.LeaderElection = true }
 		first := f.StartReadyManager(ctx, leads)
 		DeferCleanup(first.Stop)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("started"), rego, "", "configmaps", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("started"), rego, "", "configmaps", namespace))
 		for range 5 {
 			m := f.StartManager(ctx, leads)
 			DeferCleanup(m.Stop)
@@ -99,7 +99,7 @@ var _ = Describe("A replica that has just started", func() {
 		first := f.StartReadyManager(ctx, leads)
 		stopFirst := sync.OnceFunc(first.Stop)
 		DeferCleanup(stopFirst)
-		name := newName("unread")
+		name := framework.NewName("unread")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		stopFirst()
 		restore := withhold(ctx, placementv1.GroupVersion.Group, "placementpolicies")
@@ -122,7 +122,7 @@ var _ = Describe("A replica that has just started", func() {
 		first := f.StartReadyManager(ctx)
 		stopFirst := sync.OnceFunc(first.Stop)
 		DeferCleanup(stopFirst)
-		namespace, name := f.NewNamespace(ctx, nil), newName("orphan")
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("orphan")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		stopFirst()

@@ -56,7 +56,7 @@ var _ = Describe("The status of policies", func() {
 		m := f.StartReadyManager(ctx)
 		stop := sync.OnceFunc(m.Stop)
 		DeferCleanup(stop)
-		awaitValidation(ctx)
+		f.AwaitValidation(ctx)
 		namespace := f.NewNamespace(ctx, nil)
 		for _, name := range []string{"one", "two", "three"} {
 			Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))).To(Succeed())
@@ -64,7 +64,7 @@ var _ = Describe("The status of policies", func() {
 		_, buoys := createBuoys(ctx, "b1")
 		want := map[string]string{}
 		create := func(kind, rego, reason string, tune ...func(*placementv1.PlacementPolicySpec)) string {
-			name := newName(kind)
+			name := framework.NewName(kind)
 			p := framework.NewPolicy(name, rego, "", "configmaps", namespace)
 			for _, t := range tune {
 				t(&p.Spec)
@@ -146,7 +146,7 @@ var _ = Describe("Deleting a policy", func() {
 		namespace := f.NewNamespace(ctx, nil)
 		own, ownRego := createBuoys(ctx)
 		shared, sharedRego := createBuoys(ctx)
-		first, second, third := newName("first"), newName("second"), newName("third")
+		first, second, third := framework.NewName("first"), framework.NewName("second"), framework.NewName("third")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(first, ownRego, "", "configmaps", namespace))
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(second, sharedRego, "", "configmaps", namespace))
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(third, strings.ReplaceAll(sharedRego, "zone", "berth"), "apps", "replicasets", namespace))

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -35,25 +34,8 @@ func start(ctx context.Context) *framework.Manager {
 	GinkgoHelper()
 	m := f.StartReadyManager(ctx)
 	DeferCleanup(m.Stop)
-	awaitValidation(ctx)
+	f.AwaitValidation(ctx)
 	return m
-}
-
-// awaitValidation waits until the API server asks the running replica about policies: its own copy of the webhook
-// configurations lags behind what is stored.
-func awaitValidation(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func(ctx context.Context) bool {
-		return apierrors.IsInvalid(f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll))
-	}).WithContext(ctx).Should(BeTrue())
-}
-
-var names int
-
-// newName returns a name that no other spec uses.
-func newName(prefix string) string {
-	names++
-	return fmt.Sprintf("%s-%04d", prefix, names)
 }
 
 // zone places everything into a zone.

@@ -149,13 +149,13 @@ var _ = Describe("Existing workloads", func() {
 
 		By("heartbeats of nodes, which nobody is asked about")
 		for range 3 {
-			changeNode(ctx, nodes[0], `{"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T12:00:00Z", "message": "`+newName("beat")+`"}]}}`, "status")
+			changeNode(ctx, nodes[0], `{"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T12:00:00Z", "message": "`+framework.NewName("beat")+`"}]}}`, "status")
 		}
 		Consistently(quiet).WithContext(ctx).Should(Equal(before))
 
 		By("pods elsewhere, whose nodes no answer hangs on")
 		for range 3 {
-			place(ctx, namespace, newName("elsewhere"), nodes[1], "1")
+			place(ctx, namespace, framework.NewName("elsewhere"), nodes[1], "1")
 		}
 		Eventually(func() int { return asked(m, p.Name) }).WithContext(ctx).Should(BeNumerically(">", before[0]))
 		Expect(settled()[1]).To(Equal(before[1]))
@@ -172,7 +172,7 @@ var _ = Describe("Nodes, pods and namespaces", func() {
 		m := start(ctx)
 		namespace, node := f.NewNamespace(ctx, nil), newNodes(ctx, 1)[0]
 		place(ctx, namespace, "there", node, "1")
-		other := framework.NewPolicy(newName("other"), "package placement\n\nannotations[\"example.com/a\"] := \"1\"\n", "apps", "deployments", namespace)
+		other := framework.NewPolicy(framework.NewName("other"), "package placement\n\nannotations[\"example.com/a\"] := \"1\"\n", "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, other)
 		before, err := operatorReads()
 		Expect(err).NotTo(HaveOccurred())
@@ -239,7 +239,7 @@ var _ = Describe("A manager with a predicate of one's own", func() {
 	It("asks it", func(ctx SpecContext) {
 		commands := f.NewCommandsOf(ctx, "./docs/examples/custom-predicate")
 		commands.StartReady(ctx, "", "--predicates=TaintToleration,Maintenance")
-		awaitValidation(ctx)
+		f.AwaitValidation(ctx)
 		namespace, nodes := f.NewNamespace(ctx, nil), newNodes(ctx, 2)
 		for _, node := range nodes {
 			changeNode(ctx, node, `{"metadata": {"labels": {"example.com/maintenance": "true"}}}`)

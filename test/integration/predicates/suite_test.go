@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -105,25 +104,8 @@ func start(ctx context.Context) *framework.Manager {
 	GinkgoHelper()
 	m := f.StartReadyManager(ctx)
 	DeferCleanup(m.Stop)
-	awaitValidation(ctx)
+	f.AwaitValidation(ctx)
 	return m
-}
-
-// awaitValidation waits until the API server asks the running replica about policies: its own copy of the webhook
-// configurations lags behind what is stored.
-func awaitValidation(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(func(ctx context.Context) bool {
-		return apierrors.IsInvalid(f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll))
-	}).WithContext(ctx).Should(BeTrue())
-}
-
-var names int
-
-// newName returns a name that no other spec uses.
-func newName(prefix string) string {
-	names++
-	return fmt.Sprintf("%s-%04d", prefix, names)
 }
 
 // newNodes makes nodes with four processors and room for ten pods each, which the spec's end deletes.
@@ -131,7 +113,7 @@ func newNodes(ctx context.Context, n int) []string {
 	GinkgoHelper()
 	out := make([]string, n)
 	for i := range out {
-		out[i] = newName("node")
+		out[i] = framework.NewName("node")
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: out[i]}}
 		Expect(f.Client.Create(ctx, node)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, node)).To(Succeed()) })
@@ -191,7 +173,7 @@ func remove(ctx context.Context, pod *corev1.Pod) {
 
 // onDeployments is a policy by which the Deployments of a namespace have to fit a node. It has no text.
 func onDeployments(namespace string, tune ...func(*placementv1.PlacementPolicy)) *placementv1.PlacementPolicy {
-	out := framework.NewPolicy(newName("fits"), "", "apps", "deployments", namespace)
+	out := framework.NewPolicy(framework.NewName("fits"), "", "apps", "deployments", namespace)
 	out.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes}
 	for _, t := range tune {
 		t(out)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,12 +29,12 @@ const (
 var _ = Describe("A workload whose policy's data is not there yet", func() {
 	It("is refused with what is missing, and what exists is left alone until it comes", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
-		group := newName("late") + ".example.com"
+		group := framework.NewName("late") + ".example.com"
 		create(ctx, framework.ConfigMap, namespace, "before", map[string]string{tierKey: "lead"})
 		before, err := versions(ctx, framework.ConfigMap, namespace)
 		Expect(err).NotTo(HaveOccurred())
-		plural := newName("docks")
-		p := framework.NewPolicy(newName("late"), rego(
+		plural := framework.NewName("docks")
+		p := framework.NewPolicy(framework.NewName("late"), rego(
 			fmt.Sprintf(`annotations[%q] := sprintf("%%d docks", [count(data.kubernetes[%q])])`, tierKey, plural),
 		), "", "configmaps", namespace)
 		f.CreatePolicy(ctx, p)
@@ -52,7 +53,7 @@ var _ = Describe("A workload whose policy's data is not there yet", func() {
 			To(MatchError(ContainSubstring("data.kubernetes." + plural)))
 		Expect(versions(ctx, framework.ConfigMap, namespace)).To(Equal(before))
 
-		crd := framework.NewCRD(group, "v1", plural, "Dock"+fmt.Sprint(names), apiextensionsv1.ClusterScoped)
+		crd := framework.NewCRD(group, "v1", plural, "Dock"+strings.TrimPrefix(plural, "docks-"), apiextensionsv1.ClusterScoped)
 		f.InstallCRD(ctx, crd)
 		DeferCleanup(f.UninstallCRD, crd.Name)
 		f.AwaitReady(ctx, p.Name)
@@ -93,8 +94,8 @@ var _ = Describe("The normal form of clusters", func() {
 	}
 
 	It("is the same whichever inventory a cluster is in", func(ctx SpecContext) {
-		namespace, region := f.NewNamespace(ctx, nil), newName("region")
-		one, two := newName("profile"), newName("managed")
+		namespace, region := f.NewNamespace(ctx, nil), framework.NewName("region")
+		one, two := framework.NewName("profile"), framework.NewName("managed")
 		fleet := newFleet(ctx, one)
 		regionLabel := map[string]any{"metadata": map[string]any{"labels": map[string]any{"topology.kubernetes.io/region": region}}}
 		merge(ctx, clusterProfile, fleet, one, regionLabel)

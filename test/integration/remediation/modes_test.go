@@ -176,7 +176,7 @@ var _ = Describe("Two policies on one object", func() {
 	DescribeTable("are decided by priority, then by name, whichever came first", func(ctx SpecContext, winnerFirst, byName bool) {
 		namespace := f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "before", map[string]string{tierKey: "lead"})
-		first, second := newName("pair"), newName("pair")
+		first, second := framework.NewName("pair"), framework.NewName("pair")
 		winner, loser := second, first
 		if byName {
 			winner, loser = first, second
@@ -281,7 +281,7 @@ var _ = Describe("A policy that never settles", func() {
 			)
 		}
 		policy := onConfigMaps(ctx, "mutual", follow("deployments"), namespace)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy(newName("mutual"), follow("configmaps"), "apps", "deployments", namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("mutual"), follow("configmaps"), "apps", "deployments", namespace))
 		expectStopped(ctx, policy, namespace)
 	})
 })

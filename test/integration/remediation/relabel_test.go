@@ -45,10 +45,10 @@ func newFleetOfWorkloads(ctx context.Context) fleetOfWorkloads {
 	w := fleetOfWorkloads{
 		fleet: newFleet(ctx, "eu1", "eu2", "us1"), namespace: f.NewNamespace(ctx, nil), configs: f.NewNamespace(ctx, nil),
 	}
-	p := framework.NewPolicy(newName("profiles"), certified("annotations", clustersKey, w.fleet), "apps", "deployments", w.namespace)
+	p := framework.NewPolicy(framework.NewName("profiles"), certified("annotations", clustersKey, w.fleet), "apps", "deployments", w.namespace)
 	f.CreateReadyPolicy(ctx, p)
 	w.profiles = p.Name
-	p = framework.NewPolicy(newName("ports"), portPolicy(), "apps", "deployments", w.namespace)
+	p = framework.NewPolicy(framework.NewName("ports"), portPolicy(), "apps", "deployments", w.namespace)
 	f.CreateReadyPolicy(ctx, p)
 	w.byPort = p.Name
 	w.configured = onConfigMaps(ctx, "configs", portPolicy(), w.configs)
@@ -169,7 +169,7 @@ var _ = Describe("When a cluster's labels change", func() {
 	It("follows an inventory of a kind of its own", func(ctx SpecContext) {
 		w := newFleetOfWorkloads(ctx)
 		profiles := decided(w.profiles)
-		name := newName("port")
+		name := framework.NewName("port")
 		obj := framework.NewObject(port, "", name, nil)
 		obj.Object["spec"] = map[string]any{"open": true}
 		Expect(f.Client.Create(ctx, obj)).To(Succeed())

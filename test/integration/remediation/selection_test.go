@@ -27,7 +27,7 @@ func labelled(key, value string) *metav1.LabelSelector {
 
 var _ = Describe("What a policy matches", func() {
 	It("follows the labels of namespaces", func(ctx SpecContext) {
-		group := newName("group")
+		group := framework.NewName("group")
 		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, map[string]string{"group": group})
 		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead"})
 		create(ctx, framework.ConfigMap, other, "web", nil)
@@ -155,7 +155,7 @@ var _ = Describe("An object that is served in several versions", func() {
 	}
 	policy := func(ctx context.Context, namespace, text string, versions ...string) string {
 		GinkgoHelper()
-		p := framework.NewPolicy(newName("hpa"), text, "autoscaling", "horizontalpodautoscalers", namespace)
+		p := framework.NewPolicy(framework.NewName("hpa"), text, "autoscaling", "horizontalpodautoscalers", namespace)
 		p.Spec.Match.ResourceRules[0].APIVersions = versions
 		f.CreateReadyPolicy(ctx, p)
 		return p.Name
@@ -221,7 +221,7 @@ var _ = Describe("An object that is served in several versions", func() {
 		fleet, namespace := newFleet(ctx, "eu1"), f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "web", nil)
 		Expect(f.Client.Create(ctx, newHPA(hpaV2, namespace, "web"))).To(Succeed())
-		p := framework.NewPolicy(newName("everything"), level(fleet, tierKey), "*", "*", namespace)
+		p := framework.NewPolicy(framework.NewName("everything"), level(fleet, tierKey), "*", "*", namespace)
 		p.Spec.Match.ResourceRules[0].APIVersions = []string{"*"}
 		p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "named", Expression: "has(object.metadata.name) && object.metadata.name == 'web'"}}
 		f.CreateReadyPolicy(ctx, p)
@@ -236,7 +236,7 @@ var _ = Describe("Other writers", func() {
 	It("lose no write while clusters come and go", func(ctx SpecContext) {
 		const writers, rounds, objects = 4, 30, 6
 		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
-		p := framework.NewPolicy(newName("concurrent"), certified("annotations", clustersKey, fleet), "apps", "deployments", namespace)
+		p := framework.NewPolicy(framework.NewName("concurrent"), certified("annotations", clustersKey, fleet), "apps", "deployments", namespace)
 		f.CreateReadyPolicy(ctx, p)
 		for i := range objects {
 			create(ctx, framework.Deployment, namespace, fmt.Sprintf("w%d", i), map[string]string{clustersKey: "eu1_us1"})

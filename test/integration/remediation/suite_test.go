@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,10 +74,7 @@ var _ = BeforeEach(func(ctx SpecContext) {
 func startOperator(ctx context.Context) {
 	GinkgoHelper()
 	operator = f.StartReadyManager(ctx)
-	Eventually(func(g Gomega, ctx context.Context) {
-		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
-		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-	}).WithContext(ctx).Should(Succeed())
+	f.AwaitValidation(ctx)
 }
 
 func stopOperator() {
@@ -86,14 +82,6 @@ func stopOperator() {
 		operator.Stop()
 		operator = nil
 	}
-}
-
-var names int
-
-// newName returns a name that no other spec uses; names that come later sort later.
-func newName(prefix string) string {
-	names++
-	return fmt.Sprintf("%s-%04d", prefix, names)
 }
 
 // rego makes a module of the package that the specs' policies share.
@@ -326,7 +314,7 @@ func eventNotes(ctx context.Context, namespace, name, reason string) ([]string, 
 // onConfigMaps is a ready policy on the ConfigMaps of namespaces, which tune may change first.
 func onConfigMaps(ctx context.Context, prefix, text, namespace string, tune ...func(*placementv1.PlacementPolicy)) string {
 	GinkgoHelper()
-	p := framework.NewPolicy(newName(prefix), text, "", "configmaps", namespace)
+	p := framework.NewPolicy(framework.NewName(prefix), text, "", "configmaps", namespace)
 	for _, t := range tune {
 		t(p)
 	}

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -59,19 +58,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(os.WriteFile(path, []byte(configuration), 0o600)).To(Succeed())
 	operator := f.StartReadyManager(ctx, func(o *setup.Options) { o.Config = path })
 	DeferCleanup(operator.Stop)
-	// The API server's own copy of the webhook configurations lags behind what is stored.
-	Eventually(func(g Gomega, ctx context.Context) {
-		err := f.Client.Create(ctx, framework.NewPolicy("broken", "not rego", "apps", "replicasets"), client.DryRunAll)
-		g.Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-	}).WithContext(ctx).Should(Succeed())
+	f.AwaitValidation(ctx)
 })
-
-var names int
-
-func newName(prefix string) string {
-	names++
-	return fmt.Sprintf("%s-%04d", prefix, names)
-}
 
 // rego makes a policy of what it says of scheduling.
 func rego(scheduling ...string) string {
@@ -83,7 +71,7 @@ func disk(value string) string { return fmt.Sprintf(`scheduling.nodeSelector.dis
 // policy creates a policy on a resource in a namespace and waits until it decides.
 func policy(ctx context.Context, text, group, resource, namespace string, tune ...func(*placementv1.PlacementPolicy)) string {
 	GinkgoHelper()
-	p := framework.NewPolicy(newName("scheduling"), text, group, resource, namespace)
+	p := framework.NewPolicy(framework.NewName("scheduling"), text, group, resource, namespace)
 	for _, t := range tune {
 		t(p)
 	}
