@@ -2,11 +2,9 @@ package predicates
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // ClusterSnapshot makes a snapshot of clusters in their normal form (replication.Cluster), by name. Each becomes a node
@@ -157,22 +157,10 @@ func quantities(values map[string]any) corev1.ResourceList {
 	return out
 }
 
-// parseQuantity reads a text or a number.
+// parseQuantity reads an amount that a cluster may have.
 func parseQuantity(value any) (apiresource.Quantity, bool) {
-	text, ok := value.(string)
-	if !ok {
-		number, err := json.Marshal(value)
-		if err != nil {
-			return apiresource.Quantity{}, false
-		}
-		text = string(number)
-	}
-	// No API server has parsed these. Parsing writes numbers out: 1e1000000000 would take all memory.
-	if e := strings.IndexAny(text, "eE"); len(text) > maxQuantity || e >= 0 && len(text[e+1:]) > len("-99") {
-		return apiresource.Quantity{}, false
-	}
-	quantity, err := apiresource.ParseQuantity(text)
-	if err != nil || quantity.Sign() < 0 {
+	quantity, ok := replication.Quantity(value)
+	if !ok || quantity.Sign() < 0 {
 		return apiresource.Quantity{}, false
 	}
 	if quantity.Cmp(enough) > 0 {
@@ -180,6 +168,3 @@ func parseQuantity(value any) (apiresource.Quantity, bool) {
 	}
 	return quantity, true
 }
-
-// maxQuantity is longer than any text of a quantity that makes a difference.
-const maxQuantity = 64
