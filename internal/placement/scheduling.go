@@ -12,6 +12,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 // Where a pod runs is merged key by key, as labels are. The keys of a pod's spec, and the values under them, are:
@@ -75,7 +76,7 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			return nil, fmt.Errorf("%s is not a string", name)
 		}
 	}
-	selector, err := objectMember(spec, nodeSelector)
+	selector, err := workload.OptionalObject(spec, nodeSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -98,24 +99,12 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			}
 		}
 	}
-	standing, err := objectMember(spec, affinity)
+	standing, err := workload.OptionalObject(spec, affinity)
 	if err != nil {
 		return nil, err
 	}
 	if standing != nil {
 		out[affinity] = jsonText(standing)
-	}
-	return out, nil
-}
-
-func objectMember(object map[string]any, name string) (map[string]any, error) {
-	value, there := object[name]
-	if !there || value == nil {
-		return nil, nil
-	}
-	out, ok := value.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s is not an object", name)
 	}
 	return out, nil
 }

@@ -26,8 +26,9 @@ func objectAt(object map[string]any, path ...string) (map[string]any, error) {
 	return at, nil
 }
 
-// optionalObject returns an object's member; nil if there is none.
-func optionalObject(object map[string]any, name string) (map[string]any, error) {
+// OptionalObject returns the member of an object that is to be an object; nil if there is none. The error begins with the
+// member's name.
+func OptionalObject(object map[string]any, name string) (map[string]any, error) {
 	value, there := object[name]
 	if !there || value == nil {
 		return nil, nil
@@ -53,7 +54,7 @@ func textAt(object map[string]any, of, name string) (string, error) {
 }
 
 func labelsAt(metadata map[string]any, of string) (map[string]string, error) {
-	value, err := optionalObject(metadata, "labels")
+	value, err := OptionalObject(metadata, "labels")
 	if err == nil && len(value) > 0 {
 		var out map[string]string
 		if out, err = stringMap(value, "labels"); err == nil {

@@ -49,7 +49,7 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	if out.Pod, err = podOf(template, k.template); err != nil {
 		return Workload{}, err
 	}
-	metadata, err := optionalObject(object, "metadata")
+	metadata, err := OptionalObject(object, "metadata")
 	if err != nil {
 		return Workload{}, err
 	}
@@ -106,7 +106,7 @@ func (t *Templates) kindOf(object map[string]any) (kind, error) {
 
 // podOf makes a pod of a template, which is at the path of an object.
 func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
-	metadata, err := optionalObject(template, "metadata")
+	metadata, err := OptionalObject(template, "metadata")
 	if err != nil {
 		return nil, below(path, err)
 	}
@@ -158,7 +158,7 @@ func (k kind) replicas(owner map[string]any) (int, error) {
 
 // own reads the selector. One that selects everything selects no workload's own pods.
 func (k kind) own(owner map[string]any) (labels.Selector, error) {
-	value, err := optionalObject(owner, "selector")
+	value, err := OptionalObject(owner, "selector")
 	if err != nil || len(value) == 0 {
 		if k.declared {
 			// The declaration says nothing of a selector: what the kind has there may be anything.
