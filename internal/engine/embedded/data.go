@@ -287,16 +287,11 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 			}
 		}
 	}
-	d.swap(current, resource, tables)
-}
-
-// swap publishes tables of which the resource's is another one than in the current snapshot.
-func (d *Data) swap(current *snapshot, resource schema.GroupVersionResource, tables map[schema.GroupVersionResource]*table) {
-	next := &snapshot{tables: tables, merged: current.merged}
+	published := &snapshot{tables: tables, merged: current.merged}
 	if slices.ContainsFunc(d.inventories, func(of *inventories) bool { return slices.Contains(of.resources, resource) }) {
-		next.merged = &sync.Map{}
+		published.merged = &sync.Map{}
 	}
-	d.current.Store(next)
+	d.current.Store(published)
 }
 
 // revision is that of the lens in a table that follows another one, which may be nil.
