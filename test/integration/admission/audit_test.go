@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,29 +13,11 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
 )
 
 // auditLog is the API server's; each event is in it before its request is answered.
 var auditLog string
-
-func writeAuditLog(o *controlplane.Options) {
-	dir := GinkgoT().TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	auditLog = filepath.Join(dir, "audit.log")
-	Expect(os.WriteFile(policy, []byte(`
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-  verbs: [create, update, patch]
-  resources: [{group: "", resources: [configmaps, services]}]
-- level: None
-`), 0o600)).To(Succeed())
-	o.APIServerFlags = map[string]string{"audit-policy-file": policy, "audit-log-path": auditLog}
-}
 
 // audited returns what Berth said to the audit log of the creation of an object, by webhook and key.
 func audited(resource, namespace, name string) map[string]map[string]string {

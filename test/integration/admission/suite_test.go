@@ -41,7 +41,9 @@ func TestAdmission(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx, writeAuditLog)
+	path, audit := framework.AuditLog([]string{"create", "update", "patch"}, []string{"configmaps", "services"})
+	auditLog = path
+	f = framework.Start(ctx, audit)
 	DeferCleanup(f.Stop)
 	DeferCleanup(stopOperator)
 	f.InstallCRD(ctx, framework.NewCRD("federation.k8s.io", "v1beta1", "clusters", "Cluster", apiextensionsv1.ClusterScoped))

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,7 +22,6 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
-	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -39,26 +37,11 @@ func TestPredicates(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx, writeAuditLog)
+	path, audit := framework.AuditLog([]string{"list", "watch"}, []string{"nodes", "pods", "namespaces"})
+	auditLog = path
+	f = framework.Start(ctx, audit)
 	DeferCleanup(f.Stop)
 })
-
-func writeAuditLog(o *controlplane.Options) {
-	dir := GinkgoT().TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	auditLog = filepath.Join(dir, "audit.log")
-	Expect(os.WriteFile(policy, []byte(`
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-  verbs: [list, watch]
-  resources: [{group: "", resources: [nodes, pods, namespaces]}]
-- level: None
-`), 0o600)).To(Succeed())
-	o.APIServerFlags = map[string]string{"audit-policy-file": policy, "audit-log-path": auditLog}
-}
 
 // reads are requests of the operator for one type.
 type reads struct {
