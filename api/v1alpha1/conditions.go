@@ -16,6 +16,9 @@ const (
 	ConditionCompliant = "Compliant"
 	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
 	ConditionConflicted = "Conflicted"
+	// ConditionReachable is True if the engine answers that decides the policy. Only policies with spec.remote have it, and
+	// it is what the leader sees.
+	ConditionReachable = "Reachable"
 	// ConditionStalled is present, and True, only while nothing will change until the author of the policy, quota or rule
 	// acts. Every kind has it.
 	ConditionStalled = "Stalled"
@@ -54,6 +57,24 @@ const (
 	ReasonNotServed = "NotServed"
 	// ReasonWatchFailed: reading a resource type fails for another cause, which the message gives.
 	ReasonWatchFailed = "WatchFailed"
+	// ReasonPushFailed: the engine that decides the policy did not take data or a module; the message says why.
+	ReasonPushFailed = "PushFailed"
+)
+
+// Reasons of Reachable.
+const (
+	// ReasonAnswering: the engine answers.
+	ReasonAnswering = "Answering"
+	// ReasonNotAsked: the leader has not asked the engine yet.
+	ReasonNotAsked = "NotAsked"
+	// ReasonNotAnswering: the engine could not be asked, or what it said was no answer; the message says why.
+	ReasonNotAnswering = "NotAnswering"
+	// ReasonUnauthorized: the engine refused the token or the client certificate.
+	ReasonUnauthorized = "Unauthorized"
+	// ReasonCredentialsUnusable: a Secret that spec.remote names is missing, or there is no use for what it has.
+	ReasonCredentialsUnusable = "CredentialsUnusable"
+	// ReasonCircuitOpen: the engine kept failing, so that it is not asked for a while.
+	ReasonCircuitOpen = "CircuitOpen"
 )
 
 // Reasons of Enforced.

@@ -68,7 +68,11 @@ const (
 
 // PlacementPolicySpec is what an administrator writes.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.rego) || (has(self.predicates) && has(self.predicates.candidates))",message="rego is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="has(self.rego) || has(self.remote) || (has(self.predicates) && has(self.predicates.candidates))",message="rego or remote is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.rego)",message="rego and remote exclude each other: what the engine is to have belongs into remote.modules",reason=FieldValueForbidden,fieldPath=".rego"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.data)",message="a policy that is decided elsewhere has its data there",reason=FieldValueForbidden,fieldPath=".data"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="what the engine is to have belongs into remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
+// +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="predicates are not asked of what is decided elsewhere: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
 type PlacementPolicySpec struct {
 	// match says which objects the policy decides. It is pushed down into the webhook configuration, so that the API
 	// server never calls Berth for anything else.
@@ -76,7 +80,7 @@ type PlacementPolicySpec struct {
 	Match Match `json:"match,omitzero"`
 
 	// rego is the policy's module. Berth evaluates the rules annotations, labels, scheduling, clusters, errors and warnings of
-	// the module's own package with the object as input; any of them may be absent. It is required where
+	// the module's own package with the object as input; any of them may be absent. Either it or remote is required where
 	// predicates.candidates is not set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -106,6 +110,10 @@ type PlacementPolicySpec struct {
 	// Kubernetes' scheduler.
 	// +optional
 	Predicates *Predicates `json:"predicates,omitempty"`
+
+	// remote has the policy decided by another engine, in place of rego.
+	// +optional
+	Remote *Remote `json:"remote,omitempty"`
 
 	// mode says what decisions do: Enforce them, Warn of them, or only count them (DryRun). Defaults to Enforce.
 	// +optional

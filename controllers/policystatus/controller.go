@@ -28,8 +28,11 @@ import (
 
 // Deps is where a Controller takes its facts from.
 type Deps struct {
-	Client      client.Client
-	Engine      string
+	Client client.Client
+	// Engine is where policies are evaluated, and RemoteEngine where those are that are decided elsewhere.
+	Engine       string
+	RemoteEngine string
+
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
@@ -159,6 +162,9 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		Report:      c.Ledger.Report(obj.Name),
 	}
 	if f.Standing != nil {
+		if _, remote := f.Standing.Policy.Remote(); remote {
+			f.Engine = c.RemoteEngine
+		}
 		f.Targets = c.Targets(f.Standing.Policy)
 	}
 	c.mu.Lock()

@@ -94,3 +94,54 @@ func (e *QuarantinedError) Error() string {
 	return fmt.Sprintf("%d evaluations in a row ran into their deadline: the policy is in quarantine since %s, and is tried again from %s on",
 		e.After, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }
+
+// Fault is a kind of failure of an engine that is asked over the network.
+type Fault string
+
+// Faults of remote engines. They are the values of a metric's label.
+const (
+	// FaultCredentials: a Secret is missing, or there is no use for what it has.
+	FaultCredentials Fault = "credentials"
+	// FaultTimeout: there was no answer in time.
+	FaultTimeout Fault = "timeout"
+	// FaultNetwork: no connection, one that broke, or a certificate that is not trusted.
+	FaultNetwork Fault = "network"
+	// FaultUnauthorized: 401 or 403.
+	FaultUnauthorized Fault = "unauthorized"
+	// FaultBackPressure: 429 or 503, with or without Retry-After.
+	FaultBackPressure Fault = "back_pressure"
+	// FaultServer: another 5xx.
+	FaultServer Fault = "server"
+	// FaultRefused: another status that is no success; to ask again would be in vain.
+	FaultRefused Fault = "refused"
+	// FaultMalformed: an answer that can't be read: another content type than JSON, no JSON, too large, or cut off.
+	FaultMalformed Fault = "malformed"
+	// FaultUndefined: no result where one is required.
+	FaultUndefined Fault = "undefined"
+	// FaultIncomplete: the engine does not have the data or the modules that Berth keeps there.
+	FaultIncomplete Fault = "incomplete"
+	// FaultCircuitOpen: the engine was not asked, as it kept failing.
+	FaultCircuitOpen Fault = "circuit_open"
+	// FaultSerialization: the object can't be put into a request.
+	FaultSerialization Fault = "serialization"
+)
+
+// RemoteError says that a remote engine gave no answer.
+type RemoteError struct {
+	// Endpoint is who was asked, as in https://opa.example:8181.
+	Endpoint string
+	Fault    Fault
+	// Status is the HTTP status; 0 if there was none.
+	Status int
+	// Attempts is how often it was asked.
+	Attempts int
+	// RetryAfter is how long the engine wants to be left alone; 0 if it does not say.
+	RetryAfter time.Duration
+	Err        error
+}
+
+func (e *RemoteError) Error() string {
+	return fmt.Sprintf("engine %s: %v", e.Endpoint, e.Err)
+}
+
+func (e *RemoteError) Unwrap() error { return e.Err }

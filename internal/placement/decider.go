@@ -47,6 +47,27 @@ type Quarantinable interface {
 	Quarantined() (since time.Time, ok bool)
 }
 
+// Remote is an Evaluator that asks another process. It takes long at times, and is asked beside the others.
+type Remote interface {
+	Evaluator
+	// Health says how asking fares.
+	Health() RemoteHealth
+}
+
+// RemoteHealth is how asking another process fares, as far as this replica knows.
+type RemoteHealth struct {
+	// Endpoint is who is asked, as in https://opa.example:8181.
+	Endpoint string
+	// Asked says that it was asked at all.
+	Asked bool
+	// Err is why it last gave no answer, for as long as that counts; nil if it answers.
+	Err error
+	// Since is when that began.
+	Since time.Time
+	// Open says that it is not asked for a while.
+	Open bool
+}
+
 // Policy is one PlacementPolicy in force, ready to decide. It is immutable.
 type Policy struct {
 	Name          string
@@ -68,6 +89,12 @@ func (p *Policy) Quarantined() (since time.Time, ok bool) {
 		return e.Quarantined()
 	}
 	return time.Time{}, false
+}
+
+// Remote returns who decides the policy elsewhere; ok is false if nobody does.
+func (p *Policy) Remote() (r Remote, ok bool) {
+	r, ok = p.Evaluator.(Remote)
+	return r, ok
 }
 
 // Policies is the set of policies in force. Implementations are safe for concurrent use.

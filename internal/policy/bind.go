@@ -42,6 +42,11 @@ type Binding struct {
 	// World is what predicates look at of nodes and pods (predicates.Reads), if the policy asks them; nil if not. It is
 	// kept apart from Fields: policies do not see it under data. Bind leaves it to its caller, who has predicates.
 	World map[schema.GroupVersionResource]*projection.Fields
+	// Remote is who decides the policy elsewhere; nil if nobody does.
+	Remote *Remote
+	// Supplies are the resource types whose objects the engine is to have that decides the policy elsewhere, sorted. They
+	// are not among Resources: no replica keeps them for its own evaluations.
+	Supplies []Resource
 	// Missing are reads that the API server does not serve.
 	Missing []Read
 }
@@ -58,6 +63,11 @@ type BoundPath struct {
 // means that a bare plural name stands for several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served Served) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{}}
+	if m.Remote != nil {
+		b.Remote = m.Remote
+		b.bindSupplies(m.Remote.Spec.Replicate, served)
+		return b, nil
+	}
 	for _, read := range m.Reads {
 		if err := b.bindRead(name, m, read, served); err != nil {
 			return nil, err
@@ -124,6 +134,21 @@ func (b *Binding) bindClusters(read *projection.Fields, served Served) {
 		b.Clusters = append(b.Clusters, inventory)
 		b.needs(r, replication.NormalFields(inventories.Needs(inventory, read)))
 	}
+}
+
+// bindSupplies notes the types that an engine elsewhere is to have.
+func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served Served) {
+	for _, l := range listed {
+		candidates := served.ByPlural(l.Resource)
+		i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
+		if i < 0 {
+			b.Missing = append(b.Missing, Read{Plural: l.Resource, GroupVersion: l.APIGroup})
+			continue
+		}
+		b.Supplies = append(b.Supplies, candidates[i])
+	}
+	slices.SortFunc(b.Supplies, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
+	b.Supplies = slices.Compact(b.Supplies)
 }
 
 // bindListed binds a type of spec.replicate at both of its places.

@@ -44,8 +44,12 @@ var quotaResources = map[string]schema.GroupVersionResource{
 	clusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
 }
 
-// Module is a policy's text, compiled and analysed. It is immutable and safe for concurrent use.
+// Module is a policy's text, compiled and analysed, or where it is decided elsewhere. It is immutable and safe for
+// concurrent use.
 type Module struct {
+	// Remote is who decides the policy; nil for the text, and there is no text if it is not. Such a policy may have all of
+	// the contract's rules, and read all of the input.
+	Remote *Remote
 	// Digest is that of the text and all else that Compiler depends on; empty for a text that Berth generated.
 	Digest string
 	// Compiler holds the compiled text and nothing else.
@@ -123,6 +127,9 @@ const (
 //
 // Policies of equal text share what is made of it, for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
+	if spec.Remote != nil {
+		return compileRemote(name, *spec.WithDefaults().Remote)
+	}
 	if err := sized(name+".rego", spec); err != nil {
 		return nil, err
 	}

@@ -44,9 +44,11 @@ import (
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	bound "github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
@@ -87,6 +89,7 @@ type parts struct {
 	inventories *inventory.Inventories
 	world       *predicates.World
 	engine      *embedded.Engine
+	remote      *remote.Engine
 	registry    *placement.Registry
 	ledger      *domain.Ledger
 	decider     *placement.Decider
@@ -271,6 +274,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		},
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
+	p.addRemote()
 	p.registry = placement.NewRegistry()
 	p.ledger = domain.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
@@ -332,12 +336,12 @@ func (p *parts) registerer() prometheus.Registerer {
 }
 
 func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) {
-	p.policies = policy.New(p.mgr.GetClient(), p.state().GetClient(), p.engine, p.registry, p.catalog, p.metrics, p.options.Namespace)
+	p.policies = policy.New(p.mgr.GetClient(), p.state().GetClient(), engines{p.engine, p.remote}, p.registry, p.catalog, p.metrics, p.options.Namespace)
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
-	p.policies.Settled = p.replication.SettledFor
+	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.Settled(b) }
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),
@@ -363,7 +367,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Changed: func(name string) { p.status.Changed(name) },
 	})
 	p.status = policystatus.New(policystatus.Deps{
-		Client: p.mgr.GetClient(), Engine: p.engine.Name(), Registry: p.registry,
+		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Replication: p.replication.State, World: p.replication.WorldState,
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
@@ -388,6 +392,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
 	p.followData()
+	if err := p.mgr.Add(p.remote); err != nil {
+		return err
+	}
 	if err := p.mgr.Add(p.replication); err != nil {
 		return err
 	}
@@ -509,7 +516,7 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 		register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
 	register(webhookconfiguration.PathPolicies,
-		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog, Checker: p.engine}))
+		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog, Checker: engines{p.engine, p.remote}}))
 	return nil
 }
 

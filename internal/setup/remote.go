@@ -1,0 +1,58 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// engines evaluate policies here or elsewhere, as each says.
+type engines struct {
+	*embedded.Engine
+	remote *remote.Engine
+}
+
+// Check implements engine.Engine.
+func (e engines) Check(m *policy.Module) error {
+	if m.Remote != nil {
+		return nil
+	}
+	return e.Engine.Check(m)
+}
+
+// Prepare implements engine.Engine.
+func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
+	if m.Remote != nil {
+		return e.remote.Prepare(ctx, name, m, b)
+	}
+	return e.Engine.Prepare(ctx, name, m, b)
+}
+
+func (p *parts) addRemote() {
+	p.remote = remote.New(remote.Options{
+		Secrets:   ownSecrets{reader: p.state().GetClient(), namespace: p.options.Namespace},
+		UserAgent: "berth/" + Version(),
+	})
+}
+
+// ownSecrets reads Secrets of the operator's own namespace.
+type ownSecrets struct {
+	reader    client.Reader
+	namespace string
+}
+
+// Secret implements remote.Secrets.
+func (s ownSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
+	secret := &corev1.Secret{}
+	if err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret); err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, err)
+	}
+	return secret.Data, nil
+}
