@@ -3,52 +3,166 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
+	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 1 << 20
-
-// access is how an engine is reached: with what credentials, and over which connections.
+// access is how an engine is reached: by what connections, and with what credentials. Policies whose endpoint and
+// credentials are the same share one. It is safe for concurrent use.
 type access struct {
 	// endpoint is the engine's scheme, host and port.
-	endpoint string
-	options  Options
-	remote   *policy.Remote
-	client   *http.Client
+	endpoint  string
+	secrets   Secrets
+	userAgent string
+	spec      placementv1.Remote
+	dial      dialer
+
+	mu sync.Mutex
+	// current are the connections in use, nil for none yet, and material is what they were made with.
+	current  *connections
+	material material
 }
 
-func newAccess(o Options, r *policy.Remote) *access {
-	return &access{endpoint: r.Document.Scheme + "://" + r.Document.Host, options: o, remote: r, client: &http.Client{}}
+// material is what certificates are made of, in PEM.
+type material struct {
+	authorities, certificate, key []byte
 }
 
-// exchange sends one request, once, and returns the body of an answer with status 2xx. The error is an
-// *engine.RemoteError.
-func (a *access) exchange(ctx context.Context, method string, at *url.URL, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+func (m material) equal(o material) bool {
+	return bytes.Equal(m.authorities, o.authorities) && bytes.Equal(m.certificate, o.certificate) && bytes.Equal(m.key, o.key)
+}
+
+// accessTo returns how a policy reaches its engine, by what there is already if another policy reaches it in the same way.
+func (e *Engine) accessTo(r *policy.Remote) (*access, error) {
+	a := &access{
+		endpoint:  endpointOf(r),
+		secrets:   e.options.Secrets,
+		userAgent: e.options.UserAgent,
+		dial:      e.dial,
+		spec: placementv1.Remote{
+			TokenSecretRef: r.Spec.TokenSecretRef, CABundle: r.Spec.CABundle, CASecretRef: r.Spec.CASecretRef,
+			ClientCertificateSecretRef: r.Spec.ClientCertificateSecretRef,
+		},
+	}
+	key, err := json.Marshal([]any{a.endpoint, a.spec})
 	if err != nil {
-		return nil, a.fault(engine.FaultSerialization, err)
+		return nil, fmt.Errorf("spec.remote: %w", err)
 	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := a.client.Do(request)
+	sum := sha256.Sum256(key)
+	return e.accesses.Get(string(sum[:]), func() (*access, error) { return a, nil })
+}
+
+func endpointOf(r *policy.Remote) string { return r.Document.Scheme + "://" + r.Document.Host }
+
+// connections returns those that what the Secrets have now calls for. The error is an *engine.RemoteError.
+func (a *access) connections(ctx context.Context) (*connections, error) {
+	m, err := a.read(ctx)
 	if err != nil {
-		return nil, a.fault(engine.FaultNetwork, err)
+		return nil, a.fault(engine.FaultCredentials, err)
 	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current != nil && a.material.equal(m) {
+		return a.current, nil
+	}
+	config, err := a.tls(m)
 	if err != nil {
-		return nil, a.fault(engine.FaultNetwork, err)
+		return nil, a.fault(engine.FaultCredentials, err)
 	}
-	if response.StatusCode/100 != 2 {
-		return nil, a.fault(engine.FaultServer, fmt.Errorf("status %s", response.Status))
+	if a.current != nil {
+		a.current.transport.CloseIdleConnections()
 	}
-	return answer, nil
+	a.current, a.material = newConnections(config, a.dial), m
+	return a.current, nil
+}
+
+// read returns what there is now of certificates.
+func (a *access) read(ctx context.Context) (material, error) {
+	m := material{authorities: a.spec.CABundle}
+	var err error
+	if ref := a.spec.CASecretRef; ref != nil {
+		if m.authorities, err = a.secret(ctx, "caSecretRef", ref.Name, ref.Key); err != nil {
+			return material{}, err
+		}
+	}
+	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
+		if m.certificate, err = a.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSCertKey); err != nil {
+			return material{}, err
+		}
+		if m.key, err = a.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSPrivateKeyKey); err != nil {
+			return material{}, err
+		}
+	}
+	return m, nil
+}
+
+// tls makes of certificates how a connection is secured.
+func (a *access) tls(m material) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(m.authorities) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(m.authorities) {
+			if ref := a.spec.CASecretRef; ref != nil {
+				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s has no certificate in PEM", ref.Key, ref.Name)
+			}
+			return nil, errors.New("spec.remote.caBundle: there is no certificate in PEM")
+		}
+	}
+	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
+		pair, err := tls.X509KeyPair(m.certificate, m.key)
+		if err != nil {
+			return nil, fmt.Errorf("spec.remote.clientCertificateSecretRef: keys %s and %s of Secret %s: %w",
+				corev1.TLSCertKey, corev1.TLSPrivateKeyKey, ref.Name, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// token returns the bearer token as it is now; empty if none is shown. The error is an *engine.RemoteError.
+func (a *access) token(ctx context.Context) (string, error) {
+	ref := a.spec.TokenSecretRef
+	if ref == nil {
+		return "", nil
+	}
+	value, err := a.secret(ctx, "tokenSecretRef", ref.Name, ref.Key)
+	if err != nil {
+		return "", a.fault(engine.FaultCredentials, err)
+	}
+	// Files that end in a newline make Secrets that do.
+	token := bytes.TrimSpace(value)
+	if bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", a.fault(engine.FaultCredentials,
+			fmt.Errorf("spec.remote.tokenSecretRef: what key %s of Secret %s has is no bearer token", ref.Key, ref.Name))
+	}
+	return string(token), nil
+}
+
+// secret returns what a key of a Secret has, which is not empty.
+func (a *access) secret(ctx context.Context, field, name, key string) ([]byte, error) {
+	if a.secrets == nil {
+		return nil, fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
+	}
+	data, err := a.secrets.Secret(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("spec.remote.%s: key %s of Secret %s: %w", field, key, name, err)
+	}
+	value := data[key]
+	if len(bytes.TrimSpace(value)) == 0 {
+		return nil, fmt.Errorf("spec.remote.%s: Secret %s has nothing in its key %s", field, name, key)
+	}
+	return value, nil
 }
 
 func (a *access) fault(f engine.Fault, err error) *engine.RemoteError {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/weakcache"
 )
 
 var _ placement.Remote = (*evaluator)(nil)
@@ -53,7 +54,14 @@ type Options struct {
 // Engine asks other engines. It is safe for concurrent use.
 type Engine struct {
 	options Options
+	// dial connects to engines; nil for the network.
+	dial dialer
+	// accesses are shared by the policies that use them.
+	accesses weakcache.Cache[access]
 }
+
+// maxInFlight bounds the requests that an engine is working on at a time.
+const maxInFlight = 64
 
 // New returns an engine.
 func New(o Options) *Engine { return &Engine{options: o} }
@@ -63,7 +71,11 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	if m.Remote == nil {
 		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
 	}
-	out := &evaluator{engine: e, name: name, remote: m.Remote, binding: b, access: newAccess(e.options, m.Remote)}
+	a, err := e.accessTo(m.Remote)
+	if err != nil {
+		return nil, err
+	}
+	out := &evaluator{engine: e, name: name, remote: m.Remote, binding: b, access: a}
 	out.revision.Store(1)
 	return out, nil
 }
@@ -97,7 +109,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if err != nil {
 		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
 	}
-	got, err := p.access.exchange(ctx, http.MethodPost, p.remote.Document, body)
+	got, err := p.access.exchange(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
 	if err != nil {
 		return placement.Decision{}, err
 	}
