@@ -30,6 +30,9 @@ assets = controlplane
 endif
 export KUBEBUILDER_ASSETS
 
+# The policy engine of tests of policies that are decided elsewhere: where the control plane is, else built into bin/.
+engine = $(if $(filter-out $(CURDIR)/bin/opa,$(abspath $(wildcard $(KUBEBUILDER_ASSETS)/opa))),,opa)
+
 # Arguments for go test: make test TESTFLAGS='-run TestDecide -v' PACKAGES=./internal/...
 PACKAGES ?= ./...
 TESTFLAGS ?=
@@ -107,13 +110,14 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
+	cd hack/opa && go mod tidy -diff
 	cd hack/prometheus && go mod tidy -diff
 
 ##@ Test
 
 # Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
 .PHONY: test
-test: $(assets) ## Run all tests that need no root: units, and suites against a real API server.
+test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
 	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
@@ -127,7 +131,7 @@ e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real 
 RACE_PACKAGES ?= ./internal/...
 
 .PHONY: test-race
-test-race: ## Run the unit tests under the race detector; needs a C compiler.
+test-race: $(engine) ## Run the unit tests under the race detector; needs a C compiler.
 	CGO_ENABLED=1 go test -race -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(RACE_PACKAGES)
 
 # What is found is written to the package's testdata/fuzz, and is a test from then on.
@@ -148,15 +152,15 @@ BENCH_PACKAGES ?= ./test/bench ./controllers/remediation ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 
 .PHONY: bench
-bench: $(assets) ## Run the benchmarks, in the form that benchstat reads; they want a machine of their own.
+bench: $(assets) $(engine) ## Run the benchmarks, in the form that benchstat reads; they want a machine of their own.
 	@$(BENCH_RUN) -count=$(BENCH_COUNT) $(BENCH_PACKAGES)
 
 .PHONY: bench-results
-bench-results: $(assets) ## Run all benchmarks and write their medians into test/bench/RESULTS.md.
+bench-results: $(assets) $(engine) ## Run all benchmarks and write their medians into test/bench/RESULTS.md.
 	@$(BENCH_RUN) -count=$(BENCH_COUNT) -results=test/bench/RESULTS.md $(BENCH_PACKAGES)
 
 .PHONY: bench-check
-bench-check: $(assets) ## Fail where ratios and sizes are out of what test/bench/ranges.yaml asserts; two minutes or three.
+bench-check: $(assets) $(engine) ## Fail where ratios and sizes are out of what test/bench/ranges.yaml asserts; two minutes or three.
 	@go run ./test/bench/runner -check -count=3 -benchtime=200ms
 
 ##@ Build
@@ -182,6 +186,11 @@ controlplane: ## Build etcd, kube-apiserver and kubectl from Go modules into bin
 .PHONY: controlplane-node
 controlplane-node: ## Build kubelet and kube-proxy too, for make e2e.
 	cd hack/controlplane && go run ./build -nodes -out ../../bin
+
+# Go looks at what the binary was built from, and leaves it alone where that is the same.
+.PHONY: opa
+opa: ## Build the OPA server from its Go module into bin/; a minute or two at first, then a second.
+	cd hack/opa && go build -o ../../bin/opa github.com/open-policy-agent/opa
 
 bin/dev: FORCE
 	go build -o $@ ./hack/dev

@@ -35,10 +35,16 @@ func RepositoryRoot() (string, error) {
 // Binary returns the path of one of the control plane's binaries, as in "kubectl": the one in KUBEBUILDER_ASSETS if that
 // is set and has it (envtest's archives have neither kube-controller-manager nor kube-scheduler), else the one that
 // `make controlplane` put into the repository's bin.
-func Binary(name string) (string, error) {
+func Binary(name string) (string, error) { return binary(name, "controlplane") }
+
+// OPA returns the path of the OPA server in the same way; `make opa` puts it into the repository's bin.
+func OPA() (string, error) { return binary("opa", "opa") }
+
+// binary finds a binary that a target of make builds.
+func binary(name, target string) (string, error) {
 	assets := os.Getenv(assetsVariable)
 	if assets != "" {
-		path, err := executable(filepath.Join(assets, name))
+		path, err := executable(filepath.Join(assets, name), target)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return path, err
 		}
@@ -47,20 +53,20 @@ func Binary(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := executable(filepath.Join(root, "bin", name))
+	path, err := executable(filepath.Join(root, "bin", name), target)
 	switch {
 	case err == nil:
 		return path, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	case assets != "":
-		return "", fmt.Errorf("%s is neither in %s=%s nor in %s: run make controlplane", name, assetsVariable, assets, filepath.Join(root, "bin"))
+		return "", fmt.Errorf("%s is neither in %s=%s nor in %s: run make %s", name, assetsVariable, assets, filepath.Join(root, "bin"), target)
 	default:
-		return "", fmt.Errorf("%s is not in %s: run make controlplane, or set %s", name, filepath.Join(root, "bin"), assetsVariable)
+		return "", fmt.Errorf("%s is not in %s: run make %s, or set %s", name, filepath.Join(root, "bin"), target, assetsVariable)
 	}
 }
 
-func executable(path string) (string, error) {
+func executable(path, target string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("resolving %s: %w", path, err)
@@ -70,7 +76,7 @@ func executable(path string) (string, error) {
 		return "", fmt.Errorf("looking for a binary: %w", err)
 	}
 	if info.IsDir() || info.Mode().Perm()&0o111 == 0 {
-		return "", fmt.Errorf("%s can't be executed: remove it and run make controlplane", path)
+		return "", fmt.Errorf("%s can't be executed: remove it and run make %s", path, target)
 	}
 	return path, nil
 }

@@ -72,13 +72,15 @@ type Server struct {
 	port    int
 	process *process.Process
 	admin   *http.Client
+	// ctx ends with the test. It is taken once, since each of a spec's contexts is one more to be cleaned up.
+	ctx context.Context
 }
 
 // Start starts a server, and ends it with the test or spec: hand in GinkgoTB() for the latter, also in a BeforeSuite. The
 // binary is the one that make opa builds.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	binary, err := controlplane.Binary("opa")
+	binary, err := controlplane.OPA()
 	must(t, err)
 	if len(options.ClientCA) > 0 && (len(options.Tokens) > 0 || len(options.Certificate) == 0) {
 		t.Fatal("ClientCA needs a Certificate and excludes Tokens")
@@ -88,7 +90,7 @@ func Start(t testing.TB, options Options) *Server {
 	must(t, err)
 	group, err := process.NewGroup(dir, true)
 	must(t, err)
-	s := &Server{t: t, options: options, group: group, binary: binary}
+	s := &Server{t: t, options: options, group: group, binary: binary, ctx: t.Context()}
 	s.admin = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
 	}}}
@@ -97,7 +99,12 @@ func Start(t testing.TB, options Options) *Server {
 			t.Logf("The OPA server said:\n%s", process.Tail(s.LogPath()))
 		}
 		s.admin.CloseIdleConnections()
-		if err := s.group.Close(); err != nil {
+		var err error
+		if s.process != nil {
+			// A process that is reaped has left its port; one that was only killed, not yet.
+			err = s.process.Kill()
+		}
+		if err := errors.Join(err, s.group.Close()); err != nil {
 			t.Errorf("ending the OPA server: %v", err)
 		}
 	})
@@ -246,7 +253,7 @@ func (s *Server) run() (err error) {
 	if s.process, err = s.group.Start("opa", s.binary, s.arguments()...); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
 	var last error
 	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -299,7 +306,7 @@ func (s *Server) arguments() []string {
 // must sends a request that has to succeed, and returns the body of the answer.
 func (s *Server) must(method, path, contentType string, body []byte) []byte {
 	s.t.Helper()
-	answer, err := s.do(s.t.Context(), method, path, contentType, body)
+	answer, err := s.do(s.ctx, method, path, contentType, body)
 	must(s.t, err)
 	return answer
 }
