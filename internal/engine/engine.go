@@ -141,7 +141,13 @@ type RemoteError struct {
 }
 
 func (e *RemoteError) Error() string {
-	return fmt.Sprintf("engine %s: %v", e.Endpoint, e.Err)
+	switch e.Attempts {
+	case 0:
+		return fmt.Sprintf("engine %s: %v (%s)", e.Endpoint, e.Err, e.Fault)
+	case 1:
+		return fmt.Sprintf("engine %s: %v (%s, 1 attempt)", e.Endpoint, e.Err, e.Fault)
+	}
+	return fmt.Sprintf("engine %s: %v (%s, %d attempts)", e.Endpoint, e.Err, e.Fault, e.Attempts)
 }
 
 func (e *RemoteError) Unwrap() error { return e.Err }

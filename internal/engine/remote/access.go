@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,15 +56,26 @@ func (e *Engine) accessTo(r *policy.Remote) (*access, error) {
 			ClientCertificateSecretRef: r.Spec.ClientCertificateSecretRef,
 		},
 	}
-	key, err := json.Marshal([]any{a.endpoint, a.spec})
+	key, err := keyFor(a.endpoint, a.spec)
 	if err != nil {
 		return nil, fmt.Errorf("spec.remote: %w", err)
 	}
-	sum := sha256.Sum256(key)
-	return e.accesses.Get(string(sum[:]), func() (*access, error) { return a, nil })
+	return e.accesses.Get(key, func() (*access, error) { return a, nil })
 }
 
-func endpointOf(r *policy.Remote) string { return r.Document.Scheme + "://" + r.Document.Host }
+// keyFor stands for values, by their JSON.
+func keyFor(values ...any) (string, error) {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:]), nil
+}
+
+func endpointOf(r *policy.Remote) string {
+	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
+}
 
 // connections returns those that what the Secrets have now calls for. The error is an *engine.RemoteError.
 func (a *access) connections(ctx context.Context) (*connections, error) {

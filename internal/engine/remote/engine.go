@@ -2,23 +2,15 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/weakcache"
 )
-
-var _ placement.Remote = (*evaluator)(nil)
 
 // Name is what the status of a policy shows that another engine decides.
 const Name = "Remote"
@@ -34,7 +26,8 @@ type Observer interface {
 	// Requested is called after each request that an engine was sent, and each that the circuit breaker kept from it, with
 	// the fault; empty for none.
 	Requested(endpoint string, fault engine.Fault, took time.Duration)
-	// HealthChanged is called when the health of an engine that decides a policy changed, with both.
+	// HealthChanged is called when the health of an engine that decides a policy in force changed in more than words, with
+	// both, in their order.
 	HealthChanged(policy string, before, after placement.RemoteHealth)
 	// Revised is called when a policy is to be asked anew about existing objects.
 	Revised(policy string)
@@ -43,98 +36,136 @@ type Observer interface {
 // Options configure an Engine.
 type Options struct {
 	Secrets Secrets
+	// Policies returns the policies in force, of whatever engine; nil for none.
+	Policies func() []*placement.Policy
 	// Observer is told how asking fares; nil for nobody.
 	Observer Observer
-	// Clock is the real one if it is nil.
-	Clock clock.WithTickerAndDelayedExecution
 	// UserAgent is the name by which engines are asked.
 	UserAgent string
 }
 
 // Engine asks other engines. It is safe for concurrent use.
+//
+// What it knows of an engine, and its connections, are shared by the evaluators that need them, and are gone soon after the
+// last one that does: nobody has to say that an evaluator is no longer wanted.
 type Engine struct {
 	options Options
 	// dial connects to engines; nil for the network.
-	dial dialer
-	// accesses are shared by the policies that use them.
-	accesses weakcache.Cache[access]
+	dial       dialer
+	evaluators weakcache.Cache[evaluator]
+	accesses   weakcache.Cache[access]
+	endpoints  weakcache.Cache[endpoint]
+	witnesses  weakcache.Cache[witness]
+	answers    answers
 }
-
-// maxInFlight bounds the requests that an engine is working on at a time.
-const maxInFlight = 64
 
 // New returns an engine.
-func New(o Options) *Engine { return &Engine{options: o} }
+func New(o Options) *Engine { return &Engine{options: o, answers: newAnswers()} }
 
-// Prepare returns the evaluator of a policy that another engine decides.
-func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	if m.Remote == nil {
-		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
+// Settled says whether an engine has the data and the modules that a policy wants there, as far as this replica knows. It
+// does not wait: it looks for the next time that it is called.
+func (e *Engine) Settled(b *policy.Binding) bool {
+	if b.Remote == nil || !b.Remote.Supplied() {
+		return true
 	}
-	a, err := e.accessTo(m.Remote)
+	a, err := e.accessTo(b.Remote)
 	if err != nil {
-		return nil, err
+		return false
 	}
-	out := &evaluator{engine: e, name: name, remote: m.Remote, binding: b, access: a}
-	out.revision.Store(1)
-	return out, nil
+	w, err := e.witnessOf(b.Remote, a)
+	if err != nil {
+		return false
+	}
+	w.poll(timeoutOf(b.Remote))
+	held := w.seen()
+	missing, _ := held.has(policyOf(b.Remote), b.Remote, b)
+	return held != nil && missing == ""
 }
 
-// Settled says whether an engine has the data and the modules that a policy wants there, as far as this replica knows.
-func (e *Engine) Settled(*policy.Binding) bool { return true }
+// policyOf is the name of the policy that a remote's modules are of; empty if it has none.
+func policyOf(r *policy.Remote) string {
+	if len(r.Modules) == 0 {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.Modules[0].ID, policy.ModulePrefix), "/")
+	return name
+}
 
-// Start keeps connections and refreshes policies until ctx ends.
+// Supplied says that data changed which policies have in their engines: existing objects are to be decided anew.
+func (e *Engine) Supplied(policies ...string) {
+	for _, p := range e.inForce() {
+		if slices.Contains(policies, p.name) {
+			e.revise(p)
+		}
+	}
+}
+
+// tick is how often the engine looks what is due.
+const tick = time.Second
+
+// Start has policies asked anew at their time, and tells of engines that are healthy by now, until ctx ends.
 func (e *Engine) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			e.due(now)
+		}
+	}
 }
 
 // NeedLeaderElection says that every replica asks.
 func (*Engine) NeedLeaderElection() bool { return false }
 
-// evaluator is one policy.
-type evaluator struct {
-	engine  *Engine
-	name    string
-	remote  *policy.Remote
-	binding *policy.Binding
-	access  *access
-	// revision grows when existing objects are to be decided anew.
-	revision atomic.Uint64
-}
-
-// Evaluate implements placement.Evaluator. The error is an *engine.RemoteError or a *placement.ContractError.
-func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	body, err := json.Marshal(map[string]any{"input": input})
-	if err != nil {
-		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
-	}
-	got, err := p.access.exchange(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
-	if err != nil {
-		return placement.Decision{}, err
-	}
-	var answer struct {
-		Result map[string]any `json:"result"`
-	}
-	if err := json.Unmarshal(got, &answer); err != nil {
-		return placement.Decision{}, p.access.fault(engine.FaultMalformed, err)
-	}
-	if answer.Result == nil {
-		if p.remote.Spec.Undefined == "Error" {
-			return placement.Decision{}, p.access.fault(engine.FaultUndefined, errors.New("it has no result"))
+func (e *Engine) due(now time.Time) {
+	for _, p := range e.inForce() {
+		if p.refreshed(now) {
+			e.revise(p)
 		}
-		return placement.Decision{}, nil
+		if e.options.Observer != nil {
+			p.tell(e.options.Observer)
+		}
 	}
-	return placement.ParseDecision(answer.Result)
 }
 
-// Revision implements placement.Evaluator.
-func (p *evaluator) Revision() uint64 { return p.revision.Load() }
+func (e *Engine) revise(p *evaluator) {
+	p.revise()
+	if e.options.Observer != nil {
+		e.options.Observer.Revised(p.name)
+	}
+}
 
-// Input implements placement.Evaluator: what the engine reads is not known.
-func (*evaluator) Input() *projection.Fields { return projection.Everything() }
+// inForce returns the evaluators of the policies in force that are decided elsewhere.
+func (e *Engine) inForce() []*evaluator {
+	if e.options.Policies == nil {
+		return nil
+	}
+	var out []*evaluator
+	for _, p := range e.options.Policies() {
+		if r, ok := p.Evaluator.(*evaluator); ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
 
-// Health implements placement.Remote.
-func (p *evaluator) Health() placement.RemoteHealth {
-	return placement.RemoteHealth{Endpoint: p.access.endpoint}
+func (e *Engine) requested(endpoint string, err error, took time.Duration) {
+	if e.options.Observer != nil {
+		e.options.Observer.Requested(endpoint, faultOf(err), took)
+	}
+}
+
+// tellHealth tells of an endpoint's health for each policy in force that it decides.
+func (e *Engine) tellHealth(at *endpoint) {
+	if e.options.Observer == nil {
+		return
+	}
+	for _, p := range e.inForce() {
+		if p.endpoint == at {
+			p.tell(e.options.Observer)
+		}
+	}
 }

@@ -1,0 +1,94 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// maxRequest bounds a request's body, in bytes.
+const maxRequest = 8 << 20
+
+// encodeRequest is the body that asks about an object.
+func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
+	var document any = input
+	if !v0 {
+		document = map[string]any{"input": input}
+	}
+	body, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("the object can't be written as JSON: %w", err)
+	}
+	if len(body) > maxRequest {
+		return nil, fmt.Errorf("the object has %d bytes as JSON, at most %d are sent", len(body), maxRequest)
+	}
+	return body, nil
+}
+
+// decodeAnswer reads an answer with a status of success. defined is false if there is no result. The error is a
+// *placement.ContractError if there is one that is no decision, such as null, which OPA says of a rule that is; any other
+// means that it can't be read.
+func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
+	if !utf8.Valid(body) {
+		return nil, false, errors.New("the answer is not in UTF-8")
+	}
+	document, err := decodeJSON(body)
+	if err != nil {
+		return nil, false, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if !v0 {
+		answer, ok := document.(map[string]any)
+		if !ok {
+			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", typeOf(document))
+		}
+		if document, ok = answer["result"]; !ok {
+			for _, member := range []string{"error", "errors", "code"} {
+				if said, ok := answer[member]; ok {
+					return nil, false, fmt.Errorf("the answer has no result, but %s: %s", member, printable(fmt.Sprint(said)))
+				}
+			}
+			return nil, false, nil
+		}
+	}
+	rules, ok := document.(map[string]any)
+	if !ok {
+		return nil, false, &placement.ContractError{Rule: "result", Message: "must be an object, is " + typeOf(document)}
+	}
+	return rules, true, nil
+}
+
+// decodeJSON reads one document, with numbers as json.Number.
+func decodeJSON(text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var document any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows it")
+	}
+	return document, nil
+}
+
+// typeOf names a JSON value's type.
+func typeOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "a boolean"
+	case json.Number:
+		return "a number"
+	case string:
+		return "a string"
+	case []any:
+		return "an array"
+	}
+	return "an object"
+}

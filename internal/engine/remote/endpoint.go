@@ -1,0 +1,172 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/berth-dev/berth/internal/engine"
+)
+
+const (
+	// maxInFlight bounds the requests that an engine is working on at a time.
+	maxInFlight = 64
+	// faultsToOpen in a row open the circuit.
+	faultsToOpen = 5
+	// openFor is how long the circuit is open, and maxOpenFor how long it is at most if the engine asks for more.
+	openFor    = 10 * time.Second
+	maxOpenFor = time.Minute
+)
+
+// endpoint is an engine as all policies share it that ask it, whatever their credentials. It is safe for concurrent use.
+type endpoint struct {
+	name     string
+	inFlight *semaphore.Weighted
+	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
+
+	mu sync.Mutex
+	// health is of what concerns all policies.
+	health health
+	// openSince is when the circuit opened; zero while it is closed. It is not closed before a request succeeded.
+	openSince time.Time
+	// quietUntil is until when the engine wants to be left alone.
+	quietUntil time.Time
+}
+
+func newEndpoint(name string) *endpoint {
+	e := &endpoint{name: name, inFlight: semaphore.NewWeighted(maxInFlight)}
+	e.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:          name,
+		MaxRequests:   1,
+		Timeout:       openFor,
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= faultsToOpen },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errNotAsked) },
+		OnStateChange: func(_ string, _, state gobreaker.State) { e.turned(state) },
+	})
+	return e
+}
+
+// turned notes that the circuit opened or closed.
+func (e *endpoint) turned(state gobreaker.State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case state == gobreaker.StateOpen && e.openSince.IsZero():
+		e.openSince = time.Now()
+	case state == gobreaker.StateClosed:
+		e.openSince = time.Time{}
+		e.health.recovered()
+	}
+}
+
+// errNotAsked stands for an attempt that tells nothing of the engine, for the circuit breaker.
+var errNotAsked = errors.New("the engine was not asked")
+
+// standing is what an attempt's outcome says of the endpoint, for the circuit breaker: nil for one that answers.
+func standing(err error) error {
+	var fault *engine.RemoteError
+	if !errors.As(err, &fault) {
+		return nil
+	}
+	switch fault.Fault {
+	case engine.FaultUnauthorized, engine.FaultRefused, engine.FaultUndefined, engine.FaultIncomplete:
+		// It does answer, and other policies may have no such trouble.
+		return nil
+	case engine.FaultCredentials, engine.FaultSerialization, engine.FaultCircuitOpen:
+		return errNotAsked
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, errBusy) || untrusted(err) {
+		// Nobody waited for it, it was not sent, or it is about the certificates of one policy.
+		return errNotAsked
+	}
+	return fault
+}
+
+// errBusy says that a request could not be sent for all those that are under way.
+var errBusy = fmt.Errorf("%d requests to the engine are under way, and none ended in time", maxInFlight)
+
+// enter waits for its turn to send a request. Who got it calls leave, once, with the outcome; leave says whether the
+// endpoint's health changed by it. The error is an *engine.RemoteError.
+func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool), err error) {
+	if e.breaker.State() == gobreaker.StateOpen {
+		return nil, e.closedOff()
+	}
+	if e.inFlight.Acquire(ctx, 1) != nil {
+		return nil, &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultTimeout, Err: errBusy}
+	}
+	e.mu.Lock()
+	quiet := !e.openSince.IsZero() && time.Now().Before(e.quietUntil)
+	e.mu.Unlock()
+	var done func(error)
+	if !quiet {
+		done, err = e.breaker.Allow()
+	}
+	if quiet || err != nil {
+		e.inFlight.Release(1)
+		return nil, e.closedOff()
+	}
+	return func(err error) bool {
+		defer e.inFlight.Release(1)
+		outcome := standing(err)
+		before := e.state()
+		done(outcome)
+		e.note(outcome)
+		return e.state() != before
+	}, nil
+}
+
+// closedOff says that the circuit is open.
+func (e *endpoint) closedOff() *engine.RemoteError {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	message := fmt.Sprintf("it is not asked since %s, as it kept failing, and is tried again after %s",
+		e.openSince.UTC().Format(time.RFC3339), openFor)
+	out := &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultCircuitOpen, Err: errors.New(message)}
+	if last := e.health.fault; last != nil {
+		out.Status = last.Status
+		out.Err = fmt.Errorf("%s; the last fault (%s): %w", message, last.Fault, last.Err)
+	}
+	return out
+}
+
+// note notes the outcome of a request, after the circuit breaker did.
+func (e *endpoint) note(outcome error) {
+	now := time.Now()
+	var fault *engine.RemoteError
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case outcome == nil:
+		e.health.answered(now)
+	case errors.As(outcome, &fault):
+		e.health.failed(fault, now)
+		e.quietUntil = now.Add(min(fault.RetryAfter, maxOpenFor))
+	}
+}
+
+// endpointState is an endpoint's health in what transitions are told by.
+type endpointState struct {
+	fault engine.Fault
+	open  bool
+}
+
+func (e *endpoint) state() endpointState {
+	h, openSince := e.healthNow()
+	return endpointState{fault: h.kind(), open: !openSince.IsZero()}
+}
+
+// healthNow returns the endpoint's health, and since when the circuit is open; zero if it is not.
+func (e *endpoint) healthNow() (h health, openSince time.Time) {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.openSince.IsZero() {
+		e.health.settle(now)
+	}
+	return e.health, e.openSince
+}

@@ -1,0 +1,260 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+var _ placement.Remote = (*evaluator)(nil)
+
+// evaluator is one policy that another engine decides. A policy that is bound anew in the same way has the same one.
+type evaluator struct {
+	engine   *Engine
+	name     string
+	remote   *policy.Remote
+	binding  *policy.Binding
+	access   *access
+	endpoint *endpoint
+	// witness sees what the engine holds for the policy; nil if it needs nothing there.
+	witness *witness
+	// revision is another one of all evaluators' when existing objects are to be decided anew.
+	revision atomic.Uint64
+
+	// telling is held while the observer is told, so that it is told in order; told is the health that it knows.
+	telling sync.Mutex
+	told    placement.RemoteHealth
+
+	mu sync.Mutex
+	// own is the health of what concerns this policy only.
+	own health
+	// refresh is when the policy is to be asked anew about existing objects; zero for never.
+	refresh time.Time
+}
+
+// revisions are unique among all evaluators.
+var revisions atomic.Uint64
+
+// Prepare returns the evaluator of a policy that another engine decides.
+func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
+	if m.Remote == nil {
+		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
+	}
+	key, err := keyFor(name, m.Remote.Spec, b.Supplies, b.Missing)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", name, err)
+	}
+	return e.evaluators.Get(key, func() (*evaluator, error) { return e.newEvaluator(name, m.Remote, b) })
+}
+
+func (e *Engine) newEvaluator(name string, r *policy.Remote, b *policy.Binding) (*evaluator, error) {
+	p := &evaluator{engine: e, name: name, remote: r, binding: b}
+	var err error
+	if p.access, err = e.accessTo(r); err != nil {
+		return nil, err
+	}
+	if p.endpoint, err = e.endpoints.Get(p.access.endpoint, func() (*endpoint, error) { return newEndpoint(p.access.endpoint), nil }); err != nil {
+		return nil, err
+	}
+	if r.Supplied() {
+		if p.witness, err = e.witnessOf(r, p.access); err != nil {
+			return nil, err
+		}
+	}
+	p.told = placement.RemoteHealth{Endpoint: p.access.endpoint}
+	p.schedule(time.Now())
+	p.revise()
+	return p, nil
+}
+
+// Evaluate implements placement.Evaluator. The error is an *engine.RemoteError or a *placement.ContractError.
+func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	body, err := encodeRequest(input, p.remote.V0)
+	if err != nil {
+		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
+	}
+	ttl := time.Duration(p.remote.Spec.CacheSeconds) * time.Second
+	if ttl == 0 {
+		out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (answered, error) { return p.attempt(ctx, body) })
+		return out.decision, err
+	}
+	// What is decided from here on is of this revision or a later one.
+	key := keyOf(p.revision.Load(), body)
+	if decision, ok := p.engine.answers.get(key); ok {
+		return decision, nil
+	}
+	out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (answered, error) { return p.attempt(ctx, body) })
+	if err != nil {
+		return placement.Decision{}, err
+	}
+	p.engine.answers.put(key, out.decision, out.size, ttl)
+	return out.decision, nil
+}
+
+// answered is a decision, and how many bytes the answer had that it was read from.
+type answered struct {
+	decision placement.Decision
+	size     int
+}
+
+// attempt asks once, if the endpoint is to be asked.
+func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err error) {
+	leave, err := p.endpoint.enter(ctx)
+	if err != nil {
+		p.engine.requested(p.endpoint.name, err, 0)
+		return answered{}, err
+	}
+	began := time.Now()
+	// Also if it panics: else the circuit breaker would wait for the outcome for ever.
+	defer func() {
+		changed := leave(err)
+		changed = p.note(err) || changed
+		p.engine.requested(p.endpoint.name, err, time.Since(began))
+		if changed {
+			p.engine.tellHealth(p.endpoint)
+		}
+	}()
+	return p.ask(ctx, body)
+}
+
+// ask asks once.
+func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
+	var before *holdings
+	if p.witness != nil {
+		var err error
+		if before, err = p.witness.before(ctx, p.name, p.remote, p.binding); err != nil {
+			return answered{}, err
+		}
+	}
+	answer, found, err := p.query(ctx, body)
+	if err != nil {
+		return answered{}, err
+	}
+	superseded := false
+	if p.witness != nil {
+		if superseded, err = p.witness.after(ctx, before, p.name, p.remote, p.binding); err != nil {
+			return answered{}, err
+		}
+	}
+	var rules map[string]any
+	if found {
+		rules, found, err = decodeAnswer(answer, p.remote.V0)
+	}
+	var contract *placement.ContractError
+	switch {
+	case errors.As(err, &contract):
+		return answered{}, err
+	case err != nil:
+		return answered{}, p.access.fault(engine.FaultMalformed, err)
+	case !found && superseded:
+		return answered{}, p.access.fault(engine.FaultIncomplete,
+			errors.New("it has newer modules of the policy, which have no result for this version"))
+	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
+		return answered{}, p.access.fault(engine.FaultUndefined,
+			fmt.Errorf("it has no result for %s: does it have the policy?", p.remote.Document))
+	case !found:
+		return answered{size: len(answer)}, nil
+	}
+	decision, err := placement.ParseDecision(rules)
+	return answered{decision, len(answer)}, err
+}
+
+// query sends the request. found is false if the engine says, as the older form of OPA's data API does, that it has no such
+// document.
+func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, found bool, err error) {
+	answer, err = p.access.exchange(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
+	var said *rejection
+	if p.remote.V0 && errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code == codeUndefined {
+		return nil, false, nil
+	}
+	return answer, err == nil, err
+}
+
+// codeUndefined is how the older form of OPA's data API says that there is no such document.
+const codeUndefined = "undefined_document"
+
+// note notes what an attempt's outcome says of what concerns only this policy, and whether its health changed by that.
+func (p *evaluator) note(err error) (changed bool) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked, before := p.own.asked, p.own.kind()
+	var fault *engine.RemoteError
+	switch {
+	case !errors.As(err, &fault):
+		p.own.answered(now)
+	case standing(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
+		p.own.failed(fault, now)
+	default:
+		p.own.asked = true
+	}
+	return asked != p.own.asked || before != p.own.kind()
+}
+
+// Health implements placement.Remote. A fault of the endpoint comes before one of the policy's own.
+func (p *evaluator) Health() placement.RemoteHealth {
+	shared, openSince := p.endpoint.healthNow()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.own.settle(time.Now())
+	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.own.asked, Open: !openSince.IsZero()}
+	switch {
+	case shared.fault != nil:
+		out.Asked, out.Err, out.Since = true, shared.fault, shared.since
+	case p.own.fault != nil:
+		out.Err, out.Since = p.own.fault, p.own.since
+	}
+	return out
+}
+
+// tell tells the observer of the policy's health, if it does not know it.
+func (p *evaluator) tell(o Observer) {
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	now := p.Health()
+	if before := p.told; differs(before, now) {
+		p.told = now
+		o.HealthChanged(p.name, before, now)
+	}
+}
+
+// Revision implements placement.Evaluator.
+func (p *evaluator) Revision() uint64 { return p.revision.Load() }
+
+// revise has existing objects decided anew.
+func (p *evaluator) revise() { p.revision.Store(revisions.Add(1)) }
+
+// refreshed says whether the policy is to be asked anew about existing objects by now, once for each time that it is.
+func (p *evaluator) refreshed(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refresh.IsZero() || now.Before(p.refresh) {
+		return false
+	}
+	p.schedule(now)
+	return true
+}
+
+// schedule says when the policy is next asked anew: not all of them at once.
+func (p *evaluator) schedule(now time.Time) {
+	if every := time.Duration(p.remote.Spec.RefreshSeconds) * time.Second; every > 0 {
+		p.refresh = now.Add(every - time.Duration(rand.Float64()*refreshJitter*float64(every)))
+	}
+}
+
+// refreshJitter is by how much earlier than refreshSeconds a policy may be asked anew, as a share of it.
+const refreshJitter = 0.1
+
+// Input implements placement.Evaluator: what the engine reads is not known.
+func (*evaluator) Input() *projection.Fields { return projection.Everything() }
