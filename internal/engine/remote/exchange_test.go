@@ -1,0 +1,250 @@
+package remote
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// raw answers with bytes, and closes the connection.
+func raw(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		hijacker, ok := w.(http.Hijacker)
+		if !ok {
+			panic("no connection to take over")
+		}
+		conn, _, err := hijacker.Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, text)
+		conn.Close()
+	}
+}
+
+func typed(contentType, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+func status(code int, header, value, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if header != "" {
+			w.Header().Set(header, value)
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// zipped answers with JSON of a size, compressed.
+func zipped(size int, cut bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		_, _ = io.WriteString(z, `{"result": {"annotations": {"region": "`+strings.Repeat("e", size)+`"}}}`)
+		z.Close()
+		body := out.Bytes()
+		if cut {
+			body = body[:len(body)-6]
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(body)
+	}
+}
+
+const token = "s3cr3t-t0k3n"
+
+// Each way not to answer is a fault of its kind, told in words, and never a decision.
+func TestFaults(t *testing.T) {
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		refuse bool
+
+		fault  engine.Fault
+		status int
+		after  time.Duration
+		// says are parts of the message.
+		says []string
+	}{
+		"NoConnection":     {refuse: true, fault: engine.FaultNetwork, says: []string{"connection refused"}},
+		"Hangs":            {answer: hangs, fault: engine.FaultTimeout, says: []string{"no answer in time"}},
+		"ClosedAtOnce":     {answer: raw(""), fault: engine.FaultNetwork},
+		"NoHTTP":           {answer: raw("hello\n"), fault: engine.FaultNetwork},
+		"HugeHeader":       {answer: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeader+8<<10) + "\r\n\r\n"), fault: engine.FaultNetwork},
+		"CutBody":          {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n" + eu), fault: engine.FaultMalformed, says: []string{"cut off"}},
+		"CutChunk":         {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", len(eu)) + eu + "\r\n"), fault: engine.FaultMalformed, says: []string{"cut off"}},
+		"NoLengthAndCut":   {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + eu[:20]), fault: engine.FaultMalformed},
+		"Unauthorized":     {answer: status(401, "", "", `{"code": "unauthorized", "message": "who are `+token+`?"}`), fault: engine.FaultUnauthorized, status: 401, says: []string{"401", "unauthorized", "[token]", "tokenSecretRef"}},
+		"Forbidden":        {answer: status(403, "", "", `{}`), fault: engine.FaultUnauthorized, status: 403},
+		"TooMany":          {answer: status(429, "Retry-After", "7", ``), fault: engine.FaultBackPressure, status: 429, after: 7 * time.Second},
+		"Unavailable":      {answer: status(503, "", "", ``), fault: engine.FaultBackPressure, status: 503},
+		"UnavailableUntil": {answer: status(503, "Retry-After", "Sat, 01 Jan 2000 00:00:30 GMT", ``), fault: engine.FaultBackPressure, status: 503, after: 30 * time.Second},
+		"Internal": {answer: status(500, "", "", `{"code": "internal_error", "message": "error(s) occurred while evaluating query", "errors": [{"code": "eval_conflict_error", "message": "complete rules must not produce multiple outputs", "location": {"file": "p.rego", "row": 7, "col": 1}}]}`),
+			fault: engine.FaultServer, status: 500, says: []string{"internal_error", "p.rego:7: complete rules must not produce multiple outputs"}},
+		"LongWords":      {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"xxx..."}},
+		"Text":           {answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no \x1b[1mhealthy upstream", 502) }, fault: engine.FaultServer, status: 502, says: []string{"no [1mhealthy upstream"}},
+		"BadRequest":     {answer: status(400, "", "", `{"code": "invalid_parameter", "message": "odd"}`), fault: engine.FaultRefused, status: 400, says: []string{"invalid_parameter odd"}},
+		"NotFound":       {answer: rejects(404), fault: engine.FaultRefused, status: 404, says: []string{"path of spec.remote.url"}},
+		"Redirect":       {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/data/other", http.StatusTemporaryRedirect) }, fault: engine.FaultRefused, status: 307, says: []string{"redirects are not followed"}},
+		"HTML":           {answer: typed("text/html", eu), fault: engine.FaultMalformed, says: []string{"text/html"}},
+		"NoMediaType":    {answer: typed("json;;", eu), fault: engine.FaultMalformed},
+		"Empty":          {answer: typed("application/json", ""), fault: engine.FaultMalformed},
+		"NoJSON":         {answer: says("{"), fault: engine.FaultMalformed},
+		"Trailing":       {answer: says(eu + "x"), fault: engine.FaultMalformed},
+		"Two":            {answer: says(eu + eu), fault: engine.FaultMalformed},
+		"Array":          {answer: says("[]"), fault: engine.FaultMalformed},
+		"NoUTF8":         {answer: says("{\"result\": {\"annotations\": {\"region\": \"\xff\"}}}"), fault: engine.FaultMalformed},
+		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"internal_error"}},
+		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxAnswer) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
+		"Bomb":           {answer: zipped(50<<20, false), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
+		"CutCompressed":  {answer: zipped(100, true), fault: engine.FaultMalformed},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, tc.answer)
+				f.refuse.Store(tc.refuse)
+				f.secrets.set("opa", map[string]string{"token": token + "\n"})
+				p := f.put(t, "p", placementv1.Remote{Retry: noRetry, TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa"}}})
+				got := fails(t, p)
+				if got.Fault != tc.fault || got.Status != tc.status || got.RetryAfter != tc.after || got.Attempts != 1 || got.Endpoint != address0 {
+					t.Errorf("got %+v, want fault %s, status %d, retry after %s", got, tc.fault, tc.status, tc.after)
+				}
+				message := got.Error()
+				for _, part := range append(tc.says, address0, string(tc.fault)) {
+					if !strings.Contains(message, part) {
+						t.Errorf("%q does not say %q", message, part)
+					}
+				}
+				if strings.Contains(message, token) || len(message) > 1024 || strings.ContainsAny(message, "\n\x1b") {
+					t.Errorf("message %q", message)
+				}
+				if diff := cmp.Diff([]engine.Fault{tc.fault}, f.faults); diff != "" {
+					t.Errorf("the observer knows of: %s", diff)
+				}
+				if h := p.Health(); faultOf(h.Err) != tc.fault || !h.Asked {
+					t.Errorf("health is %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// An answer is a decision in either form, and no result is none.
+func TestAnswers(t *testing.T) {
+	tests := map[string]struct {
+		path      string
+		answer    http.HandlerFunc
+		undefined placementv1.UndefinedResult
+
+		want     placement.Decision
+		contract string
+		fault    engine.Fault
+	}{
+		"Result":              {answer: says(eu), want: placement.Decision{Annotations: map[string]string{"region": "eu"}}},
+		"OtherJSON":           {answer: typed("application/problem+json; charset=utf-8", eu), want: placement.Decision{Annotations: map[string]string{"region": "eu"}}},
+		"NoType":              {answer: raw("HTTP/1.1 200 OK\r\nContent-Length: 45\r\n\r\n" + eu), want: placement.Decision{Annotations: map[string]string{"region": "eu"}}},
+		"Compressed":          {answer: zipped(2, false), want: placement.Decision{Annotations: map[string]string{"region": "ee"}}},
+		"LargeNumber":         {answer: says(`{"result": {"annotations": {"n": 12345678901234567890}}}`), want: placement.Decision{Annotations: map[string]string{"n": "12345678901234567890"}}},
+		"Errors":              {answer: says(`{"result": {"errors": ["no"]}}`), want: placement.Decision{Errors: []string{"no"}}},
+		"Undefined":           {answer: says(`{"decision_id": "1"}`)},
+		"UndefinedIsAnError":  {answer: says(`{}`), undefined: placementv1.UndefinedError, fault: engine.FaultUndefined},
+		"V0":                  {path: "/v0/data/policy", answer: says(`{"annotations": {"region": "eu"}}`), want: placement.Decision{Annotations: map[string]string{"region": "eu"}}},
+		"V0Undefined":         {path: "/v0/data/policy", answer: status(404, "", "", `{"code": "undefined_document", "message": "not found"}`)},
+		"V0UndefinedAsError":  {path: "/v0/data/policy", answer: status(404, "", "", `{"code": "undefined_document", "message": "not found"}`), undefined: placementv1.UndefinedError, fault: engine.FaultUndefined},
+		"V0OtherNotFound":     {path: "/v0/data/policy", answer: rejects(404), fault: engine.FaultRefused},
+		"V1NotFoundIsNoneToo": {answer: status(404, "", "", `{"code": "undefined_document"}`), fault: engine.FaultRefused},
+		"Null":                {answer: says(`{"result": null}`), contract: "rule result: must be an object, is null"},
+		"Boolean":             {answer: says(`{"result": true}`), contract: "rule result: must be an object, is a boolean"},
+		"V0Array":             {path: "/v0/data/policy", answer: says(`[]`), contract: "rule result: must be an object, is an array"},
+		"NoDecision":          {answer: says(`{"result": {"annotations": 1}}`), contract: "rule annotations: must be an object, is a number"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+					asked++
+					want := map[string]any{"input": object()}
+					if tc.path != "" {
+						want = object()
+					}
+					var got any
+					if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Method != http.MethodPost {
+						t.Errorf("%s: %v", r.Method, err)
+					}
+					if diff := cmp.Diff(any(want), got); diff != "" {
+						t.Errorf("asked with %s", diff)
+					}
+					if got, want := r.Header.Get("Content-Type"), "application/json"; got != want {
+						t.Errorf("asked with type %s", got)
+					}
+					if got, want := r.Header.Get("User-Agent"), "berth/test"; got != want {
+						t.Errorf("asked by %s", got)
+					}
+					tc.answer(w, r)
+				})
+				spec := placementv1.Remote{Undefined: tc.undefined}
+				if tc.path != "" {
+					spec.URL = address0 + tc.path
+				}
+				p := f.put(t, "p", spec)
+				got, err := p.Evaluate(t.Context(), object())
+				var contract *placement.ContractError
+				switch {
+				case tc.contract != "":
+					if !errors.As(err, &contract) || err.Error() != tc.contract {
+						t.Errorf("got error %v, want %s", err, tc.contract)
+					}
+				case tc.fault != "":
+					if faultOf(err) != tc.fault {
+						t.Errorf("got error %v, want %s", err, tc.fault)
+					}
+				case err != nil:
+					t.Error(err)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Error(diff)
+				}
+				if asked != 1 {
+					t.Errorf("asked %d times", asked)
+				}
+			})
+		})
+	}
+}
+
+func TestObjectsThatCannotBeSent(t *testing.T) {
+	f := newFixture(t, says(eu))
+	p := f.put(t, "p", placementv1.Remote{})
+	for name, value := range map[string]any{"NoJSON": make(chan int), "TooLarge": strings.Repeat("x", maxRequest)} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.Evaluate(t.Context(), map[string]any{"x": value})
+			if got := faultOf(err); got != engine.FaultSerialization {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if len(f.faults) > 0 {
+		t.Error("the engine was asked")
+	}
+}

@@ -1,0 +1,289 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// secrets are Secrets that tests replace.
+type secrets struct {
+	mu   sync.Mutex
+	data map[string]map[string][]byte
+}
+
+// set replaces a Secret; without data there is none.
+func (s *secrets) set(name string, data map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.data == nil {
+		s.data = map[string]map[string][]byte{}
+	}
+	delete(s.data, name)
+	for key, value := range data {
+		if s.data[name] == nil {
+			s.data[name] = map[string][]byte{}
+		}
+		s.data[name][key] = []byte(value)
+	}
+}
+
+func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, ok := s.data[name]
+	if !ok {
+		return nil, errors.New("there is none")
+	}
+	return maps.Clone(data), nil
+}
+
+// recorder notes what an observer is told.
+type recorder struct {
+	mu     sync.Mutex
+	faults []engine.Fault
+	// turns are transitions, as in "p: healthy->failing timeout".
+	turns   []string
+	revised []string
+}
+
+func (r *recorder) Requested(_ string, fault engine.Fault, _ time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, fault)
+}
+
+func (r *recorder) HealthChanged(name string, before, after placement.RemoteHealth) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns = append(r.turns, fmt.Sprintf("%s: %s->%s", name, told(before), told(after)))
+}
+
+func (r *recorder) Revised(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.revised = append(r.revised, name)
+}
+
+// take returns the transitions since it was called last.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.turns
+	r.turns = nil
+	return out
+}
+
+func told(h placement.RemoteHealth) string {
+	switch {
+	case !h.Asked:
+		return "unasked"
+	case h.Open:
+		return "open"
+	case h.Err != nil:
+		return string(faultOf(h.Err))
+	}
+	return "healthy"
+}
+
+// memory is a network in memory, so that time may be that of testing/synctest.
+type memory struct {
+	conns chan net.Conn
+	done  chan struct{}
+	// dialed counts connections.
+	dialed atomic.Int64
+	// refuse says that there are no connections.
+	refuse atomic.Bool
+}
+
+func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if m.refuse.Load() {
+		return nil, errors.New("connection refused")
+	}
+	m.dialed.Add(1)
+	client, server := net.Pipe()
+	select {
+	case m.conns <- server:
+		return client, nil
+	case <-m.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (m *memory) Accept() (net.Conn, error) {
+	select {
+	case c := <-m.conns:
+		return c, nil
+	case <-m.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (m *memory) Close() error {
+	close(m.done)
+	return nil
+}
+
+func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+// fixture is an engine and what it is asked of, in memory.
+type fixture struct {
+	*memory
+	*recorder
+	secrets *secrets
+	engine  *Engine
+
+	mu       sync.Mutex
+	inForce  []*placement.Policy
+	evaluate []placement.Evaluator
+}
+
+const address0 = "http://opa.example:8181"
+
+// newFixture has a server in memory answer. Call it within a bubble of testing/synctest, if time matters.
+func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
+	t.Helper()
+	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &secrets{}}
+	f.engine = New(Options{Secrets: f.secrets, Policies: f.policies, Observer: f.recorder, UserAgent: "berth/test"})
+	f.engine.dial = f.memory.dial
+	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(f.memory)
+	}()
+	t.Cleanup(func() {
+		// Before the bubble ends: what is cleaned up later is not of it.
+		for _, e := range f.evaluate {
+			if p, ok := e.(*evaluator); ok {
+				p.access.close()
+			}
+		}
+		server.Close()
+		<-ended
+	})
+	return f
+}
+
+func (f *fixture) policies() []*placement.Policy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inForce
+}
+
+// put puts a policy in force.
+func (f *fixture) put(t *testing.T, name string, spec placementv1.Remote) *evaluator {
+	t.Helper()
+	p := prepare(t, f.engine, name, spec)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.evaluate = append(f.evaluate, p)
+	f.inForce = append(f.inForce, &placement.Policy{Name: name, Evaluator: p})
+	return p
+}
+
+// close closes the connections.
+func (a *access) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current != nil {
+		a.current.transport.CloseIdleConnections()
+	}
+}
+
+func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supplies ...policy.Resource) *evaluator {
+	t.Helper()
+	spec.Insecure = true
+	if spec.URL == "" {
+		spec.URL = address0 + "/v1/data/policy"
+	}
+	m, err := policy.Compile(name, placementv1.PlacementPolicySpec{Remote: &spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := e.Prepare(t.Context(), name, m, &policy.Binding{Remote: m.Remote, Supplies: supplies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := got.(*evaluator)
+	if !ok {
+		t.Fatalf("got a %T", got)
+	}
+	return p
+}
+
+// once1 is a policy that is not retried.
+var noRetry = placementv1.RemoteRetry{MaxAttempts: 1}
+
+func object() map[string]any {
+	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}}
+}
+
+// decides asks, and fails the test unless there is a decision.
+func decides(t *testing.T, p *evaluator) placement.Decision {
+	t.Helper()
+	d, err := p.Evaluate(t.Context(), object())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// fails asks, and fails the test unless there is a fault.
+func fails(t *testing.T, p *evaluator) *engine.RemoteError {
+	t.Helper()
+	d, err := p.Evaluate(t.Context(), object())
+	var fault *engine.RemoteError
+	if !errors.As(err, &fault) {
+		t.Fatalf("got %v, %v, want a fault", d, err)
+	}
+	return fault
+}
+
+// says answers with JSON.
+func says(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// rejects answers with a status that is no success.
+func rejects(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+// hangs answers when nobody waits any more.
+func hangs(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+const eu = `{"result": {"annotations": {"region": "eu"}}}`
+
+// switched is a handler that tests replace.
+type switched struct{ handler atomic.Pointer[http.HandlerFunc] }
+
+func (s *switched) to(h http.HandlerFunc) { s.handler.Store(&h) }
+
+func (s *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*s.handler.Load())(w, r) }
