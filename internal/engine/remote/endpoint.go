@@ -156,8 +156,9 @@ type endpointState struct {
 }
 
 func (e *endpoint) state() endpointState {
-	h, openSince := e.healthNow()
-	return endpointState{fault: h.kind(), open: !openSince.IsZero()}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return endpointState{fault: e.health.kind(), open: !e.openSince.IsZero()}
 }
 
 // healthNow returns the endpoint's health, and since when the circuit is open; zero if it is not.

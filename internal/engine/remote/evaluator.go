@@ -208,10 +208,12 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.own.settle(time.Now())
+	// Who asked in vain for another policy asked for this one too.
+	p.own.asked = p.own.asked || shared.fault != nil
 	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.own.asked, Open: !openSince.IsZero()}
 	switch {
 	case shared.fault != nil:
-		out.Asked, out.Err, out.Since = true, shared.fault, shared.since
+		out.Err, out.Since = shared.fault, shared.since
 	case p.own.fault != nil:
 		out.Err, out.Since = p.own.fault, p.own.since
 	}

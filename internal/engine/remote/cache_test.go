@@ -1,0 +1,68 @@
+package remote
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// An answer is given again to the same object, for as long as the policy says and data stays as it is. Errors never are.
+func TestCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, asked := &switched{}, 0
+		server.to(says(eu))
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			server.ServeHTTP(w, r)
+		})
+		p := f.put(t, "p", placementv1.Remote{CacheSeconds: 30, Retry: noRetry})
+		expect := func(note string, want int) {
+			t.Helper()
+			if asked != want {
+				t.Errorf("%s: asked %d times, want %d", note, asked, want)
+			}
+		}
+		first := decides(t, p)
+		if diff := cmp.Diff(first, decides(t, p)); diff != "" {
+			t.Error(diff)
+		}
+		expect("again", 1)
+		if _, err := p.Evaluate(t.Context(), map[string]any{"kind": "Other"}); err != nil {
+			t.Error(err)
+		}
+		expect("another object", 2)
+		decides(t, f.put(t, "q", placementv1.Remote{CacheSeconds: 30}))
+		expect("another policy", 3)
+		f.engine.Supplied("p")
+		decides(t, p)
+		expect("other data", 4)
+		time.Sleep(30*time.Second - time.Millisecond)
+		decides(t, p)
+		expect("in time", 4)
+		time.Sleep(2 * time.Millisecond)
+		server.to(rejects(500))
+		fails(t, p)
+		fails(t, p)
+		expect("too late, and errors", 6)
+		server.to(says(eu))
+		decides(t, p)
+		expect("after an error", 7)
+
+		never := f.put(t, "never", placementv1.Remote{})
+		decides(t, never)
+		decides(t, never)
+		expect("never", 9)
+
+		server.to(says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxRemembered) + `"}}}`))
+		large := f.put(t, "large", placementv1.Remote{CacheSeconds: 30})
+		decides(t, large)
+		decides(t, large)
+		expect("too large", 11)
+	})
+}

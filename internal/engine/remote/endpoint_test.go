@@ -1,0 +1,179 @@
+package remote
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+)
+
+// An engine that keeps failing is left alone, by all policies that ask it, and then tried by one request.
+func TestCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, asked := &switched{}, 0
+		server.to(rejects(500))
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			server.ServeHTTP(w, r)
+		})
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		q := f.put(t, "q", placementv1.Remote{URL: address0 + "/v1/data/other"})
+		for range faultsToOpen {
+			if got := fails(t, p); got.Fault != engine.FaultServer {
+				t.Fatal(got)
+			}
+		}
+		began := time.Now()
+		got := fails(t, q)
+		if got.Fault != engine.FaultCircuitOpen || asked != faultsToOpen || time.Since(began) > 0 || got.Attempts != 1 {
+			t.Errorf("%v after %d requests and %s", got, asked, time.Since(began))
+		}
+		for _, part := range []string{began.UTC().Format(time.RFC3339), "server", "status 500"} {
+			if !strings.Contains(got.Error(), part) {
+				t.Errorf("%q does not say %q", got, part)
+			}
+		}
+		if h := q.Health(); !h.Open || faultOf(h.Err) != engine.FaultServer {
+			t.Errorf("health is %+v", h)
+		}
+
+		time.Sleep(openFor + time.Millisecond)
+		// One request is let through; it fails.
+		if got := fails(t, p); got.Fault != engine.FaultServer {
+			t.Error(got)
+		}
+		if got := fails(t, p); got.Fault != engine.FaultCircuitOpen || asked != faultsToOpen+1 {
+			t.Errorf("%v after %d requests", got, asked)
+		}
+
+		// While one is under way others are not let through.
+		time.Sleep(openFor + time.Millisecond)
+		server.to(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(100 * time.Millisecond)
+			says(eu)(w, r)
+		})
+		var both sync.WaitGroup
+		both.Go(func() { decides(t, p) })
+		synctest.Wait()
+		if got := fails(t, q); got.Fault != engine.FaultCircuitOpen {
+			t.Error(got)
+		}
+		both.Wait()
+		decides(t, q)
+		if h := p.Health(); h.Open || h.Err != nil {
+			t.Errorf("health is %+v", h)
+		}
+		want := []string{
+			"p: unasked->server", "q: unasked->server", "p: server->open", "q: server->open", "p: open->healthy", "q: open->healthy",
+		}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The engine says for how long it wants to be left alone, within limits.
+func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
+	for header, want := range map[string]time.Duration{"1": openFor, "25": 25 * time.Second, "3600": maxOpenFor} {
+		t.Run(header, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &switched{}
+				server.to(status(503, "Retry-After", header, ""))
+				f := newFixture(t, server.ServeHTTP)
+				p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+				for range faultsToOpen {
+					fails(t, p)
+				}
+				server.to(says(eu))
+				time.Sleep(want - time.Millisecond)
+				if got := fails(t, p); got.Fault != engine.FaultCircuitOpen {
+					t.Error(got)
+				}
+				time.Sleep(2 * time.Millisecond)
+				decides(t, p)
+			})
+		})
+	}
+}
+
+// What concerns one policy does not keep others from the engine.
+func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"unauthorized": rejects(401), "refused": rejects(404), "undefined": says(`{}`), "credentials": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+					if strings.HasSuffix(r.URL.Path, "/good") {
+						says(eu)(w, r)
+						return
+					}
+					answer(w, r)
+				})
+				spec := placementv1.Remote{Retry: noRetry, Undefined: placementv1.UndefinedError}
+				if answer == nil {
+					spec.TokenSecretRef = &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "none"}}
+				}
+				bad := f.put(t, "bad", spec)
+				good := f.put(t, "good", placementv1.Remote{URL: address0 + "/v1/data/good"})
+				for range 2 * faultsToOpen {
+					if got := fails(t, bad); string(got.Fault) != name {
+						t.Fatal(got)
+					}
+				}
+				decides(t, good)
+				if h := good.Health(); h.Err != nil || h.Open {
+					t.Errorf("health is %+v", h)
+				}
+				if h := bad.Health(); string(faultOf(h.Err)) != name || h.Open {
+					t.Errorf("health is %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// Engines have so many requests at a time, and who comes later waits as long as there is time.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		now, most := 0, 0
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.Sleep(400 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			says(eu)(w, r)
+		})
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		var all sync.WaitGroup
+		for range 2 * maxInFlight {
+			all.Go(func() { decides(t, p) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		if _, err := p.Evaluate(ctx, object()); faultOf(err) != engine.FaultTimeout || !strings.Contains(err.Error(), "under way") {
+			t.Errorf("got %v", err)
+		}
+		all.Wait()
+		if most != maxInFlight {
+			t.Errorf("%d requests at a time", most)
+		}
+		if h := p.Health(); h.Err != nil {
+			t.Errorf("health is %+v", h)
+		}
+	})
+}

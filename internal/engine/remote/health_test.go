@@ -1,0 +1,151 @@
+package remote
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+)
+
+func start(t *testing.T, f *fixture) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.engine.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A fault counts for a while after the last one, whatever succeeds meanwhile; each kind of it is told once.
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &switched{}
+		f := newFixture(t, server.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		expect := func(note string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, f.take()); diff != "" {
+				t.Errorf("%s: %s", note, diff)
+			}
+		}
+		if diff := cmp.Diff("unasked", told(p.Health())); diff != "" {
+			t.Error(diff)
+		}
+		server.to(says(eu))
+		decides(t, p)
+		decides(t, p)
+		expect("the first answer", "p: unasked->healthy")
+		server.to(rejects(500))
+		began := time.Now()
+		fails(t, p)
+		fails(t, p)
+		expect("a fault", "p: healthy->server")
+		time.Sleep(3 * time.Second)
+		server.to(rejects(503))
+		fails(t, p)
+		expect("another kind", "p: server->back_pressure")
+		if h := p.Health(); !h.Since.Equal(began) {
+			t.Errorf("failing since %s, began %s", h.Since, began)
+		}
+		server.to(says(eu))
+		time.Sleep(steady - time.Millisecond)
+		decides(t, p)
+		expect("a success, too early")
+		time.Sleep(time.Millisecond)
+		decides(t, p)
+		expect("a success", "p: back_pressure->healthy")
+
+		// A fault of the policy's own gives way to one of the endpoint.
+		server.to(rejects(401))
+		fails(t, p)
+		server.to(rejects(500))
+		fails(t, p)
+		expect("its own and the endpoint's", "p: healthy->unauthorized", "p: unauthorized->server")
+		time.Sleep(steady)
+		server.to(rejects(401))
+		fails(t, p)
+		expect("its own only", "p: server->unauthorized")
+	})
+}
+
+// A fault that a success followed does not count for ever only because nobody asks.
+func TestHealthWithoutRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &switched{}
+		f := newFixture(t, server.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		start(t, f)
+		server.to(rejects(500))
+		fails(t, p)
+		time.Sleep(time.Hour)
+		server.to(says(eu))
+		decides(t, p)
+		server.to(rejects(500))
+		fails(t, p)
+		server.to(says(eu))
+		decides(t, p)
+		time.Sleep(steady + tick)
+		want := []string{"p: unasked->server", "p: server->healthy", "p: healthy->server", "p: server->healthy"}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A policy that is bound anew as it was is as healthy as it was, and one that is not starts anew.
+func TestHealthOutlivesEvaluators(t *testing.T) {
+	f := newFixture(t, rejects(401))
+	spec := placementv1.Remote{Retry: noRetry}
+	p := f.put(t, "p", spec)
+	fails(t, p)
+	if got := faultOf(f.put(t, "p", spec).Health().Err); got != engine.FaultUnauthorized {
+		t.Errorf("bound anew: %q", got)
+	}
+	spec.TimeoutSeconds = 2
+	if got := f.put(t, "p", spec).Health(); got.Asked || got.Err != nil {
+		t.Errorf("changed: %+v", got)
+	}
+}
+
+// Existing objects are decided anew at their time, and when data changed.
+func TestRevised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, says(eu))
+		p := f.put(t, "p", placementv1.Remote{RefreshSeconds: 100})
+		q := f.put(t, "q", placementv1.Remote{})
+		start(t, f)
+		first, other := p.Revision(), q.Revision()
+		time.Sleep(90*time.Second - tick)
+		if p.Revision() != first || len(f.revised) > 0 {
+			t.Error("too early")
+		}
+		time.Sleep(10*time.Second + 2*tick)
+		if p.Revision() == first || q.Revision() != other {
+			t.Error("not in time")
+		}
+		if diff := cmp.Diff([]string{"p"}, f.revised); diff != "" {
+			t.Error(diff)
+		}
+		time.Sleep(1000 * time.Second)
+		if n := len(f.revised); n < 10 || n > 13 {
+			t.Errorf("%d times in 1100 seconds", n)
+		}
+		f.revised = nil
+		f.engine.Supplied("q", "gone")
+		if q.Revision() == other || q.Revision() == p.Revision() {
+			t.Error("not when data changed")
+		}
+		if diff := cmp.Diff([]string{"q"}, f.revised); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
