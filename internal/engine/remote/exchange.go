@@ -144,9 +144,18 @@ func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return a.fault(engine.FaultMalformed, fmt.Errorf("the answer was cut off: %w", err))
 	case untrusted(err):
-		return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides: %w", err))
+		return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", a.shown(), err))
 	}
-	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke: %w", err))
+	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.shown(), err))
+}
+
+// shown is a hint at the certificate that Berth shows. A server of TLS 1.3 that does not take it closes the connection, and
+// its reason is often not read any more.
+func (a *access) shown() string {
+	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
+		return fmt.Sprintf(" (does the engine take the certificate of Secret %s?)", ref.Name)
+	}
+	return ""
 }
 
 // untrusted says that one side does not trust the other's certificate.

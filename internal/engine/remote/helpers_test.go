@@ -282,7 +282,9 @@ func hangs(_ http.ResponseWriter, r *http.Request) {
 const eu = `{"result": {"annotations": {"region": "eu"}}}`
 
 // switched is a handler that tests replace.
-type switched struct{ handler atomic.Pointer[http.HandlerFunc] }
+type switched struct {
+	handler atomic.Pointer[http.HandlerFunc]
+}
 
 func (s *switched) to(h http.HandlerFunc) { s.handler.Store(&h) }
 

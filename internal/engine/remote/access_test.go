@@ -1,0 +1,287 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/test/framework/pki"
+)
+
+// secured is a server whose certificate, and whose clients' authorities, tests replace.
+type secured struct {
+	*httptest.Server
+	mu     sync.Mutex
+	config *tls.Config
+	// seen are the names of the clients, and the tokens that they showed.
+	seen []string
+	// open counts connections.
+	open map[net.Conn]bool
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	s := &secured{open: map[net.Conn]bool{}}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		for _, c := range r.TLS.PeerCertificates {
+			who += "/" + c.Subject.CommonName
+		}
+		s.mu.Lock()
+		s.seen = append(s.seen, who)
+		s.mu.Unlock()
+		says(eu)(w, r)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[c] = true; state == http.StateClosed {
+			delete(s.open, c)
+		}
+	}
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.config, nil
+	}}
+	s.EnableHTTP2 = true
+	certificate, key := pki.NewAuthority(t).Server(time.Hour)
+	s.use(t, certificate, key, nil)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// use has new connections use a certificate, and want clients to show one if there are authorities.
+func (s *secured) use(t *testing.T, certificate, key, clients []byte) {
+	t.Helper()
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if clients != nil {
+		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		config.ClientCAs.AppendCertsFromPEM(clients)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = config
+}
+
+// last is who asked last.
+func (s *secured) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.seen) == 0 {
+		return ""
+	}
+	return s.seen[len(s.seen)-1]
+}
+
+// waitOpen waits until there are so many connections.
+func (s *secured) waitOpen(t *testing.T, want int) {
+	t.Helper()
+	got := 0
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		runtime.GC()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		got = len(s.open)
+		return got == want, nil
+	})
+	if err != nil {
+		t.Errorf("%d connections, want %d", got, want)
+	}
+}
+
+func reference(name string) placementv1.SecretReference {
+	return placementv1.SecretReference{Name: name}
+}
+
+// Secrets are used as they are at each request, without a new evaluator; connections are made anew only when certificates
+// changed, and those of before are closed.
+func TestRotation(t *testing.T) {
+	server := newSecured(t)
+	ours, theirs := pki.NewAuthority(t), pki.NewAuthority(t)
+	certificate, key := ours.Server(time.Hour)
+	server.use(t, certificate, key, ours.PEM)
+	s := &secrets{}
+	e := New(Options{Secrets: s})
+	p := prepare(t, e, "p", placementv1.Remote{
+		// A connection that the server closed may be noticed only by a request.
+		URL: server.URL + "/v1/data/policy", Retry: placementv1.RemoteRetry{InitialBackoffMilliseconds: 1},
+		TokenSecretRef:             &placementv1.TokenSecretReference{SecretReference: reference("token")},
+		CASecretRef:                &placementv1.CASecretReference{SecretReference: reference("ca")},
+		ClientCertificateSecretRef: new(reference("client")),
+	})
+	set := func(token string, ca *pki.Authority, client string) {
+		certificate, key := ca.Client(client)
+		s.set("token", map[string]string{"token": token})
+		s.set("ca", map[string]string{"ca.crt": string(ca.PEM)})
+		s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
+	}
+	set("one", ours, "alice")
+	decides(t, p)
+	if got := server.last(); got != "one/alice" {
+		t.Errorf("asked by %s", got)
+	}
+	server.waitOpen(t, 1)
+	first := p.access.current
+
+	s.set("token", map[string]string{"token": "two"})
+	decides(t, p)
+	if got := server.last(); got != "two/alice" || p.access.current != first {
+		t.Errorf("asked by %s, new connections %t", got, p.access.current != first)
+	}
+
+	set("two", ours, "bob")
+	decides(t, p)
+	if got := server.last(); got != "two/bob" {
+		t.Errorf("asked by %s", got)
+	}
+	server.waitOpen(t, 1)
+
+	// The server's certificate is of another authority from here on.
+	certificate, key = theirs.Server(time.Hour)
+	server.use(t, certificate, key, theirs.PEM)
+	server.CloseClientConnections()
+	got := fails(t, p)
+	if got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "unknown authority") {
+		t.Error(got)
+	}
+	set("two", theirs, "carol")
+	decides(t, p)
+	if got := server.last(); got != "two/carol" {
+		t.Errorf("asked by %s", got)
+	}
+
+	// It expires.
+	certificate, key = theirs.Server(-time.Minute)
+	server.use(t, certificate, key, theirs.PEM)
+	server.CloseClientConnections()
+	if got := fails(t, p); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "expired") {
+		t.Error(got)
+	}
+	if h := p.Health(); h.Open {
+		t.Error("the circuit is open for certificates")
+	}
+	// The client's is of an authority that the server does not know.
+	certificate, key = theirs.Server(time.Hour)
+	server.use(t, certificate, key, theirs.PEM)
+	certificate, key = ours.Client("carol")
+	s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
+	if got := fails(t, p); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "Secret client") {
+		t.Error(got)
+	}
+	runtime.KeepAlive(e)
+}
+
+// Policies of the same endpoint and credentials share connections, those of others do not, and they are closed once no
+// policy needs them.
+func TestConnectionsAreShared(t *testing.T) {
+	server := newSecured(t)
+	ca := pki.NewAuthority(t)
+	certificate, key := ca.Server(time.Hour)
+	server.use(t, certificate, key, nil)
+	s := &secrets{}
+	s.set("one", map[string]string{"token": "one"})
+	s.set("two", map[string]string{"token": "two"})
+	e := New(Options{Secrets: s})
+	of := func(name, token string) *evaluator {
+		p := prepare(t, e, name, placementv1.Remote{
+			URL: server.URL + "/v1/data/" + name, CABundle: ca.PEM,
+			TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference(token)},
+		})
+		decides(t, p)
+		return p
+	}
+	p, q, r := of("p", "one"), of("q", "one"), of("r", "two")
+	if p.access != q.access || p.access == r.access || p.endpoint != r.endpoint {
+		t.Error("shared in another way")
+	}
+	server.waitOpen(t, 2)
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(p)
+	server.waitOpen(t, 1)
+	runtime.KeepAlive(q)
+	server.waitOpen(t, 0)
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		runtime.GC()
+		return e.evaluators.Len()+e.accesses.Len()+e.endpoints.Len() == 0, nil
+	})
+	if err != nil {
+		t.Errorf("%d evaluators, %d accesses, %d endpoints are left", e.evaluators.Len(), e.accesses.Len(), e.endpoints.Len())
+	}
+}
+
+// TLS older than 1.2 is not spoken.
+func TestOldTLS(t *testing.T) {
+	server := newSecured(t)
+	ca := pki.NewAuthority(t)
+	certificate, key := ca.Server(time.Hour)
+	server.use(t, certificate, key, nil)
+	server.config.MaxVersion = tls.VersionTLS11
+	server.config.MinVersion = tls.VersionTLS10
+	p := prepare(t, New(Options{}), "p", placementv1.Remote{URL: server.URL + "/v1/data/p", CABundle: ca.PEM, Retry: noRetry})
+	if got := fails(t, p); got.Fault != engine.FaultNetwork {
+		t.Error(got)
+	}
+}
+
+// What is wrong with a Secret is said with its name and key, and never with what it has.
+func TestUnusableSecrets(t *testing.T) {
+	ca := pki.NewAuthority(t)
+	certificate, _ := ca.Client("client")
+	_, otherKey := ca.Client("client")
+	tests := map[string]struct {
+		spec placementv1.Remote
+		data map[string]string
+		says []string
+	}{
+		"NoSecret":     {spec: placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("s")}}, says: []string{"tokenSecretRef", "Secret s", "there is none"}},
+		"NoKey":        {spec: placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("s"), Key: "k"}}, data: map[string]string{"token": token}, says: []string{"tokenSecretRef", "Secret s", "key k"}},
+		"EmptyToken":   {spec: placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("s")}}, data: map[string]string{"token": "\n"}, says: []string{"Secret s", "key token"}},
+		"TwoTokens":    {spec: placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("s")}}, data: map[string]string{"token": token + "\n" + token}, says: []string{"Secret s", "key token", "no bearer token"}},
+		"NoCA":         {spec: placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: reference("s")}}, data: map[string]string{"ca": string(ca.PEM)}, says: []string{"caSecretRef", "Secret s", "key ca.crt"}},
+		"NoPEM":        {spec: placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: reference("s")}}, data: map[string]string{"ca.crt": token}, says: []string{"caSecretRef", "Secret s", "key ca.crt", "PEM"}},
+		"NoPEMBundle":  {spec: placementv1.Remote{CABundle: []byte(token)}, says: []string{"caBundle", "PEM"}},
+		"NoClientKey":  {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate)}, says: []string{"clientCertificateSecretRef", "Secret s", "key tls.key"}},
+		"BadClientKey": {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate), "tls.key": token}, says: []string{"clientCertificateSecretRef", "Secret s", "tls.key"}},
+		"OtherKey":     {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate), "tls.key": string(otherKey)}, says: []string{"Secret s", "does not match"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, r := &secrets{}, &recorder{}
+			s.set("s", tc.data)
+			tc.spec.URL = "https://127.0.0.1:1/v1/data/p"
+			got := fails(t, prepare(t, New(Options{Secrets: s, Observer: r}), "p", tc.spec))
+			if got.Fault != engine.FaultCredentials || got.Attempts != 1 {
+				t.Errorf("got %+v", got)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(got.Error(), part) {
+					t.Errorf("%q does not say %q", got, part)
+				}
+			}
+			if strings.Contains(got.Error(), token) {
+				t.Errorf("%q has the Secret", got)
+			}
+		})
+	}
+}
