@@ -1,0 +1,80 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Whatever an engine says, there is a decision only where the whole answer is one JSON document that has it, read in full;
+// and no opinion only where it has no result, and no error either.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		"", "{", "null", "[]", "{}", "1", `""`, eu, eu + "}", eu + "\n", `{"result": null}`, `{"result": []}`, `{"result": {}}`, `{"Result": {"errors": ["x"]}}`,
+		`{"result": {}, "result": {"errors": ["x"]}}`, `{"code": "x"}`, `{"errors": []}`, `{"result": {"annotations": {"a": 1e400}}}`, "{\"result\": {\"labels\": {\"a\": \"\xff\"}}}",
+		"\xef\xbb\xbf{}", `{"annotations": {"a": "b"}}`, `{"decision_id": "x"}`, "[[[[", `{"result": {"clusters": ["a"]}} {}`,
+	} {
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, v0 bool) {
+		rules, defined, err := decodeAnswer(body, v0)
+		var contract *placement.ContractError
+		if errors.As(err, &contract) || err == nil {
+			if !json.Valid(body) || !utf8.Valid(body) {
+				t.Fatalf("%q is taken for an answer", body)
+			}
+		}
+		if err != nil {
+			if rules != nil || defined {
+				t.Fatalf("%q has rules %v, defined %t, and error %v", body, rules, defined, err)
+			}
+			return
+		}
+		var document map[string]any
+		if err := json.Unmarshal(body, &document); err != nil && !outOfRange(err) {
+			t.Fatalf("%q: %v", body, err)
+		}
+		result, has := document["result"]
+		switch {
+		case v0:
+			if !defined {
+				t.Fatalf("%q is undefined", body)
+			}
+		case defined != has:
+			t.Fatalf("%q has a result: %t, is defined: %t", body, has, defined)
+		case !defined && (document["code"] != nil || document["errors"] != nil || document["error"] != nil):
+			t.Fatalf("%q is an error, and taken for no opinion", body)
+		case defined:
+			want, ok := result.(map[string]any)
+			if !ok || len(want) != len(rules) {
+				t.Fatalf("%q has rules %v", body, rules)
+			}
+		}
+	})
+}
+
+// outOfRange says that a number is too large for what encoding/json takes it for, which is no concern of json.Number's.
+func outOfRange(err error) bool {
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &kind)
+}
+
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\x00b\r\n\tc":           "a b c",
+		"\x1b[31mred\x1b[0m":      "[31mred [0m",
+		"ü\xff":                   "ü",
+		"":                        "",
+		"right\u0085to\u009bleft": "right to left",
+	} {
+		if diff := cmp.Diff(want, printable(in)); diff != "" {
+			t.Errorf("%q: %s", in, diff)
+		}
+	}
+}

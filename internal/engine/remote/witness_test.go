@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+var nodes = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+
+// keeper is an engine that says what it holds.
+type keeper struct {
+	mu sync.Mutex
+	// held is what it holds; nil for nothing.
+	held *holdings
+	// decide runs while it decides, before it answers; nil for nothing.
+	decide func(k *keeper)
+	answer string
+	// posts and looks count requests.
+	posts, looks int
+	// slow is how long a look at the holdings takes.
+	slow time.Duration
+}
+
+func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		k.mu.Lock()
+		k.looks++
+		text, err := json.Marshal(map[string]any{"result": k.held})
+		if k.held == nil {
+			text = []byte(`{}`)
+		}
+		k.mu.Unlock()
+		if err != nil {
+			panic(err)
+		}
+		time.Sleep(k.slow)
+		says(string(text))(w, r)
+		return
+	}
+	k.mu.Lock()
+	k.posts++
+	decide := k.decide
+	k.mu.Unlock()
+	if decide != nil {
+		decide(k)
+	}
+	says(k.answer)(w, r)
+}
+
+func (k *keeper) set(h *holdings) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held = h
+}
+
+func full(load string) *holdings {
+	return &holdings{Load: load, Types: map[string]bool{"/v1/nodes": true}}
+}
+
+// supplied is a policy that wants nodes to be there.
+func supplied(t *testing.T, f *fixture, name string, spec placementv1.Remote) *evaluator {
+	t.Helper()
+	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "nodes"}}
+	p := prepare(t, f.engine, name, spec, nodes)
+	f.evaluate = append(f.evaluate, p)
+	return p
+}
+
+// A decision counts only if the engine had everything before, and since.
+func TestHoldings(t *testing.T) {
+	tests := map[string]struct {
+		held   *holdings
+		decide func(k *keeper)
+		fault  engine.Fault
+		posts  int
+		says   string
+	}{
+		"Everything":      {held: full("1"), posts: 1},
+		"Nothing":         {fault: engine.FaultIncomplete, says: "nodes"},
+		"InPart":          {held: &holdings{Load: "1", Types: map[string]bool{"/v1/nodes": false}}, fault: engine.FaultIncomplete, says: "nodes"},
+		"LostMeanwhile":   {held: full("1"), decide: func(k *keeper) { k.set(nil) }, posts: 1, fault: engine.FaultIncomplete, says: "nodes"},
+		"ReloadMeanwhile": {held: full("1"), decide: func(k *keeper) { k.set(full("2")) }, posts: 1, fault: engine.FaultIncomplete, says: "lost data"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &keeper{held: tc.held, decide: tc.decide, answer: eu}
+				f := newFixture(t, k.ServeHTTP)
+				p := supplied(t, f, "p", placementv1.Remote{Retry: noRetry})
+				d, err := p.Evaluate(t.Context(), object())
+				if faultOf(err) != tc.fault || k.posts != tc.posts || (err == nil) != (d.Annotations["region"] == "eu") {
+					t.Errorf("%d requests, decision %v, error %v", k.posts, d, err)
+				}
+				if tc.says != "" && !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("%q does not say %q", err, tc.says)
+				}
+			})
+		})
+	}
+}
+
+// An engine that restarted empty after it was full, and one that is full again, are noticed, without and with another try.
+func TestHoldingsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{held: full("1"), answer: eu}
+		f := newFixture(t, k.ServeHTTP)
+		p := supplied(t, f, "p", placementv1.Remote{})
+		decides(t, p)
+		k.set(nil)
+		k.answer = `{}`
+		if got := fails(t, p); got.Fault != engine.FaultIncomplete || got.Attempts != 3 {
+			t.Errorf("got %v", got)
+		}
+		// What was undefined while it was empty is no answer, though it is full again when the answer comes.
+		k.decide = func(k *keeper) {
+			k.set(full("2"))
+			k.decide, k.answer = nil, eu
+		}
+		k.set(full("1"))
+		if d := decides(t, p); d.Annotations["region"] != "eu" {
+			t.Errorf("got %v", d)
+		}
+	})
+}
+
+// Newer modules decide for a policy that still has older ones, but what they leave undefined is no answer to it.
+func TestHoldingsOfOtherModules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{answer: eu}
+		f := newFixture(t, k.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package m"}}})
+		held := func(digest string, superseded ...string) {
+			k.set(&holdings{Load: "1", Modules: map[string]heldModules{"p": {Digest: digest, Superseded: superseded}}})
+		}
+		held(p.remote.ModulesDigest)
+		decides(t, p)
+		held("newer", p.remote.ModulesDigest)
+		decides(t, p)
+		k.answer = `{}`
+		if got := fails(t, p); got.Fault != engine.FaultIncomplete {
+			t.Errorf("got %v", got)
+		}
+		held("other")
+		k.answer = eu
+		if got := fails(t, p); got.Fault != engine.FaultIncomplete {
+			t.Errorf("got %v", got)
+		}
+		held(p.remote.ModulesDigest)
+		k.answer = `{}`
+		decides(t, p)
+	})
+}
+
+// Those whose answers came while a look was under way share the next one: not that one, which may have seen what was before.
+func TestLooksAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{held: full("1"), answer: eu}
+		f := newFixture(t, k.ServeHTTP)
+		p := supplied(t, f, "p", placementv1.Remote{})
+		q := supplied(t, f, "q", placementv1.Remote{URL: address0 + "/v1/data/other"})
+		decides(t, p)
+		k.slow, k.looks = 100*time.Millisecond, 0
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { decides(t, p) })
+			all.Go(func() { decides(t, q) })
+		}
+		began := time.Now()
+		all.Wait()
+		if k.looks != 2 || time.Since(began) != 200*time.Millisecond {
+			t.Errorf("%d looks in %s for 20 decisions", k.looks, time.Since(began))
+		}
+
+		// One who gives up does not end the look of others.
+		k.looks = 0
+		all.Go(func() { decides(t, p) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		all.Go(func() { decides(t, q) })
+		if _, err := p.Evaluate(ctx, object()); faultOf(err) != engine.FaultTimeout {
+			t.Errorf("got %v", err)
+		}
+		all.Wait()
+	})
+}
+
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{answer: eu}
+		f := newFixture(t, k.ServeHTTP)
+		if p := f.put(t, "free", placementv1.Remote{}); !f.engine.Settled(p.binding) || !f.engine.Settled(&policy.Binding{}) {
+			t.Error("a policy that needs nothing is not settled")
+		}
+		p := supplied(t, f, "p", placementv1.Remote{})
+		expect := func(note string, want bool, looks int) {
+			t.Helper()
+			got := f.engine.Settled(p.binding)
+			synctest.Wait()
+			if got != want || k.looks != looks {
+				t.Errorf("%s: settled %t, %d looks", note, got, k.looks)
+			}
+		}
+		expect("first", false, 1)
+		k.set(full("1"))
+		expect("too early", false, 1)
+		time.Sleep(pollAfter)
+		expect("it looks", false, 2)
+		expect("it has seen", true, 2)
+		k.slow = 10 * time.Millisecond
+		time.Sleep(pollAfter)
+		began := time.Now()
+		if !f.engine.Settled(p.binding) || time.Since(began) > 0 {
+			t.Error("it waits")
+		}
+		time.Sleep(time.Second)
+	})
+}
