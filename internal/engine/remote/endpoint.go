@@ -80,6 +80,10 @@ func standing(err error) error {
 	case engine.FaultCredentials, engine.FaultSerialization, engine.FaultCircuitOpen:
 		return errNotAsked
 	}
+	var said *rejection
+	if errors.As(err, &said) && said.ofObject() {
+		return nil
+	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, errBusy) || untrusted(err) {
 		// Nobody waited for it, it was not sent, or it is about the certificates of one policy.
 		return errNotAsked

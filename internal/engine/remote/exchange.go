@@ -51,6 +51,7 @@ type rejection struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Errors  []struct {
+		Code     string `json:"code"`
 		Message  string `json:"message"`
 		Location struct {
 			File string `json:"file"`
@@ -59,6 +60,11 @@ type rejection struct {
 	} `json:"errors"`
 	// advice is what to look at.
 	advice string
+}
+
+// ofObject says that OPA is well, and could not evaluate the policy for this object (topdown.Error).
+func (r *rejection) ofObject() bool {
+	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
 
 func (r *rejection) Error() string {
