@@ -99,6 +99,15 @@ func (a *access) connections(ctx context.Context) (*connections, error) {
 	return a.current, nil
 }
 
+// close closes the connections that nobody is using, and those in use once they are not.
+func (a *access) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current != nil {
+		a.current.transport.CloseIdleConnections()
+	}
+}
+
 // read returns what there is now of certificates.
 func (a *access) read(ctx context.Context) (material, error) {
 	m := material{authorities: a.spec.CABundle}

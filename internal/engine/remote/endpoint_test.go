@@ -45,7 +45,7 @@ func TestCircuit(t *testing.T) {
 			t.Errorf("health is %+v", h)
 		}
 
-		time.Sleep(openFor + time.Millisecond)
+		pass(openFor + time.Millisecond)
 		// One request is let through; it fails.
 		if got := fails(t, p); got.Fault != engine.FaultServer {
 			t.Error(got)
@@ -55,9 +55,9 @@ func TestCircuit(t *testing.T) {
 		}
 
 		// While one is under way others are not let through.
-		time.Sleep(openFor + time.Millisecond)
+		pass(openFor + time.Millisecond)
 		server.to(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			says(eu)(w, r)
 		})
 		var both sync.WaitGroup
@@ -90,14 +90,14 @@ func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
 				f := newFixture(t, server.ServeHTTP)
 				p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
 				for range faultsToOpen {
-					fails(t, p)
+					inVain(t, p)
 				}
 				server.to(says(eu))
-				time.Sleep(want - time.Millisecond)
+				pass(want - time.Millisecond)
 				if got := fails(t, p); got.Fault != engine.FaultCircuitOpen {
 					t.Error(got)
 				}
-				time.Sleep(2 * time.Millisecond)
+				pass(2 * time.Millisecond)
 				decides(t, p)
 			})
 		})
@@ -151,7 +151,7 @@ func TestInFlight(t *testing.T) {
 			now++
 			most = max(most, now)
 			mu.Unlock()
-			time.Sleep(400 * time.Millisecond)
+			pass(400 * time.Millisecond)
 			mu.Lock()
 			now--
 			mu.Unlock()

@@ -103,13 +103,17 @@ func (e *Engine) Supplied(policies ...string) {
 // tick is how often the engine looks what is due.
 const tick = time.Second
 
-// Start has policies asked anew at their time, and tells of engines that are healthy by now, until ctx ends.
+// Start has policies asked anew at their time, and tells of engines that are healthy by now, until ctx ends. Then it closes
+// connections.
 func (e *Engine) Start(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			for _, p := range e.inForce() {
+				p.access.close()
+			}
 			return nil
 		case now := <-ticker.C:
 			e.due(now)

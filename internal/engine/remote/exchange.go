@@ -58,8 +58,8 @@ type rejection struct {
 			Row  int    `json:"row"`
 		} `json:"location"`
 	} `json:"errors"`
-	// advice is what to look at.
-	advice string
+	// asked is what was asked for, and advice what to look at.
+	asked, advice string
 }
 
 // ofObject says that OPA is well, and could not evaluate the policy for this object (topdown.Error).
@@ -68,17 +68,18 @@ func (r *rejection) ofObject() bool {
 }
 
 func (r *rejection) Error() string {
-	out := strings.TrimSpace(fmt.Sprintf("status %d %s", r.Status, http.StatusText(r.Status)))
-	said := strings.Join(strings.Fields(r.Code+" "+r.Message), " ")
+	out := strings.TrimSpace(fmt.Sprintf("%s: status %d %s", r.asked, r.Status, http.StatusText(r.Status)))
+	var said strings.Builder
+	said.WriteString(strings.TrimSpace(r.Code + " " + r.Message))
 	for _, e := range r.Errors {
-		said += "; "
+		said.WriteString("; ")
 		if e.Location.File != "" {
-			said += fmt.Sprintf("%s:%d: ", e.Location.File, e.Location.Row)
+			fmt.Fprintf(&said, "%s:%d: ", e.Location.File, e.Location.Row)
 		}
-		said += e.Message
+		said.WriteString(e.Message)
 	}
-	if said != "" {
-		out += ": " + printable(said)
+	if said.Len() > 0 {
+		out += ": " + printable(said.String())
 	}
 	if r.advice != "" {
 		out += " (" + r.advice + ")"
@@ -114,7 +115,7 @@ func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	defer response.Body.Close()
 	defer runtime.KeepAlive(c)
 	if response.StatusCode/100 != 2 {
-		return nil, a.rejected(response, token)
+		return nil, a.rejected(response, q, token)
 	}
 	return a.answer(ctx, response, q)
 }
@@ -202,7 +203,7 @@ func isJSON(contentType string) bool {
 }
 
 // rejected is what a status means that is no success.
-func (a *access) rejected(response *http.Response, token string) *engine.RemoteError {
+func (a *access) rejected(response *http.Response, q query, token string) *engine.RemoteError {
 	r := &rejection{}
 	// Whatever can be read of it is better than nothing.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
@@ -212,7 +213,7 @@ func (a *access) rejected(response *http.Response, token string) *engine.RemoteE
 			r.Message = string(body)
 		}
 	}
-	r.Status = response.StatusCode
+	r.Status, r.asked = response.StatusCode, q.method+" "+printable(q.at.EscapedPath())
 	if token != "" {
 		r.Message = strings.ReplaceAll(r.Message, token, "[token]")
 		for i := range r.Errors {

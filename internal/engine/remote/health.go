@@ -60,8 +60,7 @@ func differs(x, y placement.RemoteHealth) bool {
 }
 
 func faultOf(err error) engine.Fault {
-	var fault *engine.RemoteError
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		return fault.Fault
 	}
 	return ""

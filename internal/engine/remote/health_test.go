@@ -46,33 +46,33 @@ func TestHealth(t *testing.T) {
 		expect("the first answer", "p: unasked->healthy")
 		server.to(rejects(500))
 		began := time.Now()
-		fails(t, p)
-		fails(t, p)
+		inVain(t, p)
+		inVain(t, p)
 		expect("a fault", "p: healthy->server")
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		server.to(rejects(503))
-		fails(t, p)
+		inVain(t, p)
 		expect("another kind", "p: server->back_pressure")
 		if h := p.Health(); !h.Since.Equal(began) {
 			t.Errorf("failing since %s, began %s", h.Since, began)
 		}
 		server.to(says(eu))
-		time.Sleep(steady - time.Millisecond)
+		pass(steady - time.Millisecond)
 		decides(t, p)
 		expect("a success, too early")
-		time.Sleep(time.Millisecond)
+		pass(time.Millisecond)
 		decides(t, p)
 		expect("a success", "p: back_pressure->healthy")
 
 		// A fault of the policy's own gives way to one of the endpoint.
 		server.to(rejects(401))
-		fails(t, p)
+		inVain(t, p)
 		server.to(rejects(500))
-		fails(t, p)
+		inVain(t, p)
 		expect("its own and the endpoint's", "p: healthy->unauthorized", "p: unauthorized->server")
-		time.Sleep(steady)
+		pass(steady)
 		server.to(rejects(401))
-		fails(t, p)
+		inVain(t, p)
 		expect("its own only", "p: server->unauthorized")
 	})
 }
@@ -85,15 +85,15 @@ func TestHealthWithoutRequests(t *testing.T) {
 		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
 		start(t, f)
 		server.to(rejects(500))
-		fails(t, p)
-		time.Sleep(time.Hour)
+		inVain(t, p)
+		pass(time.Hour)
 		server.to(says(eu))
 		decides(t, p)
 		server.to(rejects(500))
-		fails(t, p)
+		inVain(t, p)
 		server.to(says(eu))
 		decides(t, p)
-		time.Sleep(steady + tick)
+		pass(steady + tick)
 		want := []string{"p: unasked->server", "p: server->healthy", "p: healthy->server", "p: server->healthy"}
 		if diff := cmp.Diff(want, f.take()); diff != "" {
 			t.Error(diff)
@@ -106,7 +106,7 @@ func TestHealthOutlivesEvaluators(t *testing.T) {
 	f := newFixture(t, rejects(401))
 	spec := placementv1.Remote{Retry: noRetry}
 	p := f.put(t, "p", spec)
-	fails(t, p)
+	inVain(t, p)
 	if got := faultOf(f.put(t, "p", spec).Health().Err); got != engine.FaultUnauthorized {
 		t.Errorf("bound anew: %q", got)
 	}
@@ -124,18 +124,18 @@ func TestRevised(t *testing.T) {
 		q := f.put(t, "q", placementv1.Remote{})
 		start(t, f)
 		first, other := p.Revision(), q.Revision()
-		time.Sleep(90*time.Second - tick)
+		pass(90*time.Second - tick)
 		if p.Revision() != first || len(f.revised) > 0 {
 			t.Error("too early")
 		}
-		time.Sleep(10*time.Second + 2*tick)
+		pass(10*time.Second + 2*tick)
 		if p.Revision() == first || q.Revision() != other {
 			t.Error("not in time")
 		}
 		if diff := cmp.Diff([]string{"p"}, f.revised); diff != "" {
 			t.Error(diff)
 		}
-		time.Sleep(1000 * time.Second)
+		pass(1000 * time.Second)
 		if n := len(f.revised); n < 10 || n > 13 {
 			t.Errorf("%d times in 1100 seconds", n)
 		}

@@ -165,7 +165,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
 	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &secrets{}}
 	f.engine = New(Options{Secrets: f.secrets, Policies: f.policies, Observer: f.recorder, UserAgent: "berth/test"})
-	f.engine.dial = f.memory.dial
+	f.engine.dial = f.dial
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan struct{})
 	go func() {
@@ -202,15 +202,6 @@ func (f *fixture) put(t *testing.T, name string, spec placementv1.Remote) *evalu
 	return p
 }
 
-// close closes the connections.
-func (a *access) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.current != nil {
-		a.current.transport.CloseIdleConnections()
-	}
-}
-
 func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supplies ...policy.Resource) *evaluator {
 	t.Helper()
 	spec.Insecure = true
@@ -232,7 +223,7 @@ func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supp
 	return p
 }
 
-// once1 is a policy that is not retried.
+// noRetry is for policies that ask once.
 var noRetry = placementv1.RemoteRetry{MaxAttempts: 1}
 
 func object() map[string]any {
@@ -259,6 +250,15 @@ func fails(t *testing.T, p *evaluator) *engine.RemoteError {
 	}
 	return fault
 }
+
+// inVain asks, and fails the test unless there is a fault.
+func inVain(t *testing.T, p *evaluator) {
+	t.Helper()
+	_ = fails(t, p)
+}
+
+// pass lets time pass, that of testing/synctest.
+func pass(d time.Duration) { <-time.After(d) }
 
 // says answers with JSON.
 func says(text string) http.HandlerFunc {

@@ -45,7 +45,7 @@ func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			panic(err)
 		}
-		time.Sleep(k.slow)
+		pass(k.slow)
 		says(string(text))(w, r)
 		return
 	}
@@ -216,15 +216,15 @@ func TestSettled(t *testing.T) {
 		expect("first", false, 1)
 		k.set(full("1"))
 		expect("too early", false, 1)
-		time.Sleep(pollAfter)
+		pass(pollAfter)
 		expect("it looks", false, 2)
 		expect("it has seen", true, 2)
 		k.slow = 10 * time.Millisecond
-		time.Sleep(pollAfter)
+		pass(pollAfter)
 		began := time.Now()
 		if !f.engine.Settled(p.binding) || time.Since(began) > 0 {
 			t.Error("it waits")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 	})
 }
