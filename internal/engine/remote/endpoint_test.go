@@ -165,7 +165,7 @@ func TestInFlight(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
-		if _, err := p.Evaluate(ctx, object()); faultOf(err) != engine.FaultTimeout || !strings.Contains(err.Error(), "under way") {
+		if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout || !strings.Contains(err.Error(), "under way") {
 			t.Errorf("got %v", err)
 		}
 		all.Wait()

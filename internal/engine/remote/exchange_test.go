@@ -186,9 +186,9 @@ func TestAnswers(t *testing.T) {
 				asked := 0
 				f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 					asked++
-					want := map[string]any{"input": object()}
+					want := map[string]any{"input": deployment()}
 					if tc.path != "" {
-						want = object()
+						want = deployment()
 					}
 					var got any
 					if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Method != http.MethodPost {
@@ -210,7 +210,7 @@ func TestAnswers(t *testing.T) {
 					spec.URL = address0 + tc.path
 				}
 				p := f.put(t, "p", spec)
-				got, err := p.Evaluate(t.Context(), object())
+				got, err := p.Evaluate(t.Context(), deployment())
 				var contract *placement.ContractError
 				switch {
 				case tc.contract != "":

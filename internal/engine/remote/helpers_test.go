@@ -226,14 +226,14 @@ func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supp
 // noRetry is for policies that ask once.
 var noRetry = placementv1.RemoteRetry{MaxAttempts: 1}
 
-func object() map[string]any {
+func deployment() map[string]any {
 	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}}
 }
 
 // decides asks, and fails the test unless there is a decision.
 func decides(t *testing.T, p *evaluator) placement.Decision {
 	t.Helper()
-	d, err := p.Evaluate(t.Context(), object())
+	d, err := p.Evaluate(t.Context(), deployment())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func decides(t *testing.T, p *evaluator) placement.Decision {
 // fails asks, and fails the test unless there is a fault.
 func fails(t *testing.T, p *evaluator) *engine.RemoteError {
 	t.Helper()
-	d, err := p.Evaluate(t.Context(), object())
+	d, err := p.Evaluate(t.Context(), deployment())
 	var fault *engine.RemoteError
 	if !errors.As(err, &fault) {
 		t.Fatalf("got %v, %v, want a fault", d, err)

@@ -117,7 +117,7 @@ func TestAttempts(t *testing.T) {
 					defer cancel()
 				}
 				began := time.Now()
-				_, err := p.Evaluate(ctx, object())
+				_, err := p.Evaluate(ctx, deployment())
 				took := time.Since(began)
 				if faultOf(err) != tc.fault || asked != tc.attempts || took < tc.least || took > tc.most {
 					t.Errorf("%d attempts, %s, error %v", asked, took, err)
@@ -142,7 +142,7 @@ func TestCancelled(t *testing.T) {
 		for range 2 * faultsToOpen {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
-			if _, err := p.Evaluate(ctx, object()); faultOf(err) != engine.FaultTimeout {
+			if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout {
 				t.Errorf("got %v", err)
 			}
 		}

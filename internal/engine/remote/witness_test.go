@@ -69,8 +69,8 @@ func full(load string) *holdings {
 	return &holdings{Load: load, Types: map[string]bool{"/v1/nodes": true}}
 }
 
-// supplied is a policy that wants nodes to be there.
-func supplied(t *testing.T, f *fixture, name string, spec placementv1.Remote) *evaluator {
+// wantsNodes is a policy that wants nodes to be there.
+func wantsNodes(t *testing.T, f *fixture, name string, spec placementv1.Remote) *evaluator {
 	t.Helper()
 	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "nodes"}}
 	p := prepare(t, f.engine, name, spec, nodes)
@@ -98,8 +98,8 @@ func TestHoldings(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := &keeper{held: tc.held, decide: tc.decide, answer: eu}
 				f := newFixture(t, k.ServeHTTP)
-				p := supplied(t, f, "p", placementv1.Remote{Retry: noRetry})
-				d, err := p.Evaluate(t.Context(), object())
+				p := wantsNodes(t, f, "p", placementv1.Remote{Retry: noRetry})
+				d, err := p.Evaluate(t.Context(), deployment())
 				if faultOf(err) != tc.fault || k.posts != tc.posts || (err == nil) != (d.Annotations["region"] == "eu") {
 					t.Errorf("%d requests, decision %v, error %v", k.posts, d, err)
 				}
@@ -116,7 +116,7 @@ func TestHoldingsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{held: full("1"), answer: eu}
 		f := newFixture(t, k.ServeHTTP)
-		p := supplied(t, f, "p", placementv1.Remote{})
+		p := wantsNodes(t, f, "p", placementv1.Remote{})
 		decides(t, p)
 		k.set(nil)
 		k.answer = `{}`
@@ -168,8 +168,8 @@ func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{held: full("1"), answer: eu}
 		f := newFixture(t, k.ServeHTTP)
-		p := supplied(t, f, "p", placementv1.Remote{})
-		q := supplied(t, f, "q", placementv1.Remote{URL: address0 + "/v1/data/other"})
+		p := wantsNodes(t, f, "p", placementv1.Remote{})
+		q := wantsNodes(t, f, "q", placementv1.Remote{URL: address0 + "/v1/data/other"})
 		decides(t, p)
 		k.slow, k.looks = 100*time.Millisecond, 0
 		var all sync.WaitGroup
@@ -190,7 +190,7 @@ func TestLooksAreShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		all.Go(func() { decides(t, q) })
-		if _, err := p.Evaluate(ctx, object()); faultOf(err) != engine.FaultTimeout {
+		if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout {
 			t.Errorf("got %v", err)
 		}
 		all.Wait()
@@ -204,7 +204,7 @@ func TestSettled(t *testing.T) {
 		if p := f.put(t, "free", placementv1.Remote{}); !f.engine.Settled(p.binding) || !f.engine.Settled(&policy.Binding{}) {
 			t.Error("a policy that needs nothing is not settled")
 		}
-		p := supplied(t, f, "p", placementv1.Remote{})
+		p := wantsNodes(t, f, "p", placementv1.Remote{})
 		expect := func(note string, want bool, looks int) {
 			t.Helper()
 			got := f.engine.Settled(p.binding)
