@@ -1,11 +1,14 @@
 package certs
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/berth-dev/berth/internal/policy"
 )
 
 const namespace = "berth-system"
@@ -40,5 +43,14 @@ func TestKeyringIsShared(t *testing.T) {
 	}
 	if _, err := LoadKeyring(t.Context(), c, namespace); err == nil {
 		t.Error("a broken key is taken")
+	}
+}
+
+// No policy has Berth show its own Secrets to anybody.
+func TestOwnSecretsAreReserved(t *testing.T) {
+	for _, name := range []string{SecretName, keySecret} {
+		if !slices.Contains(policy.ReservedSecrets, name) {
+			t.Errorf("policies can name the Secret %s", name)
+		}
 	}
 }

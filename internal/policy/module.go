@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,17 +85,28 @@ type Diagnostic struct {
 	Row, Col int
 	Code     string
 	Message  string
-	// Field is the path of the field that is wrong, as in "spec.predicates.names[0]"; empty for the text and its data.
+	// Field is the path of the field that is wrong, as in "spec.predicates.names[0]"; empty for spec.rego and spec.data.
 	Field string
 }
 
-// String is "file:row:col: code: message", with as much of the place as is known, or with the field in place of it.
+// String is "file:row:col: code: message", with as much of the place as is known, after the field.
 func (d Diagnostic) String() string {
-	place := cmp.Or(d.Field, d.File)
+	if d.Field != "" {
+		return d.Field + ": " + d.Detail()
+	}
+	return d.Detail()
+}
+
+// Detail is String without the field.
+func (d Diagnostic) Detail() string {
+	place := d.File
 	if d.Row > 0 {
 		place += fmt.Sprintf(":%d:%d", d.Row, d.Col)
 	}
-	return place + ": " + d.Code + ": " + d.Message
+	if place != "" {
+		place += ": "
+	}
+	return place + d.Code + ": " + d.Message
 }
 
 // CompileError lists the mistakes of a policy.

@@ -1,11 +1,17 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
@@ -36,6 +42,34 @@ type RemoteModule struct {
 // Supplied says that the engine has data or modules from Berth.
 func (r *Remote) Supplied() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
 
+// SecretUse is a place in spec.remote that names a Secret of the operator's own namespace.
+type SecretUse struct {
+	// Field is where it is named, below spec.remote.
+	Field string
+	Name  string
+	// Keys are what the Secret has to have.
+	Keys []string
+}
+
+// Secrets returns the Secrets that the engine is reached with.
+func (r *Remote) Secrets() []SecretUse {
+	var out []SecretUse
+	if ref := r.Spec.TokenSecretRef; ref != nil {
+		out = append(out, SecretUse{"tokenSecretRef", ref.Name, []string{ref.Key}})
+	}
+	if ref := r.Spec.CASecretRef; ref != nil {
+		out = append(out, SecretUse{"caSecretRef", ref.Name, []string{ref.Key}})
+	}
+	if ref := r.Spec.ClientCertificateSecretRef; ref != nil {
+		out = append(out, SecretUse{"clientCertificateSecretRef", ref.Name, []string{"tls.crt", "tls.key"}})
+	}
+	return out
+}
+
+// ReservedSecrets are those of the operator's own namespace that no policy can name: by them Berth itself is known, or
+// what it writes is believed.
+var ReservedSecrets = []string{"berth-webhook-cert", "berth-intent-key", "berth-served-kubeconfig"}
+
 // ModulePrefix is that of the IDs of all modules that Berth keeps in engines.
 const ModulePrefix = "placement.berth.dev/"
 
@@ -43,45 +77,146 @@ const codeRemote = "berth_remote_error"
 
 // compileRemote reads spec.remote. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
-	document, err := url.Parse(spec.URL)
-	if err != nil {
-		return nil, remoteError("url", err.Error())
+	r := &Remote{Spec: spec}
+	wrong := r.locate()
+	for _, use := range r.Secrets() {
+		if slices.Contains(ReservedSecrets, use.Name) {
+			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and shown to nobody", use.Name)))
+		}
 	}
-	switch {
-	case document.Scheme != "https" && document.Scheme != "http" || document.Host == "":
-		return nil, remoteError("url", "must be https://<host>[:<port>]/<path>")
-	case document.Scheme == "http" && !spec.Insecure:
-		return nil, remoteError("url", "plain http needs insecure: true")
-	case document.User != nil || document.RawQuery != "" || document.Fragment != "":
-		return nil, remoteError("url", "must have neither user and password nor query or fragment")
-	}
-	r := &Remote{Spec: spec, Document: document}
-	r.Base, r.V0 = baseOf(document)
-	if r.Base == nil && len(spec.Replicate)+len(spec.Modules) > 0 {
-		return nil, remoteError("url", "must have a path below /v1/data or /v0/data, for data and modules to be kept there")
-	}
+	m := &Module{Remote: r, Rules: ContractRules, Input: projection.Everything(), Data: projection.Union()}
+	parsed := map[string]*ast.Module{}
 	sum := sha256.New()
-	for _, m := range spec.Modules {
-		r.Modules = append(r.Modules, RemoteModule{ID: ModulePrefix + name + "/" + m.Name, Text: m.Rego})
-		fmt.Fprintf(sum, "%q %q\n", m.Name, m.Rego)
+	for i, text := range spec.Modules {
+		r.Modules = append(r.Modules, RemoteModule{ID: ModulePrefix + name + "/" + text.Name, Text: text.Rego})
+		fmt.Fprintf(sum, "%q %q\n", text.Name, text.Rego)
+		module, err := parseRemote(text)
+		if list, ok := errors.AsType[*CompileError](err); ok {
+			for _, d := range list.Diagnostics {
+				d.Field = fmt.Sprintf("spec.remote.modules[%d].rego", i)
+				wrong = append(wrong, d)
+			}
+			continue
+		}
+		parsed[moduleFile(text)] = module
+	}
+	if len(wrong) > 0 {
+		return nil, &CompileError{Diagnostics: wrong}
 	}
 	if len(r.Modules) > 0 {
 		r.ModulesDigest = hex.EncodeToString(sum.Sum(nil))
+		m.Warnings = warnOfModules(parsed)
 	}
-	return &Module{Remote: r, Rules: ContractRules, Input: projection.Everything(), Data: projection.Union()}, nil
+	return m, nil
 }
 
-// baseOf returns what precedes v1/data or v0/data in a document's address, nil if that is not there, and whether it is v0.
+// locate finds out where the engine is, and says what is wrong with its address.
+func (r *Remote) locate() []Diagnostic {
+	var err error
+	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
+		return []Diagnostic{remoteError("url", err.Error())}
+	}
+	document := r.Document
+	port, err := strconv.ParseUint(cmp.Or(document.Port(), "443"), 10, 16)
+	switch {
+	case document.Scheme != "https" && document.Scheme != "http" || document.Hostname() == "":
+		return []Diagnostic{remoteError("url", "must be https://<host>[:<port>]/<path>")}
+	case err != nil || port == 0:
+		return []Diagnostic{remoteError("url", fmt.Sprintf("%s is no port", document.Port()))}
+	case document.Scheme == "http" && !r.Spec.Insecure:
+		return []Diagnostic{remoteError("url", "plain http needs insecure: true")}
+	case document.User != nil || document.RawQuery != "" || document.ForceQuery || document.Fragment != "":
+		return []Diagnostic{remoteError("url", "must have neither user and password nor query or fragment")}
+	}
+	r.Base, r.V0 = baseOf(document)
+	if r.Base == nil && len(r.Spec.Replicate)+len(r.Spec.Modules) > 0 {
+		return []Diagnostic{remoteError("url", "must have a path below /v1/data or /v0/data, for data and modules to be kept there")}
+	}
+	return nil
+}
+
+// baseOf returns what precedes v1/data or v0/data in a document's address, nil if that is not there, and whether it is
+// v0. Of several the first counts: what follows is the document's.
 func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	path := document.EscapedPath() + "/"
-	for _, version := range []string{"v1", "v0"} {
-		if before, _, ok := strings.Cut(path, "/"+version+"/data/"); ok {
-			return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: before + "/"}, version == "v0"
-		}
+	at := strings.Index(path, "/v1/data/")
+	if old := strings.Index(path, "/v0/data/"); old >= 0 && (at < 0 || old < at) {
+		at, v0 = old, true
 	}
-	return nil, false
+	if at < 0 {
+		return nil, false
+	}
+	escaped := path[:at+1]
+	// It is part of a path that was read before.
+	plain, _ := url.PathUnescape(escaped)
+	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
 }
 
-func remoteError(field, message string) *CompileError {
-	return &CompileError{Diagnostics: []Diagnostic{{Field: "spec.remote." + field, Code: codeRemote, Message: message}}}
+func moduleFile(m placementv1.RemoteModule) string { return m.Name + ".rego" }
+
+// parseRemote parses a text that another engine is to have, in either version of the language: which one the engine
+// reads is not known. The error is a *CompileError.
+func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
+	file := moduleFile(m)
+	if n := len(m.Rego); n > maxRego {
+		return nil, oneError(file, nil, codeSize, fmt.Sprintf("has %d bytes, at most %d are kept in an engine", n, maxRego))
+	}
+	parse := func(version ast.RegoVersion) (*ast.Module, *CompileError) {
+		module, err := ast.ParseModuleWithOpts(file, m.Rego, ast.ParserOptions{RegoVersion: version})
+		if err != nil {
+			return nil, compileError(file, err)
+		}
+		if module == nil {
+			return nil, oneError(file, nil, ast.ParseErr, "the text has no package")
+		}
+		return module, nil
+	}
+	module, wrong := parse(ast.RegoV1)
+	if wrong != nil {
+		old, wrongOld := parse(ast.RegoV0)
+		if wrongOld != nil {
+			// The version by which more of it can be read is the one that was meant.
+			if further(wrongOld, wrong) {
+				wrong = wrongOld
+			}
+			return nil, wrong
+		}
+		module = old
+	}
+	if root, _ := part(module.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(module.Package.Path) == 2) {
+		return nil, oneError(file, module.Package.Location, codeContract,
+			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", module.Package.Path, rootKubernetes))
+	}
+	return module, nil
+}
+
+// further says whether the first mistake of a comes after that of b.
+func further(a, b *CompileError) bool {
+	x, y := a.Diagnostics[0], b.Diagnostics[0]
+	return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) > 0
+}
+
+// warnOfModules says why modules do not compile, given nothing but each other and the functions that this version of OPA
+// has. The engine may have more.
+func warnOfModules(modules map[string]*ast.Module) []string {
+	rules := 0
+	for file, module := range modules {
+		if rules += len(module.Rules); bounded(file, module) != nil || rules > maxRules {
+			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}
+		}
+	}
+	capabilities := ast.CapabilitiesForThisVersion()
+	capabilities.AllowNet = []string{}
+	compiler := ast.NewCompiler().WithCapabilities(capabilities)
+	compiler.Compile(modules)
+	var out []string
+	for _, e := range compiler.Errors {
+		out = append(out, "the modules do not compile unless the engine has what they lack: "+e.Error())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func remoteError(field, message string) Diagnostic {
+	return Diagnostic{Field: "spec.remote." + field, Code: codeRemote, Message: message}
 }

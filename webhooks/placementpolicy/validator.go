@@ -2,6 +2,7 @@
 package placementpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,11 +74,8 @@ func (v *Validator) validate(ctx context.Context, obj *placementv1.PlacementPoli
 	switch {
 	case errors.As(err, &compileError):
 		for _, d := range compileError.Diagnostics {
-			wrong, detail := path.Child("rego").String(), d.String()
-			if d.Field != "" {
-				wrong, detail = d.Field, d.Code+": "+d.Message
-			}
-			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: wrong, BadValue: field.OmitValueType{}, Detail: detail})
+			wrong := cmp.Or(d.Field, path.Child("rego").String())
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: wrong, BadValue: field.OmitValueType{}, Detail: d.Detail()})
 		}
 	case err != nil:
 		return warnings, err
