@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,6 +19,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/berth-dev/berth/internal/certs"
+	bound "github.com/berth-dev/berth/internal/policy"
 )
 
 // addHost connects to the host cluster, where what Berth keeps for itself is to be there and not in the served one.
@@ -86,14 +86,23 @@ func (p *parts) tellApart(ctx context.Context) error {
 	return nil
 }
 
-// ownState has a cache read no Secrets but Berth's own, since it may read no others, nor any other ControllerRevisions.
+// ownState has a cache read no Secrets nor ControllerRevisions but those of Berth's own namespace, since it may read no
+// others.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {
-			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, certs.SecretName),
-		}}},
+		&corev1.Secret{}:             {Namespaces: map[string]cache.Config{namespace: {}}, Transform: withoutForeignData},
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 	}
+}
+
+// withoutForeignData leaves out of Secrets what Berth has no use for: what it does not keep it can't give away, and a
+// release of Helm's is large.
+func withoutForeignData(object any) (any, error) {
+	object, err := cache.TransformStripManagedFields()(object)
+	if secret, ok := object.(*corev1.Secret); ok && secret.Name != certs.SecretName && (!shown(secret) || slices.Contains(bound.ReservedSecrets, secret.Name)) {
+		secret.Data = nil
+	}
+	return object, err
 }
 
 // state is the cluster that holds what Berth keeps for itself.

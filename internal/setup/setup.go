@@ -516,7 +516,9 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 		register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
 	}
 	register(webhookconfiguration.PathPolicies,
-		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{Catalog: p.catalog, Checker: engines{p.engine, p.remote}}))
+		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{
+			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Secrets: p.secrets(), Namespace: p.options.Namespace,
+		}))
 	return nil
 }
 

@@ -30,10 +30,18 @@ type Checker interface {
 	Check(m *policy.Module) error
 }
 
+// Secrets reads Secrets of the operator's own namespace.
+type Secrets interface {
+	Secret(ctx context.Context, name string) (map[string][]byte, error)
+}
+
 // Validator refuses policies that do not compile. It is safe for concurrent use.
 type Validator struct {
 	Catalog Catalog
 	Checker Checker
+	// Secrets are those of Namespace, the operator's own.
+	Secrets   Secrets
+	Namespace string
 }
 
 // ValidateCreate implements admission.Validator.
@@ -65,7 +73,7 @@ func (v *Validator) validate(ctx context.Context, obj *placementv1.PlacementPoli
 		warnings = module.Warnings
 		var missing []string
 		missing, err = v.bind(ctx, obj.Name, module, spec)
-		warnings = append(warnings, missing...)
+		warnings = append(append(warnings, missing...), v.warnOfSecrets(ctx, module.Remote)...)
 	}
 	if err == nil {
 		err = v.Checker.Check(module)
@@ -103,4 +111,40 @@ func (v *Validator) bind(ctx context.Context, name string, module *policy.Module
 		names[i] = read.String()
 	}
 	return admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))}, nil
+}
+
+// warnOfSecrets says which Secrets are not as they have to be for an engine to be asked. They may come after the policy.
+func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
+	if r == nil {
+		return nil
+	}
+	var out admission.Warnings
+	for _, use := range r.Secrets() {
+		warn := func(format string, args ...any) {
+			out = append(out, fmt.Sprintf("spec.remote.%s: ", use.Field)+fmt.Sprintf(format, args...))
+		}
+		data, err := v.Secrets.Secret(ctx, use.Name)
+		if apierrors.IsNotFound(err) {
+			warn("the Secret %s/%s is not there: %s", v.Namespace, use.Name, v.creation(use))
+			continue
+		}
+		if err != nil {
+			warn("%v", err)
+			continue
+		}
+		for _, key := range use.Keys {
+			if len(data[key]) == 0 {
+				warn("the Secret %s/%s has nothing at the key %s", v.Namespace, use.Name, key)
+			}
+		}
+	}
+	return out
+}
+
+// creation is the command that makes a Secret.
+func (v *Validator) creation(use policy.SecretUse) string {
+	if len(use.Keys) > 1 {
+		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)
+	}
+	return fmt.Sprintf("kubectl --namespace %s create secret generic %s --from-file=%s=FILE", v.Namespace, use.Name, use.Keys[0])
 }

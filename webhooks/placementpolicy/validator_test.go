@@ -3,9 +3,11 @@ package placementpolicy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,6 +55,20 @@ func allows(names ...string) checker { return names }
 type checker []string
 
 func (c checker) Check(m *policy.Module) error { return m.CheckPredicates(c) }
+
+// secrets are those of the operator's namespace, by name and key.
+type secrets map[string]map[string][]byte
+
+func (s secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
+	if name == "foreign" {
+		return nil, errors.New("the Secret berth-system/foreign is of another type")
+	}
+	data, ok := s[name]
+	if !ok {
+		return nil, fmt.Errorf("reading: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name))
+	}
+	return data, nil
+}
 
 func newPolicy(rego string) *placementv1.PlacementPolicy {
 	return &placementv1.PlacementPolicy{
@@ -143,5 +159,57 @@ func TestCatalogIsDown(t *testing.T) {
 	v := &placementpolicy.Validator{Catalog: &catalog{refreshErr: errors.New("down")}, Checker: allows()}
 	if _, err := v.ValidateCreate(t.Context(), newPolicy("package p\nlabels := {\"a\": data.kubernetes.things.x}")); err == nil || apierrors.IsInvalid(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A Secret may come after the policy that names it; who forgets it is told how to make it.
+func TestSecretsAreWarnedOf(t *testing.T) {
+	token := func(name, key string) *placementv1.Remote {
+		return &placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: name}, Key: key}}
+	}
+	tests := map[string]struct {
+		remote *placementv1.Remote
+		want   []string
+	}{
+		"NoneNamed": {remote: &placementv1.Remote{}},
+		"AllThere":  {remote: token("opa", "")},
+		"OtherKey":  {token("opa", "password"), []string{"spec.remote.tokenSecretRef: the Secret berth-system/opa has nothing at the key password"}},
+		"Unusable":  {token("foreign", ""), []string{"spec.remote.tokenSecretRef: the Secret berth-system/foreign is of another type"}},
+		"NotThere":  {token("none", "t"), []string{"spec.remote.tokenSecretRef: the Secret berth-system/none is not there: kubectl --namespace berth-system create secret generic none --from-file=t=FILE"}},
+		"NoIdentity": {
+			&placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: placementv1.SecretReference{Name: "none"}}, ClientCertificateSecretRef: &placementv1.SecretReference{Name: "client"}},
+			[]string{
+				"spec.remote.caSecretRef: the Secret berth-system/none is not there: kubectl --namespace berth-system create secret generic none --from-file=ca.crt=FILE",
+				"spec.remote.clientCertificateSecretRef: the Secret berth-system/client is not there: kubectl --namespace berth-system create secret tls client --cert=FILE --key=FILE",
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := &placementpolicy.Validator{
+				Catalog: &catalog{}, Checker: allows(), Namespace: "berth-system", Secrets: secrets{"opa": {"token": []byte("t")}},
+			}
+			p := newPolicy("")
+			p.Spec.Remote = tc.remote
+			p.Spec.Remote.URL = "https://opa.example/v1/data/p"
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, []string(warnings)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A mistake in a module has its field and its place.
+func TestModulesAreLocated(t *testing.T) {
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows()}
+	p := newPolicy("")
+	p.Spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: "package p\n\nx := {"}}}
+	_, err := v.ValidateCreate(t.Context(), p)
+	if want := "spec.remote.modules[0].rego: Invalid value: main.rego:3:6: rego_parse_error"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want it to say %q", err, want)
 	}
 }
