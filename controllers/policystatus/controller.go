@@ -20,11 +20,20 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
 )
+
+// Supply keeps engines elsewhere supplied with data and modules.
+type Supply interface {
+	// State says how a type fares that a policy wants in its engine, and how many objects it has there.
+	State(policy string, resource schema.GroupVersionResource) (watches.State, int)
+	// Failure is why what a policy wants does not come to its engine; nil if nothing is known against it.
+	Failure(policy string) error
+}
 
 // Deps is where a Controller takes its facts from.
 type Deps struct {
@@ -36,7 +45,11 @@ type Deps struct {
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	Hook        func(policy string) status.HookState
+	// Supply is what engines elsewhere are kept supplied by, and Settled says whether one is seen to have what a policy
+	// wants there.
+	Supply  Supply
+	Settled func(*policy.Binding) bool
+	Hook    func(policy string) status.HookState
 	Targets     func(*placement.Policy) watches.State
 	Ledger      *remediation.Ledger
 	Metrics     *metrics.Metrics
@@ -65,6 +78,9 @@ const settle = 200 * time.Millisecond
 // worldPace is how often at most a status says anew how many nodes and pods there are. Pods come and go all the time, and
 // nothing hangs on their number.
 const worldPace = time.Minute
+
+// settledPace is how often is looked whether an engine has what a policy wants there.
+const settledPace = time.Second
 
 // world stands in the queue for all policies that ask predicates.
 var world = reconcile.Request{}
@@ -141,13 +157,21 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if facts.Standing != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 	}
+	result := reconcile.Result{}
+	if facts.Supply != nil && !facts.Settled {
+		// Who sees whether the engine has it all looks when it is asked.
+		result.RequeueAfter = settledPace
+	}
 	if equality.Semantic.DeepEqual(obj.Status, next) {
-		return reconcile.Result{}, nil
+		return result, nil
 	}
 	base := obj.DeepCopy()
 	obj.Status = next
 	// The lock keeps a status that was computed from an older object from replacing a newer one's lists.
-	return reconcile.Result{}, client.IgnoreNotFound(c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return result, nil
 }
 
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
@@ -164,6 +188,9 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	if f.Standing != nil {
 		if _, remote := f.Standing.Policy.Remote(); remote {
 			f.Engine = c.RemoteEngine
+			f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return c.Supply.State(obj.Name, r) }
+			f.SupplyErr = c.Supply.Failure(obj.Name)
+			f.Settled = c.Settled(f.Standing.Binding)
 		}
 		f.Targets = c.Targets(f.Standing.Policy)
 	}

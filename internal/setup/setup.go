@@ -368,7 +368,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
-		Replication: p.replication.State, World: p.replication.WorldState,
+		Replication: p.replication.State, World: p.replication.WorldState, Supply: unsupplied{}, Settled: p.remote.Settled,
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
 	p.quotas = quotacontroller.New(quotacontroller.Deps{

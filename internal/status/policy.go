@@ -33,7 +33,13 @@ type Facts struct {
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	// World says the same of what predicates look at, which the policy asks.
 	World func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	Hook  HookState
+	// Supply says how a type fares that the engine elsewhere is to have, and how many objects it has there; SupplyErr is
+	// why that engine does not take what it is to have, and Settled says that it has all of it. They are of use for
+	// policies with such an engine alone.
+	Supply    func(schema.GroupVersionResource) (watches.State, int)
+	SupplyErr error
+	Settled   bool
+	Hook      HookState
 	// Targets says how reading what the policy matches fares.
 	Targets watches.State
 	Report  remediation.Report
@@ -75,6 +81,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
 	s.compiled(f)
+	s.reachable(f)
 	s.replicated(f)
 	s.enforced(f)
 	s.counts(f)
@@ -105,6 +112,9 @@ func truncate(s string, limit int) string {
 func (s *setter) compiled(f Facts) {
 	if f.Standing.Err == nil {
 		message := "the policy's text compiles"
+		if r := f.Standing.Binding.Remote; r != nil {
+			message = "the policy is decided by " + r.Document.String()
+		}
 		if len(f.Standing.Warnings) > 0 {
 			message += "; " + strings.Join(f.Standing.Warnings, "; ")
 		}
@@ -151,8 +161,12 @@ func (s *setter) replicated(f Facts) {
 			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", strings.Join(texts, ", ")))
 		return
 	}
-	reads := f.reads()
-	if len(reads) == 0 {
+	reads, remote := f.reads(), f.Standing.Binding.Remote
+	switch {
+	case remote != nil && !remote.Supplied():
+		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
+		return
+	case remote == nil && len(reads) == 0:
 		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the policy reads no cluster data")
 		return
 	}
@@ -166,11 +180,22 @@ func (s *setter) replicated(f Facts) {
 			waiting = append(waiting, r.resource.GroupResource().String())
 		}
 	}
+	if f.SupplyErr != nil {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed, "the engine does not take what it is to have: "+f.SupplyErr.Error())
+		return
+	}
+	if remote != nil && len(waiting) == 0 && !f.Settled {
+		waiting = []string{"the engine to have all of it"}
+	}
 	if len(waiting) > 0 {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
 		return
 	}
-	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, "everything that the policy reads is replicated")
+	message := "everything that the policy reads is replicated"
+	if remote != nil {
+		message = "the engine has all that Berth keeps there"
+	}
+	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, message)
 }
 
 func reasonOf(err error) string {
@@ -219,10 +244,15 @@ type read struct {
 	objects  int
 }
 
-// reads are the types that a bound policy reads, and then those that only its predicates look at.
+// reads are the types that a bound policy reads, or that its engine is to have, and then those that only its predicates
+// look at.
 func (f Facts) reads() []read {
 	var out []read
 	binding := f.Standing.Binding
+	for _, r := range binding.Supplies {
+		state, objects := f.Supply(r.GroupVersionResource)
+		out = append(out, read{r.GroupVersionResource, nil, state, objects})
+	}
 	for _, r := range binding.Resources {
 		fields := binding.Fields[r.GroupVersionResource]
 		state, objects := f.Replication(r.GroupVersionResource, fields)
@@ -364,8 +394,11 @@ func (s *setter) conflicted(f Facts) {
 
 // ready sums up the parts that have to be in place for the policy to decide.
 func (s *setter) ready(f Facts) {
-	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
+	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
 		c := meta.FindStatusCondition(s.out.Conditions, part)
+		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) {
+			continue
+		}
 		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
 			s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
 			return

@@ -1,0 +1,61 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// reachable says how asking the engine fares that decides the policy; the condition goes if Berth itself does.
+func (s *setter) reachable(f Facts) {
+	remote, ok := f.Standing.Policy.Remote()
+	if !ok {
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionReachable)
+		return
+	}
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		s.set(placementv1.ConditionReachable, status, reason, message)
+	}
+	switch h := remote.Health(); {
+	case h.Open || h.Err != nil:
+		reason, what := trouble(h)
+		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.Standing.Policy.FailurePolicy))
+		if old := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionReachable); old != nil && old.Reason == reason && strings.HasPrefix(old.Message, message) {
+			// Of one time of trouble the first error is told: each names another port, or another number of attempts.
+			message = old.Message
+		} else {
+			message += fmt.Sprint(h.Err)
+		}
+		set(metav1.ConditionFalse, reason, message)
+	case !h.Asked:
+		set(metav1.ConditionUnknown, placementv1.ReasonNotAsked, fmt.Sprintf("the leader has not asked the engine %s yet", h.Endpoint))
+	default:
+		set(metav1.ConditionTrue, placementv1.ReasonAnswering, fmt.Sprintf("the engine %s answers", h.Endpoint))
+	}
+}
+
+// trouble is why an engine gives no answers, as a reason and in words.
+func trouble(h placement.RemoteHealth) (reason, what string) {
+	if h.Open {
+		return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
+	}
+	if fault, ok := errors.AsType[*engine.RemoteError](h.Err); ok {
+		switch fault.Fault {
+		case engine.FaultUnauthorized:
+			return placementv1.ReasonUnauthorized, "the engine refuses Berth's token or certificate"
+		case engine.FaultCredentials:
+			return placementv1.ReasonCredentialsUnusable, "the engine can't be asked for want of a Secret"
+		case engine.FaultCircuitOpen:
+			return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
+		}
+	}
+	return placementv1.ReasonNotAnswering, "the engine gives no answer, or none that can be read"
+}

@@ -1,0 +1,265 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+const opa = "https://opa.example:8181"
+
+// distant is the evaluator of a policy that another engine decides.
+type distant placement.RemoteHealth
+
+func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{}, nil
+}
+func (distant) Revision() uint64                 { return 1 }
+func (distant) Input() *projection.Fields        { return projection.Everything() }
+func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
+
+var dawn = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+
+func failing(fault engine.Fault, err string) placement.RemoteHealth {
+	return placement.RemoteHealth{Endpoint: opa, Asked: true, Since: dawn, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(err)}}
+}
+
+// elsewhere are the facts of a policy that another engine decides, with which all is well.
+func elsewhere() status.Facts {
+	f := sound()
+	document, err := url.Parse(opa + "/v1/data/placement")
+	if err != nil {
+		panic(err)
+	}
+	f.Engine, f.Replication = "Remote", nil
+	f.Standing.Policy.Evaluator = distant{Endpoint: opa, Asked: true}
+	f.Standing.Binding = &policy.Binding{Remote: &policy.Remote{Document: document}}
+	f.Supply = func(schema.GroupVersionResource) (watches.State, int) { return watches.State{}, 0 }
+	f.Settled = true
+	return f
+}
+
+// supplied has the engine get types from Berth, and modules.
+func supplied(f *status.Facts, types replicas) {
+	f.Standing.Binding.Remote.Modules = []policy.RemoteModule{{ID: "m"}}
+	for r := range types {
+		f.Standing.Binding.Supplies = append(f.Standing.Binding.Supplies, r)
+	}
+	f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return types.of(r, nil) }
+}
+
+func TestComputeRemote(t *testing.T) {
+	health := func(h placement.RemoteHealth) func(*status.Facts) {
+		return func(f *status.Facts) { f.Standing.Policy.Evaluator = distant(h) }
+	}
+	open := failing(engine.FaultTimeout, "no answer within 1s")
+	open.Open = true
+	refused := failing(engine.FaultUnauthorized, "status 401 Unauthorized")
+	tests := map[string]struct {
+		change func(*status.Facts)
+		// want and message are as in TestCompute.
+		want    map[string]string
+		message map[string]string
+	}{
+		"Sound": {message: map[string]string{
+			"Compiled": "the policy is decided by https://opa.example:8181/v1/data/placement", "Reachable": "the engine https://opa.example:8181 answers",
+			"Replicated": "the engine gets no data from Berth",
+		}},
+		"Warnings": {
+			change:  func(f *status.Facts) { f.Standing.Warnings = []string{"the modules do not compile"} },
+			message: map[string]string{"Compiled": "/v1/data/placement; the modules do not compile"},
+		},
+		"NotAsked": {
+			change:  health(placement.RemoteHealth{Endpoint: opa}),
+			want:    map[string]string{"Reachable": "Unknown NotAsked"},
+			message: map[string]string{"Reachable": "the leader has not asked the engine https://opa.example:8181 yet"},
+		},
+		"CircuitOpen": {
+			change:  health(open),
+			want:    map[string]string{"Ready": "False CircuitOpen", "Reachable": "False CircuitOpen"},
+			message: map[string]string{"Reachable": "since 2026-11-21T06:00:00Z the engine is asked only now and then, as it kept failing; what the policy matches is denied: engine https://opa.example:8181: no answer within 1s"},
+		},
+		"CircuitOpenBeforeItWasAsked": {
+			change: health(failing(engine.FaultCircuitOpen, "not asked")),
+			want:   map[string]string{"Ready": "False CircuitOpen", "Reachable": "False CircuitOpen"},
+		},
+		"Unauthorized": {
+			change:  health(refused),
+			want:    map[string]string{"Ready": "False Unauthorized", "Reachable": "False Unauthorized"},
+			message: map[string]string{"Ready": "since 2026-11-21T06:00:00Z the engine refuses Berth's token or certificate; what the policy matches is denied: engine https://opa.example:8181: status 401"},
+		},
+		"UnauthorizedAndIgnored": {
+			change: func(f *status.Facts) {
+				health(refused)(f)
+				f.Standing.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
+			},
+			want:    map[string]string{"Ready": "False Unauthorized", "Reachable": "False Unauthorized"},
+			message: map[string]string{"Reachable": "what the policy matches is admitted without it"},
+		},
+		"NoSecret": {
+			change:  health(failing(engine.FaultCredentials, "reading Secret berth-system/opa: not found")),
+			want:    map[string]string{"Ready": "False CredentialsUnusable", "Reachable": "False CredentialsUnusable"},
+			message: map[string]string{"Reachable": "berth-system/opa: not found"},
+		},
+		"Malformed": {
+			change:  health(failing(engine.FaultMalformed, "no JSON")),
+			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
+			message: map[string]string{"Reachable": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
+		},
+		"NeverAnswered": {
+			change: func(f *status.Facts) {
+				h := failing(engine.FaultNetwork, "connection refused")
+				h.Asked = false
+				health(h)(f)
+			},
+			want: map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
+		},
+		"Supplied": {
+			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {Synced: true}}) },
+			want:    map[string]string{"Replicated": "True Replicated"},
+			message: map[string]string{"Replicated": "the engine has all that Berth keeps there"},
+		},
+		"Loading": {
+			change:  func(f *status.Facts) { supplied(f, replicas{nodes: {}}); f.Settled = false },
+			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
+			message: map[string]string{"Replicated": "waiting for nodes"},
+		},
+		"ModulesOnTheWay": {
+			change:  func(f *status.Facts) { supplied(f, nil); f.Settled = false },
+			want:    map[string]string{"Ready": "False Replicating", "Replicated": "False Replicating"},
+			message: map[string]string{"Replicated": "waiting for the engine to have all of it"},
+		},
+		"PushFailed": {
+			change: func(f *status.Facts) {
+				supplied(f, replicas{nodes: {}})
+				f.SupplyErr = errors.New("PUT /v1/policies/x: status 400: rego_parse_error")
+			},
+			want:    map[string]string{"Ready": "False PushFailed", "Replicated": "False PushFailed"},
+			message: map[string]string{"Replicated": "the engine does not take what it is to have: PUT /v1/policies/x: status 400: rego_parse_error"},
+		},
+		"MayNotReadWhatIsToBePushed": {
+			change: func(f *status.Facts) {
+				supplied(f, replicas{profiles: {Err: forbidden()}})
+				f.SupplyErr = errors.New("nothing to push")
+			},
+			want:    map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
+			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`},
+		},
+		"NotServed": {
+			change:  func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}} },
+			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
+			message: map[string]string{"Replicated": "data.kubernetes.carts"},
+		},
+		"DownAndNotSupplied": {
+			change: func(f *status.Facts) {
+				supplied(f, replicas{nodes: {}})
+				f.SupplyErr = errors.New("connection refused")
+				health(failing(engine.FaultNetwork, "connection refused"))(f)
+			},
+			want: map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering", "Replicated": "False PushFailed"},
+		},
+	}
+	declared := strings.Join(declaredReasons(t), " ")
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := elsewhere()
+			if tc.change != nil {
+				tc.change(&facts)
+			}
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+			want := map[string]string{
+				"Ready": "True InForce", "Compiled": "True Compiled", "Reachable": "True Answering", "Replicated": "True NoDataRead",
+				"Enforced": "True Enforced", "Compliant": "True Compliant", "Conflicted": "False NoConflict",
+			}
+			for condition, text := range tc.want {
+				want[condition] = text
+			}
+			conditions := map[string]string{}
+			for _, c := range got.Conditions {
+				conditions[c.Type] = string(c.Status) + " " + c.Reason
+				if !strings.Contains(declared, c.Reason) {
+					t.Errorf("reason %s of %s is no declared constant", c.Reason, c.Type)
+				}
+			}
+			if diff := cmp.Diff(want, conditions); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			for condition, part := range tc.message {
+				if c := meta.FindStatusCondition(got.Conditions, condition); c == nil || !strings.Contains(c.Message, part) {
+					t.Errorf("%s is %+v, want it to say %q", condition, c, part)
+				}
+			}
+			if problems := violations(t, got); len(problems) > 0 {
+				t.Errorf("the API server would refuse the status: %v", problems)
+			}
+			if diff := cmp.Diff(got, status.Compute(got, facts)); diff != "" {
+				t.Errorf("equal facts, other status (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A status is not written for each request that fails: of one time of trouble it tells the first error.
+func TestReachableIsSteady(t *testing.T) {
+	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
+		f := elsewhere()
+		f.Standing.Policy.Evaluator = distant(h)
+		return status.Compute(old, f)
+	}
+	port := func(n int) placement.RemoteHealth {
+		return failing(engine.FaultNetwork, fmt.Sprintf("read tcp 10.0.0.1:%d->10.0.0.2:8181: connection reset by peer", n))
+	}
+	first := after(placementv1.PlacementPolicyStatus{}, port(40001))
+	if diff := cmp.Diff(first, after(first, port(40002))); diff != "" {
+		t.Errorf("another port makes another status (-first +second):\n%s", diff)
+	}
+	again := port(40003)
+	again.Since = dawn.Add(time.Hour)
+	reachable := meta.FindStatusCondition(after(first, again).Conditions, placementv1.ConditionReachable)
+	if !strings.Contains(reachable.Message, "07:00:00Z") || !strings.Contains(reachable.Message, "40003") {
+		t.Errorf("the next time of trouble: %s", reachable.Message)
+	}
+	reachable = meta.FindStatusCondition(after(first, failing(engine.FaultUnauthorized, "401")).Conditions, placementv1.ConditionReachable)
+	if !strings.Contains(reachable.Message, "401") {
+		t.Errorf("trouble of another kind: %s", reachable.Message)
+	}
+}
+
+// A policy that Berth decides by now has no engine to be reached.
+func TestReachableGoes(t *testing.T) {
+	before := status.Compute(placementv1.PlacementPolicyStatus{}, elsewhere())
+	if meta.FindStatusCondition(before.Conditions, placementv1.ConditionReachable) == nil || before.Engine != "Remote" {
+		t.Fatalf("status %+v", before)
+	}
+	after := status.Compute(before, sound())
+	if c := meta.FindStatusCondition(after.Conditions, placementv1.ConditionReachable); c != nil {
+		t.Errorf("it is %+v", c)
+	}
+}
+
+// What the engine is to have are the policy's dependencies, with all of their fields.
+func TestDependenciesOfEngines(t *testing.T) {
+	f := elsewhere()
+	supplied(&f, replicas{nodes: {Synced: true}})
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	want := []placementv1.Dependency{{Resource: "nodes", Version: "v1", Fields: []string{"**"}, Objects: new(int32(3)), Synced: new(true)}}
+	if diff := cmp.Diff(want, got.Dependencies); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
