@@ -20,8 +20,11 @@ const (
 	ReasonRemediated         = "PlacementRemediated"
 	ReasonRemediationFailed  = "PlacementRemediationFailed"
 	ReasonRemediationStopped = "PlacementRemediationStopped"
+	ReasonRemoteFailing      = "RemoteEngineFailing"
+	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
 	actionAdmit     = "Admit"
+	actionAsk       = "Ask"
 	actionRemediate = "Remediate"
 )
 
@@ -70,6 +73,16 @@ func (r *Recorder) RemediationFailed(obj *unstructured.Unstructured, message str
 // RemediationStopped says that an object's decision does not settle and that it is left as it is.
 func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate, message)
+}
+
+// RemoteFailing says, of a policy, that the engine which decides it gives no answers.
+func (r *Recorder) RemoteFailing(policy runtime.Object, message string) {
+	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk, "%s", short(message))
+}
+
+// RemoteRecovered says, of a policy, that the engine which decides it answers again.
+func (r *Recorder) RemoteRecovered(policy runtime.Object, message string) {
+	r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk, "%s", short(message))
 }
 
 func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {

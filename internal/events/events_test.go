@@ -35,6 +35,7 @@ func TestEvents(t *testing.T) {
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"generateName": "web-"},
 	}}
 	about := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"}
+	policy := &corev1.ObjectReference{APIVersion: "placement.berth.dev/v1alpha1", Kind: "PlacementPolicy", Name: "p", UID: "q"}
 	tests := map[string]struct {
 		emit func(*events.Recorder)
 		want emitted
@@ -44,6 +45,8 @@ func TestEvents(t *testing.T) {
 		"Remediated":       {func(r *events.Recorder) { r.Remediated(obj, "done") }, emitted{about, "Normal", "PlacementRemediated", "Remediate", "done"}},
 		"Failed":           {func(r *events.Recorder) { r.RemediationFailed(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationFailed", "Remediate", "oh"}},
 		"Stopped":          {func(r *events.Recorder) { r.RemediationStopped(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationStopped", "Remediate", "oh"}},
+		"RemoteFailing":    {func(r *events.Recorder) { r.RemoteFailing(policy, "refused") }, emitted{*policy, "Warning", "RemoteEngineFailing", "Ask", "refused"}},
+		"RemoteRecovered":  {func(r *events.Recorder) { r.RemoteRecovered(policy, "answers") }, emitted{*policy, "Normal", "RemoteEngineRecovered", "Ask", "answers"}},
 		"NameToBeMade": {
 			func(r *events.Recorder) { r.Denied(unnamed, "shop", "no") },
 			emitted{corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, "Warning", "PlacementDenied", "Admit", "no"},

@@ -24,6 +24,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.MustRegister(metrics.NewReplication(func() []metrics.Replica { return nil }), metrics.NewQuarantine(placement.NewRegistry().InForce),
+		metrics.NewCircuits(placement.NewRegistry().InForce),
 		metrics.NewQuotaUsage(func() []placementv1.Quota { return nil }), metrics.NewCertificateExpiry(func() time.Time { return time.Time{} }, metrics.ManagementSelf))
 	described := make(chan *prometheus.Desc, 100)
 	r.Describe(described)

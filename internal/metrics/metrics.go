@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,9 @@ const (
 
 // Metrics are the metrics of one replica. It is safe for concurrent use.
 type Metrics struct {
+	// Remote are those of engines that are asked elsewhere.
+	Remote *Remote
+
 	ofPolicies owners[string]
 
 	decisions    *prometheus.CounterVec
@@ -71,12 +75,13 @@ type Metrics struct {
 // New returns the metrics, registered with r.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
+		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
 		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
 	}
 	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines}
-	for _, c := range append(own, m.quotas.collectors()...) {
+	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

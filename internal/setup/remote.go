@@ -41,7 +41,13 @@ func (p *parts) addRemote() {
 	p.remote = remote.New(remote.Options{
 		Secrets:   p.secrets(),
 		UserAgent: "berth/" + Version(),
+		Observer: &remoteObserver{
+			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
+			changed: func(policy string) { p.status.Changed(policy) },
+			revised: func() { p.remediation.ReadsMore() },
+		},
 	})
+	p.registry.Subscribe((&endpoints{metrics: p.metrics.Remote, used: map[string]int{}}).changed)
 }
 
 func (p *parts) secrets() ownSecrets {

@@ -274,8 +274,8 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		},
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
-	p.addRemote()
 	p.registry = placement.NewRegistry()
+	p.addRemote()
 	p.ledger = domain.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
 	p.evaluators = quota.NewEvaluators(clock.RealClock{})
@@ -378,6 +378,9 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerer().Register(metrics.NewQuarantine(p.registry.InForce)); err != nil {
+		return err
+	}
+	if err := p.registerer().Register(metrics.NewCircuits(p.registry.InForce)); err != nil {
 		return err
 	}
 	if err := p.registerer().Register(metrics.NewReplication(p.replication.Replicas)); err != nil {

@@ -105,10 +105,10 @@ func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[s
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
 	message := fmt.Sprintf("placement could not be decided: %v", err)
 	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
-	switch {
-	case h.FailurePolicy == placementv1.FailurePolicyIgnore:
+	if h.FailurePolicy == placementv1.FailurePolicyIgnore {
 		response = admission.Allowed("").WithWarnings(message)
-	case !dryRun(req):
+	}
+	if !dryRun(req) {
 		h.Events.EvaluationFailed(obj, req.Namespace, message)
 	}
 	response.AuditAnnotations = map[string]string{audit.Outcome: metrics.AnswerError}
@@ -117,13 +117,14 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 
 // respond makes one answer of all verdicts.
 func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
-	var warnings, denials, failures []string
+	var warnings, denials, failures, ignored []string
 	for _, v := range outcome.Verdicts {
 		switch v.Policy.Mode {
 		case placementv1.ModeEnforce:
 			switch {
 			case v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyIgnore:
-				warnings = append(warnings, failure(v)+"; ignored, as its failurePolicy says")
+				ignored = append(ignored, failure(v)+"; ignored, as its failurePolicy says")
+				warnings = append(warnings, ignored[len(ignored)-1])
 			case v.Err != nil:
 				failures = append(failures, failure(v))
 			default:
@@ -138,6 +139,10 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 		}
 	}
 	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
+	if len(ignored) > 0 && len(failures) == 0 && !dryRun(req) {
+		// Who applies an object through others, as a pipeline does, sees no warnings.
+		h.Events.EvaluationFailed(obj, req.Namespace, strings.Join(ignored, "; "))
+	}
 	response.Warnings = warnings
 	response.AuditAnnotations = audited(outcome, answer)
 	return response, answer

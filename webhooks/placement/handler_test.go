@@ -144,7 +144,30 @@ func TestHandle(t *testing.T) {
 		"Fails":       {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, fails)}, want: expectation{Code: 500, Message: `PlacementPolicy "p" can't decide: oh`, Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh`}}},
 		"FailsIgnored": {
 			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, labels)},
-			want:     expectation{Allowed: true, Patched: true, Warned: []string{`PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`, "mind the gap"}},
+			want: expectation{
+				Allowed: true, Patched: true, Warned: []string{`PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`, "mind the gap"},
+				Events: []string{`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`},
+			},
+		},
+		"FailsIgnoredAndDenies": {
+			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, denies)},
+			want: expectation{
+				Code: 403, Message: `PlacementPolicy "q": not here; PlacementPolicy "q": nor there`,
+				Warned: []string{`PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`},
+				Events: []string{
+					`PlacementDenied: PlacementPolicy "q": not here; PlacementPolicy "q": nor there`,
+					`PlacementEvaluationFailed: PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`,
+				},
+			},
+		},
+		// Events of one object and reason are told as one, with the note of the first.
+		"FailsIgnoredAndFails": {
+			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, fails)},
+			want: expectation{
+				Code: 500, Message: `PlacementPolicy "q" can't decide: oh`,
+				Warned: []string{`PlacementPolicy "p" can't decide: oh; ignored, as its failurePolicy says`},
+				Events: []string{`PlacementEvaluationFailed: PlacementPolicy "q" can't decide: oh`},
+			},
 		},
 		"LacksData": {policies: []*placement.Policy{policyOf(t, "p", enforce, fail, lacks)}, want: expectation{
 			Code: 500, Message: `PlacementPolicy "p" can't decide: the data that it reads is not complete: nodes is not replicated yet`,
@@ -295,7 +318,7 @@ func TestHandleUndecidable(t *testing.T) {
 			if diff := cmp.Diff(map[string]string{"outcome": "error"}, response.AuditAnnotations); diff != "" {
 				t.Errorf("audit annotations (-want +got):\n%s", diff)
 			}
-			if want := failure == placementv1.FailurePolicyFail; (len(h.notes.lines) == 1) != want {
+			if len(h.notes.lines) != 1 {
 				t.Errorf("events %q", h.notes.lines)
 			}
 		})

@@ -1,0 +1,163 @@
+package metrics
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// NoFault is what a request counts as that an engine answered.
+const NoFault = "none"
+
+// faults are what becomes of requests to engines.
+var faults = []string{
+	NoFault, string(engine.FaultCredentials), string(engine.FaultTimeout), string(engine.FaultNetwork), string(engine.FaultUnauthorized),
+	string(engine.FaultBackPressure), string(engine.FaultServer), string(engine.FaultRefused), string(engine.FaultMalformed),
+	string(engine.FaultUndefined), string(engine.FaultIncomplete), string(engine.FaultCircuitOpen), string(engine.FaultSerialization),
+}
+
+var (
+	ofEndpoint = Label{Name: "endpoint"}
+	ofFault    = Label{Name: "fault", Values: faults}
+
+	remoteRequests = Metric{
+		Name: "berth_remote_requests_total", Type: Counter, Reporter: EachReplica,
+		Help:   "Requests to engines elsewhere, each attempt by itself, by what was wrong; circuit_open is one that was not sent.",
+		Labels: []Label{ofEndpoint, ofFault},
+	}
+	remoteDuration = Metric{
+		Name: "berth_remote_request_duration_seconds", Type: Histogram, Reporter: EachReplica,
+		Help:   "Time of one request to an engine elsewhere, whether it answered or not.",
+		Labels: []Label{ofEndpoint}, buckets: prometheus.ExponentialBuckets(250e-6, 2, 16),
+	}
+	remoteCircuitOpen = Metric{
+		Name: "berth_remote_circuit_open", Type: Gauge, Reporter: EachReplica,
+		Help:   "Whether an engine elsewhere is asked only now and then, since it kept failing: 1 or 0.",
+		Labels: []Label{ofEndpoint},
+	}
+	remotePushes = Metric{
+		Name: "berth_remote_pushes_total", Type: Counter, Reporter: TheLeader,
+		Help:   "Requests that were to change what an engine elsewhere has of Berth, by what was wrong.",
+		Labels: []Label{ofEndpoint, ofFault},
+	}
+	remoteLoads = Metric{
+		Name: "berth_remote_loads_total", Type: Counter, Reporter: TheLeader,
+		Help:   "Times that everything was loaded into an engine elsewhere: at first, and after it had lost anything.",
+		Labels: []Label{ofEndpoint},
+	}
+	remotePending = Metric{
+		Name: "berth_remote_pending_changes", Type: Gauge, Reporter: TheLeader,
+		Help:   "Changes of objects that wait to be sent to an engine elsewhere.",
+		Labels: []Label{ofEndpoint},
+	}
+)
+
+// Remote are the metrics of engines that are asked elsewhere. It is safe for concurrent use.
+type Remote struct {
+	endpoints owners[string]
+
+	requests, pushes, loads *prometheus.CounterVec
+	duration                *prometheus.HistogramVec
+	pending                 *prometheus.GaugeVec
+}
+
+func newRemote() *Remote {
+	return &Remote{
+		requests: remoteRequests.counter(), pushes: remotePushes.counter(), loads: remoteLoads.counter(),
+		duration: remoteDuration.histogram(), pending: remotePending.gauge(),
+	}
+}
+
+func (r *Remote) collectors() []prometheus.Collector {
+	return []prometheus.Collector{r.requests, r.pushes, r.loads, r.duration, r.pending}
+}
+
+// Requested counts one request to an engine; fault is empty for none.
+func (r *Remote) Requested(endpoint string, fault engine.Fault, took time.Duration) {
+	r.endpoints.touch(endpoint, func() {
+		r.requests.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc()
+		if fault != engine.FaultCircuitOpen {
+			r.duration.WithLabelValues(endpoint).Observe(took.Seconds())
+		}
+	})
+}
+
+// Pushed counts one request that was to change what an engine has; fault is empty for none.
+func (r *Remote) Pushed(endpoint string, fault engine.Fault) {
+	r.endpoints.touch(endpoint, func() { r.pushes.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc() })
+}
+
+// Loading counts one full load of an engine.
+func (r *Remote) Loading(endpoint string) {
+	r.endpoints.touch(endpoint, func() { r.loads.WithLabelValues(endpoint).Inc() })
+}
+
+// Pending sets how many changes wait to be sent to an engine.
+func (r *Remote) Pending(endpoint string, changes int) {
+	r.endpoints.touch(endpoint, func() { r.pending.WithLabelValues(endpoint).Set(float64(changes)) })
+}
+
+// Released removes what is told of an engine that is no longer kept supplied.
+func (r *Remote) Released(endpoint string) { r.forgetSupply(endpoint) }
+
+func (r *Remote) forgetSupply(endpoint string) {
+	labels := prometheus.Labels{"endpoint": endpoint}
+	r.pushes.DeletePartialMatch(labels)
+	r.loads.DeletePartialMatch(labels)
+	r.pending.DeletePartialMatch(labels)
+}
+
+// Add lets an engine have series.
+func (r *Remote) Add(endpoint string) { r.endpoints.add(endpoint) }
+
+// Forget removes the series of an engine that decides no policy any more.
+func (r *Remote) Forget(endpoint string) {
+	r.endpoints.forget(endpoint, func() {
+		labels := prometheus.Labels{"endpoint": endpoint}
+		r.requests.DeletePartialMatch(labels)
+		r.duration.DeletePartialMatch(labels)
+		r.forgetSupply(endpoint)
+	})
+}
+
+// Circuits collects which engines are asked only now and then, at the moment of the scrape.
+type Circuits struct {
+	policies func() []*placement.Policy
+	desc     *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*Circuits)(nil)
+
+// NewCircuits returns a collector that asks for the policies in force.
+func NewCircuits(policies func() []*placement.Policy) *Circuits {
+	return &Circuits{policies: policies, desc: remoteCircuitOpen.desc()}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Circuits) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c *Circuits) Collect(out chan<- prometheus.Metric) {
+	open := map[string]float64{}
+	for _, p := range c.policies() {
+		remote, ok := p.Remote()
+		if !ok {
+			continue
+		}
+		health := remote.Health()
+		value := 0.0
+		if health.Open {
+			value = 1
+		}
+		open[health.Endpoint] = max(open[health.Endpoint], value)
+	}
+	for _, endpoint := range slices.Sorted(maps.Keys(open)) {
+		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, open[endpoint], endpoint)
+	}
+}

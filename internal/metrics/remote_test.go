@@ -1,0 +1,141 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// remoteSeries are the series of engines elsewhere, with their values; of histograms the number of observations.
+func remoteSeries(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		name, ok := strings.CutPrefix(f.GetName(), "berth_remote_")
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if ok {
+				out[name+" "+strings.Join(values, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return out
+}
+
+func TestRemote(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, err := metrics.New(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const opa, gone = "https://opa.example", "https://gone.example"
+	for _, endpoint := range []string{opa, gone} {
+		m.Remote.Add(endpoint)
+		m.Remote.Requested(endpoint, "", time.Millisecond)
+		m.Remote.Requested(endpoint, engine.FaultTimeout, time.Second)
+		m.Remote.Requested(endpoint, engine.FaultCircuitOpen, 0)
+		m.Remote.Pushed(endpoint, "")
+		m.Remote.Loading(endpoint)
+		m.Remote.Pending(endpoint, 7)
+	}
+	m.Remote.Forget(gone)
+	// What was under way does not bring it back.
+	m.Remote.Requested(gone, "", time.Millisecond)
+	m.Remote.Pushed(gone, engine.FaultServer)
+	m.Remote.Loading(gone)
+	m.Remote.Pending(gone, 1)
+	want := map[string]float64{
+		"requests_total " + opa + " none": 1, "requests_total " + opa + " timeout": 1, "requests_total " + opa + " circuit_open": 1,
+		// One that was not sent took no time.
+		"request_duration_seconds " + opa: 2,
+		"pushes_total " + opa + " none":   1, "loads_total " + opa: 1, "pending_changes " + opa: 7,
+	}
+	if diff := cmp.Diff(want, remoteSeries(t, r)); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+	m.Remote.Released(opa)
+	for name := range remoteSeries(t, r) {
+		if !strings.HasPrefix(name, "request") {
+			t.Errorf("of an engine that is no longer supplied there is %s", name)
+		}
+	}
+}
+
+// distant is the evaluator of a policy that another engine decides.
+type distant placement.RemoteHealth
+
+func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{}, nil
+}
+func (distant) Revision() uint64                 { return 1 }
+func (distant) Input() *projection.Fields        { return projection.Everything() }
+func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
+
+func TestCircuits(t *testing.T) {
+	policies := []*placement.Policy{{Name: "own", Evaluator: nil}}
+	for i, h := range []placement.RemoteHealth{{Endpoint: "https://a"}, {Endpoint: "https://b", Open: true}, {Endpoint: "https://a", Open: true}, {Endpoint: "https://c"}, {Endpoint: "https://a"}} {
+		policies = append(policies, &placement.Policy{Name: fmt.Sprint(i), Evaluator: distant(h)})
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(metrics.NewCircuits(func() []*placement.Policy { return policies }))
+	want := map[string]float64{"circuit_open https://a": 1, "circuit_open https://b": 1, "circuit_open https://c": 0}
+	if diff := cmp.Diff(want, remoteSeries(t, r)); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+	policies = policies[:1]
+	if got := remoteSeries(t, r); len(got) > 0 {
+		t.Errorf("no policy is decided elsewhere, and there are %v", got)
+	}
+}
+
+// Each fault that there is is a value of the label.
+func TestFaultsAreDeclared(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../engine/engine.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{metrics.NoFault}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Fault") {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, value)
+		}
+		return true
+	})
+	slices.Sort(want)
+	for _, m := range metrics.All() {
+		for _, l := range m.Labels {
+			if l.Name != "fault" {
+				continue
+			}
+			if diff := cmp.Diff(want, slices.Sorted(slices.Values(l.Values))); diff != "" {
+				t.Errorf("faults of %s (-want +got):\n%s", m.Name, diff)
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+var _ remote.Observer = (*remoteObserver)(nil)
+
+// remoteObserver counts requests to engines elsewhere, and tells who has to know of how these fare.
+type remoteObserver struct {
+	*metrics.Remote
+	reader client.Reader
+	events *events.Recorder
+	// changed is called with policies whose engine fares differently, and revised when existing objects are to be decided
+	// anew.
+	changed func(policy string)
+	revised func()
+}
+
+// Revised implements remote.Observer.
+func (o *remoteObserver) Revised(string) { o.revised() }
+
+// HealthChanged implements remote.Observer. An Event is emitted when trouble begins, grows to an open circuit, and ends: in
+// between an engine may fail in another way at each request.
+func (o *remoteObserver) HealthChanged(policy string, before, after placement.RemoteHealth) {
+	o.changed(policy)
+	was, is := troubleOf(before), troubleOf(after)
+	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
+	switch {
+	case is > was && is == isOpen:
+		o.emit(policy, o.events.RemoteFailing, fmt.Sprintf("the engine is asked only now and then, as it kept failing: %v", after.Err))
+		log.Error(after.Err, "An engine keeps failing and is asked only now and then")
+	case is > was:
+		o.emit(policy, o.events.RemoteFailing, fmt.Sprint(after.Err))
+		log.Error(after.Err, "An engine gives no answers")
+	case is == isWell && was != isWell:
+		o.emit(policy, o.events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
+		log.Info("An engine answers again", "since", before.Since)
+	}
+}
+
+// trouble is how bad it is.
+type trouble int
+
+const (
+	isWell trouble = iota
+	isFailing
+	isOpen
+)
+
+func troubleOf(h placement.RemoteHealth) trouble {
+	switch {
+	case h.Open:
+		return isOpen
+	case h.Err != nil:
+		return isFailing
+	default:
+		return isWell
+	}
+}
+
+func (o *remoteObserver) emit(policy string, emit func(of runtime.Object, message string), message string) {
+	of := &placementv1.PlacementPolicy{}
+	// The policies are cached: this replica has loaded them. Of one that is gone meanwhile there is nothing to tell.
+	if err := o.reader.Get(context.Background(), client.ObjectKey{Name: policy}, of); err != nil {
+		return
+	}
+	emit(of, message)
+}
+
+// endpoints lets each engine have series for as long as it decides a policy in force.
+type endpoints struct {
+	metrics *metrics.Remote
+
+	mu   sync.Mutex
+	used map[string]int
+}
+
+// changed is called with what decided a policy before, and does now; nil for nothing.
+func (e *endpoints) changed(_ string, before, after *placement.Policy) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if at, ok := endpointOf(after); ok {
+		if e.used[at]++; e.used[at] == 1 {
+			e.metrics.Add(at)
+		}
+	}
+	if at, ok := endpointOf(before); ok {
+		if e.used[at]--; e.used[at] == 0 {
+			delete(e.used, at)
+			e.metrics.Forget(at)
+		}
+	}
+}
+
+func endpointOf(p *placement.Policy) (string, bool) {
+	if p == nil {
+		return "", false
+	}
+	r, ok := p.Remote()
+	if !ok {
+		return "", false
+	}
+	return r.Health().Endpoint, true
+}
