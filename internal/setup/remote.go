@@ -40,6 +40,7 @@ func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *
 func (p *parts) addRemote() {
 	p.remote = remote.New(remote.Options{
 		Secrets:   p.secrets(),
+		Policies:  p.registry.InForce,
 		UserAgent: "berth/" + Version(),
 		Observer: &remoteObserver{
 			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,

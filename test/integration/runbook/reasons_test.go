@@ -74,7 +74,7 @@ var _ = Describe("The runbook", func() {
 	It("is tried for all others", func(ctx SpecContext) {
 		for reason, e := range entries() {
 			if e.message != "" && !slices.Contains(unstaged, reason) {
-				Expect(staged).To(HaveKey(reason))
+				Expect(stages()).To(HaveKey(reason))
 			}
 		}
 	})
@@ -119,7 +119,7 @@ var _ = Describe("The runbook's commands", func() {
 
 var unstaged = []string{
 	placementv1.ReasonNotInForce, placementv1.ReasonReplicating, placementv1.ReasonWatchFailed, placementv1.ReasonWebhookPending,
-	placementv1.ReasonWebhookRejected, placementv1.ReasonEvaluating, placementv1.ReasonCounting,
+	placementv1.ReasonWebhookRejected, placementv1.ReasonEvaluating, placementv1.ReasonCounting, placementv1.ReasonPushFailed,
 }
 
 const (
@@ -238,6 +238,13 @@ annotations["example.com/n"] := n
 	placementv1.ReasonAboveHard: {condition: placementv1.ConditionExceeded, do: func(ctx context.Context) { quotaIn(ctx, "shop", "count/configmaps", "1") }},
 }
 
+// stages are all that there are.
+func stages() map[string]stage {
+	all := maps.Clone(staged)
+	maps.Copy(all, remoteStages)
+	return all
+}
+
 // condition returns the named condition of the policy zones, or else of the quota boats.
 func condition(ctx context.Context, conditionType string) (metav1.Condition, error) {
 	p, err := f.Policy(ctx, "zones")
@@ -273,8 +280,8 @@ var _ = Describe("What the runbook says of", func() {
 		})
 	})
 
-	for _, reason := range slices.Sorted(maps.Keys(staged)) {
-		s := staged[reason]
+	for _, reason := range slices.Sorted(maps.Keys(stages())) {
+		s := stages()[reason]
 		It(reason, func(ctx SpecContext) {
 			start := func() {
 				m := f.StartReadyManager(ctx)
