@@ -1,10 +1,15 @@
 package policy
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -76,5 +81,50 @@ func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	load(t, c, "policy-0")
 	if registry.Get("policy-0").Policy == first.Policy {
 		t.Error("the policy that was deleted stays in force")
+	}
+}
+
+// elsewhere prepares policies for an engine that has the modules of these digests.
+type elsewhere struct {
+	engine.Engine
+	held map[string]bool
+}
+
+func (elsewhere) Check(*policy.Module) error { return nil }
+
+func (elsewhere) Prepare(_ context.Context, _ string, m *policy.Module, _ *policy.Binding) (placement.Evaluator, error) {
+	return failing{errors.New(m.Remote.ModulesDigest)}, nil
+}
+
+func (e elsewhere) settled(b *policy.Binding) bool { return e.held[b.Remote.ModulesDigest] }
+
+// A version with other modules for the engine waits until that has them, and the one before goes on being asked.
+func TestUpdatesWaitForModules(t *testing.T) {
+	from := policiesOf(1, text)
+	spec := &from.policies["policy-0"].Spec
+	spec.Rego = ""
+	spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: "package p"}}}
+	c, registry := newController(t, from)
+	e := elsewhere{held: map[string]bool{}}
+	c.engine, c.Settled = e, e.settled
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	// Nobody decided before it: it does not wait, and its engine says itself what it lacks.
+	if first.Policy.Generation != 1 || first.Next != nil {
+		t.Fatalf("in force is generation %d, awaited %v", first.Policy.Generation, first.Next)
+	}
+	e.held[first.Binding.Remote.ModulesDigest] = true
+
+	spec.Remote.Modules[0].Rego = "package p\n\nerrors contains \"no\""
+	from.policies["policy-0"].Generation++
+	load(t, c, "policy-0")
+	waits := registry.Get("policy-0")
+	if waits.Policy != first.Policy || waits.Next == nil || waits.Next.Remote.ModulesDigest == first.Binding.Remote.ModulesDigest {
+		t.Fatalf("in force is generation %d, awaited %+v", waits.Policy.Generation, waits.Next)
+	}
+	e.held[waits.Next.Remote.ModulesDigest] = true
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next.Remote.ModulesDigest {
+		t.Errorf("in force is generation %d, awaited %v", got.Policy.Generation, got.Next)
 	}
 }

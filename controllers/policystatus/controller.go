@@ -50,9 +50,9 @@ type Deps struct {
 	Supply  Supply
 	Settled func(*policy.Binding) bool
 	Hook    func(policy string) status.HookState
-	Targets     func(*placement.Policy) watches.State
-	Ledger      *remediation.Ledger
-	Metrics     *metrics.Metrics
+	Targets func(*placement.Policy) watches.State
+	Ledger  *remediation.Ledger
+	Metrics *metrics.Metrics
 }
 
 // Controller writes status. Create it with New.

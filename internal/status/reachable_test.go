@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -187,9 +188,7 @@ func TestComputeRemote(t *testing.T) {
 				"Ready": "True InForce", "Compiled": "True Compiled", "Reachable": "True Answering", "Replicated": "True NoDataRead",
 				"Enforced": "True Enforced", "Compliant": "True Compliant", "Conflicted": "False NoConflict",
 			}
-			for condition, text := range tc.want {
-				want[condition] = text
-			}
+			maps.Copy(want, tc.want)
 			conditions := map[string]string{}
 			for _, c := range got.Conditions {
 				conditions[c.Type] = string(c.Status) + " " + c.Reason
