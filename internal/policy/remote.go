@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -79,6 +80,9 @@ const codeRemote = "berth_remote_error"
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	r := &Remote{Spec: spec}
 	wrong := r.locate()
+	if len(spec.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(spec.CABundle) {
+		wrong = append(wrong, remoteError("caBundle", "has no certificate in PEM"))
+	}
 	for _, use := range r.Secrets() {
 		if slices.Contains(ReservedSecrets, use.Name) {
 			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and shown to nobody", use.Name)))

@@ -53,6 +53,9 @@ func TestRemoteIsRefused(t *testing.T) {
 			}),
 			[]string{"spec.remote.url: berth_remote_error: must have a path below /v1/data or /v0/data, for data and modules to be kept there"},
 		},
+		"NoAuthority": {
+			with(func(r *placementv1.Remote) { r.CABundle = []byte("ca.crt") }), []string{"spec.remote.caBundle: berth_remote_error: has no certificate in PEM"},
+		},
 		"BerthsOwnSecrets": {
 			with(func(r *placementv1.Remote) {
 				r.TokenSecretRef = &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "berth-intent-key"}}

@@ -1,14 +1,20 @@
 package admission_test
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -50,6 +56,7 @@ var _ = Describe("kubectl apply of a policy that another engine decides", func()
 		Entry("certificates for plain http", `remote: {url: "http://opa.example/v1/data/p", insecure: true, clientCertificateSecretRef: {name: x}}`, "spec.remote.url", "certificates are for https"),
 		Entry("user and password", `remote: {url: "https://me:secret@opa.example/v1/data/p"}`, "spec.remote.url", "neither user and password nor query or fragment"),
 		Entry("a query", `remote: {url: "https://opa.example/v1/data/p?explain=full"}`, "spec.remote.url", "neither user and password nor query or fragment"),
+		Entry("authorities that are none", `remote: {url: "https://opa.example/v1/data/p", caBundle: aGk=}`, "spec.remote.caBundle", "no certificate in PEM"),
 		Entry("two sorts of authorities", `remote: {url: "https://opa.example/v1/data/p", caBundle: aGk=, caSecretRef: {name: x}}`, "spec.remote.caSecretRef", "exclude each other"),
 		Entry("a token without a Secret", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {key: token}}`, "spec.remote.tokenSecretRef.name", "Required value"),
 		Entry("the intent key as a token", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {name: berth-intent-key}}`, "spec.remote.tokenSecretRef.name", "Berth's own"),
@@ -111,4 +118,58 @@ remote:
 		Entry("a Secret that is not there", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {name: nowhere}}`,
 			"spec.remote.tokenSecretRef: the Secret berth-system/nowhere is not there: kubectl --namespace berth-system create secret generic nowhere --from-file=token=FILE"),
 	)
+})
+
+var _ = Describe("An engine elsewhere that fails for a while", func() {
+	It("is told of by condition, Events and metrics, and so is its recovery", func(ctx SpecContext) {
+		var ill atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if ill.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			_, _ = w.Write([]byte(`{"result": {"annotations": {"example.com/zone": "a"}}}`))
+		}))
+		DeferCleanup(server.Close)
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("remote")
+		p := framework.NewPolicy(name, "", "", "configmaps", namespace)
+		p.Spec.Remediation.Mode = placementv1.RemediationOff
+		p.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
+		p.Spec.Remote = &placementv1.Remote{URL: server.URL + "/v1/data/p", Insecure: true, Retry: placementv1.RemoteRetry{MaxAttempts: 1}}
+		f.CreateReadyPolicy(ctx, p)
+		Expect(f.Condition(ctx, name, placementv1.ConditionReachable)).To(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonNotAsked))
+		create := func(ctx context.Context, name string) error {
+			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))
+		}
+		about := func(ctx context.Context, reason string) ([]string, error) {
+			out, err := f.Kubectl(ctx, "", "get", "events", "--namespace=default", "--field-selector=involvedObject.uid="+string(p.UID)+",reason="+reason, "-o", "jsonpath={.items[*].message}")
+			return strings.Fields(out), err
+		}
+
+		Expect(create(ctx, "well")).To(Succeed())
+		Expect(stored(ctx, framework.ConfigMap, namespace, "well")).To(HaveKeyWithValue("example.com/zone", "a"))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		ill.Store(true)
+		Expect(create(ctx, "ill")).To(Succeed())
+		Expect(stored(ctx, framework.ConfigMap, namespace, "ill")).To(BeEmpty())
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering, server.URL))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonNotAnswering))
+		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteFailing).Should(ContainElement(ContainSubstring(server.URL)))
+		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ConsistOf(And(
+			ContainSubstring(name), ContainSubstring("500"), ContainSubstring("ignored, as its failurePolicy says"))))
+		endpoint := `endpoint="` + server.URL + `"`
+		Expect(operator.Series("berth_remote_requests_total", endpoint, `fault="server"`)).NotTo(BeEmpty())
+		Expect(operator.Series("berth_remote_circuit_open", endpoint)).To(HaveLen(1))
+
+		ill.Store(false)
+		Expect(create(ctx, "again")).To(Succeed())
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).WithTimeout(2*framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		f.AwaitReady(ctx, name)
+		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteRecovered).Should(ContainElement("again;"))
+
+		f.DeletePolicy(ctx, name)
+		for _, metric := range []string{"berth_remote_requests_total", "berth_remote_circuit_open"} {
+			Eventually(operator.Series).WithArguments(metric, endpoint).Should(BeEmpty())
+		}
+	})
 })
