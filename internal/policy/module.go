@@ -43,6 +43,17 @@ var quotaResources = map[string]schema.GroupVersionResource{
 	clusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
 }
 
+// QuotasOf returns the name below data.berth at which policies see the quotas of a resource type; ok is false for other
+// types.
+func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
+	for name, r := range quotaResources {
+		if r == resource {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // Module is a policy's text, compiled and analysed, or where it is decided elsewhere. It is immutable and safe for
 // concurrent use.
 type Module struct {

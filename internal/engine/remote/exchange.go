@@ -40,6 +40,8 @@ type query struct {
 	// contentType is the body's; empty for JSON.
 	contentType string
 	body        []byte
+	// ifAbsent has a document written only if there is none: otherwise the status is 304.
+	ifAbsent bool
 	// limit bounds the answer, in bytes; 0 for maxAnswer.
 	limit int64
 }
@@ -134,6 +136,9 @@ func newRequest(ctx context.Context, q query) (*http.Request, error) {
 		if q.contentType != "" {
 			request.Header.Set("Content-Type", q.contentType)
 		}
+	}
+	if q.ifAbsent {
+		request.Header.Set("If-None-Match", "*")
 	}
 	request.Header.Set("Accept", typeJSON)
 	// All that is sent may be sent twice: net/http may take another connection if a kept one turns out to be closed. The

@@ -1,0 +1,335 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// maxListing bounds the list of an engine's modules, which has their syntax trees too, in bytes.
+const maxListing = 64 << 20
+
+// modules are what is known of the modules of an engine.
+type modules struct {
+	// texts are those of Berth's, by their IDs.
+	texts map[string]string
+	// older are what was there of a policy before what is to come.
+	older map[string]heldModules
+	// kept are modules that can't be removed, and until when that is not tried again.
+	kept map[string]time.Time
+	// next is the one to be looked at.
+	next int
+}
+
+// are says whether the texts are there.
+func (m *modules) are(wanted []policy.RemoteModule) bool {
+	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool {
+		text, ok := m.texts[w.ID]
+		return !ok || text != w.Text
+	})
+}
+
+// maxSuperseded bounds how many older digests are told of.
+const maxSuperseded = 3
+
+// superseded notes what is no longer claimed of a policy.
+func (m *modules) superseded(name string, held heldModules) {
+	if m.older == nil {
+		m.older = map[string]heldModules{}
+	}
+	m.older[name] = held
+}
+
+// held is what is to be claimed of a policy.
+func (m *modules) held(name, digest string) heldModules {
+	before := m.older[name]
+	out := heldModules{Digest: digest}
+	for _, older := range append([]string{before.Digest}, before.Superseded...) {
+		if older != "" && older != digest && len(out.Superseded) < maxSuperseded {
+			out.Superseded = append(out.Superseded, older)
+		}
+	}
+	return out
+}
+
+// listModules asks what modules of Berth's there are.
+func (s *server) listModules(ctx context.Context) error {
+	s.modules.texts = map[string]string{}
+	answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, "policies"), limit: maxListing})
+	if err != nil {
+		if errors.Is(err, errRefused) && !s.wantsModules() {
+			// An engine that has no modules is not to have any.
+			return nil
+		}
+		return err
+	}
+	var list struct {
+		Result []struct {
+			ID  string `json:"id"`
+			Raw string `json:"raw"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return fmt.Errorf("%w: reading the list of modules: %w", errRefused, err)
+	}
+	for _, m := range list.Result {
+		if strings.HasPrefix(m.ID, policy.ModulePrefix) {
+			s.modules.texts[m.ID] = m.Raw
+		}
+	}
+	return nil
+}
+
+func (s *server) wantsModules() bool {
+	w := s.wanted()
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p Supplied) bool { return len(p.Remote.Modules) > 0 })
+}
+
+// pushModules brings the modules up to date: those of a policy are claimed while they are all there as it wants them, and
+// nothing else of it is.
+func (s *server) pushModules(ctx context.Context) (bool, error) {
+	s.supply.mu.Lock()
+	w := s.wants
+	var due []string
+	for _, name := range w.names() {
+		digest := w.policies[name].Remote.ModulesDigest
+		r := s.rejected[name]
+		if digest != "" && s.holdings.Modules[name].Digest != digest && (r.digest != digest || time.Now().After(r.until)) {
+			due = append(due, name)
+		}
+	}
+	s.supply.mu.Unlock()
+	var stale []string
+	for name, held := range s.holdings.Modules {
+		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != held.Digest {
+			stale = append(stale, name)
+		}
+	}
+	work := s.modules.differing(w, due)
+	if len(due)+len(stale)+len(work) == 0 {
+		return false, nil
+	}
+	if len(stale) > 0 {
+		err := s.commit(ctx, s.change(), func(h *holdings) {
+			h.lose()
+			for _, name := range stale {
+				s.modules.superseded(name, h.Modules[name])
+				delete(h.Modules, name)
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	failed, err := s.bring(ctx, work)
+	if err != nil {
+		return false, err
+	}
+	if failed = failed.of(due); len(failed) > 0 {
+		// The old texts may be in the way of the new ones.
+		if failed, err = s.bringAnew(ctx, w, failed); err != nil {
+			return false, err
+		}
+	}
+	return true, s.claimModules(ctx, w, due, failed)
+}
+
+// edit is one module that is to be put or, if the text is empty, deleted, and the policy that it is of.
+type edit struct {
+	policy, id, text string
+}
+
+// failures are why edits were refused.
+type failures map[edit]error
+
+// of returns the failures to put modules of some policies.
+func (f failures) of(policies []string) failures {
+	out := failures{}
+	for e, err := range f {
+		if e.text != "" && slices.Contains(policies, e.policy) {
+			out[e] = err
+		}
+	}
+	return out
+}
+
+// differing are the edits that make the modules of some policies what they are to be, and remove those that no policy
+// has, in order.
+func (m *modules) differing(w wants, due []string) []edit {
+	var out []edit
+	wanted := map[string]bool{}
+	for _, name := range w.names() {
+		for _, module := range w.policies[name].Remote.Modules {
+			wanted[module.ID] = true
+			if text, ok := m.texts[module.ID]; slices.Contains(due, name) && (!ok || text != module.Text) {
+				out = append(out, edit{name, module.ID, module.Text})
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.texts)) {
+		if !wanted[id] && time.Now().After(m.kept[id]) {
+			out = append(out, edit{id: id})
+		}
+	}
+	return out
+}
+
+// bring makes edits, and again those that are refused until that is in vain: one text may call another's functions, or
+// be in the way of another one. The failures are of those that are left.
+func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
+	for {
+		failed := failures{}
+		var left []edit
+		for _, e := range work {
+			err := s.edit(ctx, e)
+			if err != nil && !errors.Is(err, errRefused) {
+				return nil, err
+			}
+			if err != nil {
+				failed[e] = err
+				left = append(left, e)
+			}
+		}
+		if len(left) == 0 || len(left) == len(work) {
+			for _, e := range left {
+				if e.text == "" {
+					s.modules.keep(e.id)
+				}
+			}
+			return failed, nil
+		}
+		work = left
+	}
+}
+
+// bringAnew deletes all modules of policies that failed, and puts them again.
+func (s *server) bringAnew(ctx context.Context, w wants, failed failures) (failures, error) {
+	var without, with []edit
+	for _, name := range failed.policies() {
+		for _, module := range w.policies[name].Remote.Modules {
+			if _, ok := s.modules.texts[module.ID]; ok {
+				without = append(without, edit{id: module.ID})
+			}
+			with = append(with, edit{name, module.ID, module.Text})
+		}
+	}
+	if len(without) > 0 {
+		if _, err := s.bring(ctx, without); err != nil {
+			return nil, err
+		}
+	}
+	return s.bring(ctx, with)
+}
+
+// policies are those whose edits failed, sorted.
+func (f failures) policies() []string {
+	var out []string
+	for e := range f {
+		out = append(out, e.policy)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// edit makes one edit.
+func (s *server) edit(ctx context.Context, e edit) error {
+	at := below(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
+	if e.text == "" {
+		_, err := s.ask(ctx, query{method: http.MethodDelete, at: at})
+		var said *rejection
+		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotFound) {
+			return err
+		}
+		delete(s.modules.texts, e.id)
+		return nil
+	}
+	if _, err := s.ask(ctx, query{method: http.MethodPut, at: at, contentType: "text/plain", body: []byte(e.text)}); err != nil {
+		return err
+	}
+	s.modules.texts[e.id] = e.text
+	return nil
+}
+
+// claimModules notes the outcome for the policies whose modules were due.
+func (s *server) claimModules(ctx context.Context, w wants, due []string, failed failures) error {
+	bad := failed.policies()
+	var good []string
+	for _, name := range due {
+		if !slices.Contains(bad, name) {
+			good = append(good, name)
+		}
+	}
+	s.supply.mu.Lock()
+	for _, name := range due {
+		delete(s.rejected, name)
+	}
+	for _, name := range bad {
+		s.rejected[name] = refusal{err: failed.first(name), digest: w.policies[name].Remote.ModulesDigest, until: time.Now().Add(again)}
+	}
+	s.supply.mu.Unlock()
+	if len(good) == 0 {
+		s.supply.options.State(bad...)
+		return nil
+	}
+	err := s.commit(ctx, s.change(), func(h *holdings) {
+		for _, name := range good {
+			h.Modules[name] = s.modules.held(name, w.policies[name].Remote.ModulesDigest)
+			delete(s.modules.older, name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.supply.options.Content(good...)
+	return nil
+}
+
+// first is the failure of a policy whose module comes first by its ID.
+func (f failures) first(name string) error {
+	var out edit
+	for e := range f {
+		if e.policy == name && (out.id == "" || e.id < out.id) {
+			out = e
+		}
+	}
+	return fmt.Errorf("module %s: %w", strings.TrimPrefix(out.id, policy.ModulePrefix+name+"/"), f[out])
+}
+
+// keep has a module that can't be removed left alone for a while.
+func (m *modules) keep(id string) {
+	if m.kept == nil {
+		m.kept = map[string]time.Time{}
+	}
+	m.kept[id] = time.Now().Add(again)
+}
+
+// pollModule looks whether one module is still there as it was put, each time another one.
+func (s *server) pollModule(ctx context.Context) error {
+	ids := slices.Sorted(maps.Keys(s.modules.texts))
+	if len(ids) == 0 {
+		return nil
+	}
+	s.modules.next = (s.modules.next + 1) % len(ids)
+	id := ids[s.modules.next]
+	answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), limit: maxListing})
+	if err != nil && !errors.Is(err, errRefused) {
+		return err
+	}
+	var one struct {
+		Result struct {
+			Raw string `json:"raw"`
+		} `json:"result"`
+	}
+	if err != nil || json.Unmarshal(answer, &one) != nil || one.Result.Raw != s.modules.texts[id] {
+		return errLost
+	}
+	return nil
+}

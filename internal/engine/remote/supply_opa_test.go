@@ -1,0 +1,189 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/test/framework/opaserver"
+)
+
+// at has a policy's engine be at an address.
+func at(t testing.TB, server *opaserver.Server, w Supplied) Supplied {
+	t.Helper()
+	base, err := url.Parse(server.URL() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := *w.Remote
+	r.Base, r.Document = base, base.JoinPath("v1/data/p")
+	w.Remote = &r
+	return w
+}
+
+// plain is a document as the engine's would be read, with json.Number for numbers.
+func plain(t testing.TB, document any) map[string]any {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(text(document)))
+	decoder.UseNumber()
+	var out map[string]any
+	if err := decoder.Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// eventually waits until there is no error.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(5 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+// The real server takes what is written down for it, and notices nothing else.
+func TestSupplyRealOPA(t *testing.T) {
+	opa := opaserver.Start(t, opaserver.Options{})
+	k := keep(t, nil)
+	a := at(t, opa, wanting("a", allTypes, "package lib.a\n\nimport rego.v1\n\nallowed := data.lib.b.twice(2)", "package lib.b\n\nimport rego.v1\n\ntwice(x) := x * 2"))
+	b := at(t, opa, wanting("b", allTypes[:2]))
+	has := func(all ...Supplied) func() error {
+		return func() error {
+			document, _ := opa.GetData("")
+			got, _ := document.(map[string]any)
+			var h *holdings
+			if berth, ok := got["berth"].(map[string]any); ok {
+				h, _ = parseHoldings(text(map[string]any{"result": berth["holdings"]}))
+			}
+			for _, w := range all {
+				if missing, _ := h.has(w.Policy, w.Remote, &policy.Binding{Supplies: w.Types}); missing != "" {
+					return fmt.Errorf("the engine %s: %w; %s", missing, k.supply.Failure(w.Policy), text(document))
+				}
+			}
+			delete(got, "lib")
+			delete(got, "good")
+			if want, got := sorted(plain(t, k.wanted(all...))), sorted(tidy(got)); want != got {
+				return fmt.Errorf("the engine has %s, want %s", got, want)
+			}
+			return nil
+		}
+	}
+	k.want(a, b)
+	for _, r := range allTypes {
+		namespace := ""
+		if r.Namespaced {
+			namespace = "ns"
+		}
+		k.replace(r, thing(namespace, "first", "1"), thing(namespace, "second", "1"))
+	}
+	eventually(t, has(a, b))
+	if got, _ := opa.GetData("lib/a/allowed"); fmt.Sprint(got) != "4" {
+		t.Errorf("the modules say %v", got)
+	}
+
+	// Names have characters that JSON Pointers, URLs, or both, have a use for.
+	for _, name := range []string{"a/b", "a~b", "a~1b", "a%2Fb", "a%b", "system:x", "a b", "ü", "0", "-"} {
+		k.put(ofNodes, thing("", name, "1"))
+		k.put(ofManaged, thing("", name, "1"))
+	}
+	k.put(ofPods, thing("other", "p", "1"))
+	eventually(t, has(a, b))
+	for _, name := range []string{"a/b", "a%2Fb", "a~1b"} {
+		k.delete(ofNodes, objectKey{"", name})
+		k.delete(ofManaged, objectKey{"", name})
+	}
+	k.delete(ofPods, objectKey{"other", "p"})
+	eventually(t, has(a, b))
+
+	for _, lose := range []func(){opa.Restart, func() { opa.DeletePolicy("placement.berth.dev/a/m0") }, func() { opa.DeleteData("berth") }} {
+		lose()
+		k.put(ofNodes, thing("", "n", fmt.Sprint(time.Now().UnixNano())))
+		eventually(t, has(a, b))
+	}
+	if got := len(opa.Policies()); got != 2 {
+		t.Errorf("%d modules", got)
+	}
+
+	// Its own words tell what is wrong, and where.
+	bad := at(t, opa, wanting("bad", nil, "good: package good", "wrong: package wrong\n\nx := nothing(1)"))
+	k.want(a, bad)
+	eventually(t, func() error {
+		if err := k.supply.Failure("bad"); err == nil || !strings.Contains(err.Error(), "undefined function nothing") || !strings.Contains(err.Error(), "placement.berth.dev/bad/wrong:3") {
+			return fmt.Errorf("failure: %w", err)
+		}
+		return nil
+	})
+	eventually(t, has(a))
+	k.want()
+	eventually(t, has())
+	if got := opa.Policies(); len(got) != 0 {
+		t.Errorf("modules are left: %v", got)
+	}
+}
+
+// A write of somebody else's to the server's policies, such as a bundle, owns its part of data: the server says so.
+func TestSupplyRealOPARefuses(t *testing.T) {
+	opa := opaserver.Start(t, opaserver.Options{Files: map[string]string{"rule.rego": "package kubernetes.pods\n\nns := {}"}})
+	k := keep(t, nil)
+	a, b := at(t, opa, wanting("a", allTypes[:1])), at(t, opa, wanting("b", allTypes[1:2]))
+	k.want(a, b)
+	k.replace(ofPods, thing("ns", "p", "1"))
+	k.replace(ofNodes, thing("", "n", "1"))
+	eventually(t, func() error {
+		if held, _ := k.supply.Held("b", ofNodes.GroupVersionResource); !held {
+			return errors.New("what the server takes is not there")
+		}
+		return nil
+	})
+	held, _ := k.supply.Held("a", ofPods.GroupVersionResource)
+	if err := k.supply.Failure("a"); err == nil && !held {
+		t.Error("what the server does not take is neither held nor a failure")
+	}
+}
+
+// BenchmarkSupplyLoad loads 10,000 pods of 2 KiB into a real server, each time one that is empty.
+func BenchmarkSupplyLoad(b *testing.B) {
+	opa := opaserver.Start(b, opaserver.Options{})
+	var all []*unstructured.Unstructured
+	for i := range 10_000 {
+		all = append(all, prepared(ofPods, thing(fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("p-%d", i), strings.Repeat("x", 2000))))
+	}
+	for b.Loop() {
+		b.StopTimer()
+		opa.Restart()
+		k := keep(b, nil)
+		w := at(b, opa, wanting("a", allTypes[:1]))
+		b.StartTimer()
+		k.supply.Replace(ofPods.GroupVersionResource, nil, all)
+		k.want(w)
+		eventually(b, func() error {
+			if held, _ := k.supply.Held("a", ofPods.GroupVersionResource); !held {
+				return errors.New("not loaded")
+			}
+			return nil
+		})
+		b.StopTimer()
+		k.stop()
+		b.StartTimer()
+	}
+}

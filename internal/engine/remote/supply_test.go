@@ -1,0 +1,943 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+var (
+	ofPods      = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true}
+	ofNodes     = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+	ofEvents    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespaced: true}
+	ofNewEvents = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, Namespaced: true}
+	ofQuotas    = policy.Resource{GroupVersionResource: placementv1.GroupVersion.WithResource("scopedquotas"), Namespaced: true}
+	ofProfiles  = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, Namespaced: true}
+	ofManaged   = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}}
+	allTypes    = []policy.Resource{ofPods, ofNodes, ofEvents, ofNewEvents, ofQuotas, ofProfiles, ofManaged}
+)
+
+// kept is a Supply and the world that it is fed with.
+type kept struct {
+	t      testing.TB
+	engine *Engine
+	stop   func()
+	supply *Supply
+
+	mu sync.Mutex
+	// world are the objects as they came, and known the types that are to be had.
+	world map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured
+	known map[schema.GroupVersionResource]bool
+	// past are all contents that a type ever had, as documents.
+	past map[schema.GroupVersionResource]map[string]bool
+	// content counts what was told of policies.
+	content map[string]int
+	pending int
+	pushed  map[engine.Fault]int
+	ctx     context.Context
+}
+
+func keep(t testing.TB, dial dialer) *kept {
+	e := New(Options{UserAgent: "test"})
+	e.dial = dial
+	k := &kept{
+		t: t, engine: e,
+		world: map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured{}, known: map[schema.GroupVersionResource]bool{},
+		past: map[schema.GroupVersionResource]map[string]bool{}, content: map[string]int{}, pushed: map[engine.Fault]int{},
+	}
+	k.lead()
+	// Connections in memory must not be closed by the garbage collector, which is not in the bubble.
+	a, err := e.accessTo(wanting("any", nil).Remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		k.stop()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.current != nil {
+			a.current.transport.CloseIdleConnections()
+		}
+	})
+	return k
+}
+
+// lead has another replica lead.
+func (k *kept) lead() {
+	if k.stop != nil {
+		k.stop()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.ctx = ctx
+	k.supply = k.engine.NewSupply(SupplyOptions{Inventories: replication.Known(), Observer: k, Content: func(policies ...string) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, p := range policies {
+			k.content[p]++
+		}
+	}})
+	supply := k.supply
+	k.stop = sync.OnceFunc(func() {
+		cancel()
+		supply.Wait()
+	})
+}
+
+func (k *kept) Pushed(_ string, f engine.Fault) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pushed[f]++
+}
+func (k *kept) Loading(string)  {}
+func (k *kept) Released(string) {}
+func (k *kept) Pending(_ string, changes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pending = changes
+}
+
+func (k *kept) want(all ...Supplied) { k.supply.Set(k.ctx, all) }
+
+func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	out := o.DeepCopy()
+	replication.Known().Prepare(r.GroupVersionResource, out)
+	return out
+}
+
+// remember notes the content of a type as one that it had. It precedes what the supply is told.
+func (k *kept) remember(r policy.Resource) {
+	if k.past[r.GroupVersionResource] == nil {
+		k.past[r.GroupVersionResource] = map[string]bool{}
+	}
+	k.past[r.GroupVersionResource][sorted(k.content0(r, false))] = true
+}
+
+// content0 is the content of a type, or of its normal forms, as policies are to see it.
+func (k *kept) content0(r policy.Resource, normal bool) map[string]any {
+	out := map[string]any{}
+	for key, o := range k.world[r.GroupVersionResource] {
+		document, other := replication.Parts(prepared(r, o).Object)
+		if normal {
+			document = other
+		}
+		if key.namespace == "" {
+			out[key.name] = document
+			continue
+		}
+		if out[key.namespace] == nil {
+			out[key.namespace] = map[string]any{}
+		}
+		out[key.namespace].(map[string]any)[key.name] = document
+	}
+	return out
+}
+
+// replace reads a type.
+func (k *kept) replace(r policy.Resource, objects ...*unstructured.Unstructured) {
+	k.mu.Lock()
+	k.world[r.GroupVersionResource], k.known[r.GroupVersionResource] = map[objectKey]*unstructured.Unstructured{}, true
+	var all []*unstructured.Unstructured
+	for _, o := range objects {
+		k.world[r.GroupVersionResource][keyOfObject(o)] = o
+		all = append(all, prepared(r, o))
+	}
+	k.remember(r)
+	k.mu.Unlock()
+	k.supply.Replace(r.GroupVersionResource, nil, all)
+}
+
+// reread tells the supply, which may be a new one, what is known.
+func (k *kept) reread(r policy.Resource) {
+	k.replace(r, slices.Collect(maps.Values(k.world[r.GroupVersionResource]))...)
+}
+
+func (k *kept) put(r policy.Resource, o *unstructured.Unstructured) {
+	k.mu.Lock()
+	k.world[r.GroupVersionResource][keyOfObject(o)] = o
+	k.remember(r)
+	k.mu.Unlock()
+	k.supply.Put(r.GroupVersionResource, prepared(r, o))
+}
+
+func (k *kept) delete(r policy.Resource, key objectKey) {
+	k.mu.Lock()
+	delete(k.world[r.GroupVersionResource], key)
+	k.remember(r)
+	k.mu.Unlock()
+	k.supply.Delete(r.GroupVersionResource, key.namespace, key.name)
+}
+
+func (k *kept) drop(r policy.Resource) {
+	k.mu.Lock()
+	delete(k.known, r.GroupVersionResource)
+	delete(k.world, r.GroupVersionResource)
+	k.mu.Unlock()
+	k.supply.Drop(r.GroupVersionResource)
+}
+
+// wanted is the document that an engine is to have, computed all anew.
+func (k *kept) wanted(all ...Supplied) map[string]any {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string]any{}
+	put := func(document any, path ...string) {
+		at := out
+		for _, name := range path[:len(path)-1] {
+			if at[name] == nil {
+				at[name] = map[string]any{}
+			}
+			at = at[name].(map[string]any)
+		}
+		at[path[len(path)-1]] = document
+	}
+	types := map[policy.Resource]bool{}
+	plurals := map[string]int{}
+	for _, w := range all {
+		for _, r := range w.Types {
+			if !types[r] {
+				plurals[r.Resource]++
+			}
+			types[r] = true
+		}
+	}
+	clusters := false
+	for r := range types {
+		if !k.known[r.GroupVersionResource] {
+			continue
+		}
+		put(k.content0(r, false), "resources", r.GroupVersion().String(), r.Resource)
+		if plurals[r.Resource] == 1 {
+			put(k.content0(r, false), "kubernetes", r.Resource)
+		}
+		if r == ofQuotas {
+			put(k.content0(r, true), "berth", "quotas")
+		}
+		clusters = clusters || r == ofProfiles || r == ofManaged
+	}
+	if clusters {
+		put(map[string]any{}, "clusters")
+	}
+	// The last that is written is of the inventory that comes first, and of its object that does.
+	for _, r := range []policy.Resource{ofManaged, ofProfiles} {
+		if !types[r] {
+			continue
+		}
+		for _, key := range slices.Backward(slices.SortedFunc(maps.Keys(k.world[r.GroupVersionResource]), compareKeys)) {
+			_, normal := replication.Parts(prepared(r, k.world[r.GroupVersionResource][key]).Object)
+			put(normal, "clusters", key.name)
+		}
+	}
+	return out
+}
+
+// tidy is an engine's document without the holdings, and without parents that are empty.
+func tidy(document any) map[string]any {
+	out, _ := document.(map[string]any)
+	if berth, ok := out["berth"].(map[string]any); ok {
+		delete(berth, "holdings")
+	}
+	resources, _ := out["resources"].(map[string]any)
+	maps.DeleteFunc(resources, func(_ string, v any) bool { return len(v.(map[string]any)) == 0 })
+	for _, name := range []string{"berth", "resources", "kubernetes"} {
+		if at, ok := out[name].(map[string]any); ok && len(at) == 0 {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+func expectDocument(t *testing.T, want map[string]any, got any) {
+	t.Helper()
+	var wanted map[string]any
+	if err := json.Unmarshal(text(want), &wanted); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wanted, tidy(got)); diff != "" {
+		t.Errorf("the engine has something else (-want +got):\n%s", diff)
+	}
+}
+
+func expect(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func thing(namespace, name, value string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Any", "value": value}}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// wanting is what a policy wants of an engine, with modules by their texts.
+func wanting(name string, types []policy.Resource, modules ...string) Supplied {
+	base := &url.URL{Scheme: "http", Host: "opa.example", Path: "/"}
+	out := Supplied{Policy: name, Types: types, Remote: &policy.Remote{
+		Document: base.JoinPath("v1/data/p"), Base: base, ModulesDigest: strings.Join(modules, "|"),
+	}}
+	for i, rego := range modules {
+		// A text may have its name in front.
+		module, body, ok := strings.Cut(rego, ": ")
+		if !ok {
+			module, body = fmt.Sprintf("m%d", i), rego
+		}
+		out.Remote.Modules = append(out.Remote.Modules, policy.RemoteModule{ID: policy.ModulePrefix + name + "/" + module, Text: body})
+	}
+	return out
+}
+
+// settle lets everything happen that is due within some time.
+func settle(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestSupplyLoadsAndFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a, b := wanting("a", []policy.Resource{ofPods, ofQuotas}), wanting("b", []policy.Resource{ofNodes})
+		k.want(a, b)
+		k.replace(ofPods, thing("x", "p", "1"), thing("x", "q", "1"), thing("y", "p", "1"))
+		k.replace(ofNodes, thing("", "n", "1"))
+		k.replace(ofQuotas, thing("x", "q", "1"))
+		settle(time.Second)
+		expectDocument(t, k.wanted(a, b), api.document())
+		for _, r := range []policy.Resource{ofPods, ofQuotas} {
+			if held, objects := k.supply.Held("a", r.GroupVersionResource); !held || objects == 0 {
+				t.Errorf("%s: %v, %d objects", r.Resource, held, objects)
+			}
+		}
+		expect(t, "told after loads", map[string]int{"a": 2, "b": 1}, k.content)
+
+		api.sent()
+		clear(k.content)
+		k.put(ofPods, thing("x", "p", "2"))
+		k.put(ofPods, thing("z", "new", "1"))
+		k.put(ofNodes, thing("", "with/slash~and%percent", "1"))
+		k.delete(ofPods, objectKey{"y", "p"})
+		k.delete(ofPods, objectKey{"x", "q"})
+		// What stays the same is not sent.
+		k.put(ofNodes, thing("", "n", "1"))
+		settle(500 * time.Millisecond)
+		expectDocument(t, k.wanted(a, b), api.document())
+		expect(t, "requests", []string{"PATCH /v1/data"}, api.sent())
+		expect(t, "told after changes", map[string]int{"a": 1, "b": 1}, k.content)
+
+		// Nothing is written while nothing changes.
+		settle(time.Minute)
+		expect(t, "requests", []string(nil), api.sent())
+	})
+}
+
+// An engine that lost everything, or a part, gets everything again. It is found out within seconds.
+func TestSupplyNoticesLoss(t *testing.T) {
+	losses := map[string]func(*dataAPI){
+		"Restarted":     (*dataAPI).restart,
+		"DataReplaced":  func(a *dataAPI) { a.mu.Lock(); a.data = map[string]any{}; a.mu.Unlock() },
+		"HoldingsGone":  func(a *dataAPI) { a.mu.Lock(); delete(a.data["berth"].(map[string]any), "holdings"); a.mu.Unlock() },
+		"ModuleGone":    func(a *dataAPI) { a.mu.Lock(); clear(a.policies); a.mu.Unlock() },
+		"ModuleChanged": func(a *dataAPI) { a.mu.Lock(); a.policies["placement.berth.dev/a/m0"] = "other"; a.mu.Unlock() },
+		"OtherLoad": func(a *dataAPI) {
+			a.mu.Lock()
+			a.data["berth"].(map[string]any)["holdings"].(map[string]any)["load"] = "x"
+			a.mu.Unlock()
+		},
+	}
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newDataAPI(t)
+				k := keep(t, api.serve(t))
+				a := wanting("a", []policy.Resource{ofPods}, "def f")
+				k.want(a)
+				k.replace(ofPods, thing("x", "p", "1"))
+				settle(time.Second)
+				load := api.document("berth", "holdings", "load")
+				lose(api)
+				settle(3 * time.Second)
+				expectDocument(t, k.wanted(a), api.document())
+				expect(t, "modules", map[string]string{"placement.berth.dev/a/m0": "def f"}, api.policies)
+				if api.document("berth", "holdings", "load") == load {
+					t.Error("nobody can tell that something was missing")
+				}
+			})
+		})
+	}
+
+	t.Run("PathMissing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			api := newDataAPI(t)
+			k := keep(t, api.serve(t))
+			a := wanting("a", []policy.Resource{ofPods})
+			k.want(a)
+			k.replace(ofPods, thing("x", "p", "1"))
+			settle(time.Second)
+			load := api.document("berth", "holdings", "load")
+			api.mu.Lock()
+			delete(api.data, "kubernetes")
+			api.mu.Unlock()
+			k.put(ofPods, thing("x", "p", "2"))
+			settle(3 * time.Second)
+			expectDocument(t, k.wanted(a), api.document())
+			if api.document("berth", "holdings", "load") == load {
+				t.Error("nobody can tell that something was missing")
+			}
+		})
+	})
+}
+
+// Of two types with the same plural name neither is at the bare one, whoever was there first.
+func TestSupplyNamesakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a, b := wanting("a", []policy.Resource{ofEvents}), wanting("b", []policy.Resource{ofNewEvents})
+		k.replace(ofEvents, thing("x", "old", "1"))
+		k.replace(ofNewEvents, thing("x", "new", "1"))
+		for _, all := range [][]Supplied{{a}, {a, b}, {b}, {a, b}, {a}} {
+			k.want(all...)
+			settle(time.Second)
+			expectDocument(t, k.wanted(all...), api.document())
+			if got := api.document("kubernetes", "events"); (got == nil) != (len(all) == 2) {
+				t.Errorf("for %d types there is %v", len(all), got)
+			}
+		}
+	})
+}
+
+// A name that two inventories have is that of the first of them.
+func TestSupplyClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a, b := wanting("a", []policy.Resource{ofManaged}), wanting("b", []policy.Resource{ofProfiles})
+		k.replace(ofManaged, thing("", "c", "1"), thing("", "d", "1"))
+		k.replace(ofProfiles, thing("y", "c", "1"), thing("x", "c", "1"))
+		source := func(name string) string {
+			source, _ := api.document("clusters", name, "source").(string)
+			namespace, _ := api.document("clusters", name, "namespace").(string)
+			return source + " " + namespace
+		}
+		const inManaged, inProfiles = "managedclusters.cluster.open-cluster-management.io ", "clusterprofiles.multicluster.x-k8s.io "
+		steps := []struct {
+			does func()
+			c, d string
+		}{
+			{func() { k.want(a) }, inManaged, inManaged},
+			{func() { k.want(a, b) }, inProfiles + "x", inManaged},
+			{func() { k.delete(ofProfiles, objectKey{"x", "c"}) }, inProfiles + "y", inManaged},
+			{func() { k.delete(ofProfiles, objectKey{"y", "c"}) }, inManaged, inManaged},
+			{func() { k.put(ofProfiles, thing("z", "d", "1")) }, inManaged, inProfiles + "z"},
+			{func() { k.want(a) }, inManaged, inManaged},
+			{func() { k.want(b) }, " ", inProfiles + "z"},
+		}
+		for i, step := range steps {
+			step.does()
+			settle(time.Second)
+			if source("c") != step.c || source("d") != step.d {
+				t.Errorf("step %d: c is of %q and d of %q, want %q and %q", i, source("c"), source("d"), step.c, step.d)
+			}
+		}
+		expectDocument(t, k.wanted(b), api.document())
+	})
+}
+
+// A policy that is gone leaves nothing behind, and other documents and modules are left alone.
+func TestSupplyLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		api.data = map[string]any{"kubernetes": map[string]any{"others": "x"}, "mine": "y"}
+		api.policies = map[string]string{"mine": "def mine", "placement.berth.dev/old/m": "def old"}
+		k := keep(t, api.serve(t))
+		a, b := wanting("a", []policy.Resource{ofPods, ofManaged}, "def f"), wanting("b", []policy.Resource{ofPods}, "def g")
+		k.replace(ofPods, thing("x", "p", "1"))
+		k.replace(ofManaged, thing("", "c", "1"))
+		k.want(a, b)
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/a/m0": "def f", "placement.berth.dev/b/m0": "def g"}, api.policies)
+		k.want(b)
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/b/m0": "def g"}, api.policies)
+		want := k.wanted(b)
+		want["mine"], want["kubernetes"].(map[string]any)["others"] = "y", "x"
+		expectDocument(t, want, api.document())
+		k.want()
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"mine": "def mine"}, api.policies)
+		expectDocument(t, map[string]any{"kubernetes": map[string]any{"others": "x"}, "mine": "y"}, api.document())
+		if got := api.document("berth", "holdings"); got != nil {
+			t.Errorf("holdings are left: %v", got)
+		}
+		api.sent()
+		settle(time.Minute)
+		expect(t, "requests", []string(nil), api.sent())
+		// It begins anew.
+		k.want(a)
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/a/m0": "def f"}, api.policies)
+	})
+}
+
+// A type that can't be read any more is not claimed any more.
+func TestSupplyDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := wanting("a", []policy.Resource{ofPods, ofNodes})
+		k.want(a)
+		k.replace(ofPods, thing("x", "p", "1"))
+		k.replace(ofNodes, thing("", "n", "1"))
+		settle(time.Second)
+		k.drop(ofNodes)
+		settle(time.Second)
+		expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
+		expectDocument(t, k.wanted(a), api.document())
+		if held, _ := k.supply.Held("a", ofNodes.GroupVersionResource); held {
+			t.Error("what is not there is said to be held")
+		}
+		k.replace(ofNodes, thing("", "n", "2"))
+		settle(time.Second)
+		expectDocument(t, k.wanted(a), api.document())
+	})
+}
+
+func TestSupplyModules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		texts := func() map[string]string {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			out := map[string]string{}
+			for id, text := range api.policies {
+				out[strings.TrimPrefix(id, policy.ModulePrefix)] = text
+			}
+			return out
+		}
+		claimed := func(p string) any { return api.document("berth", "holdings", "modules", p) }
+
+		// One that calls another's functions comes before it, and another policy's even later.
+		first := wanting("a", nil, "call f", "def f call g")
+		k.want(first, wanting("b", nil, "def g"))
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"a/m0": "call f", "a/m1": "def f call g", "b/m0": "def g"}, texts())
+		expect(t, "claim", any(map[string]any{"digest": first.Remote.ModulesDigest}), claimed("a"))
+
+		// What is the same is not sent again, and the older digest is remembered.
+		api.sent()
+		second := wanting("a", nil, "call f and f", "def f call g")
+		k.want(second, wanting("b", nil, "def g"))
+		settle(500 * time.Millisecond)
+		expect(t, "requests", []string{"PATCH /v1/data", "PUT /v1/policies/placement.berth.dev/a/m0", "PATCH /v1/data"}, api.sent())
+		expect(t, "claim", any(map[string]any{"digest": second.Remote.ModulesDigest, "superseded": []any{first.Remote.ModulesDigest}}), claimed("a"))
+
+		// Texts that are in each other's way go all, and come again.
+		third := wanting("a", nil, "def f call g", "call f and f")
+		k.want(third, wanting("b", nil, "def g"))
+		settle(time.Second)
+		expect(t, "modules", map[string]string{"a/m0": "def f call g", "a/m1": "call f and f", "b/m0": "def g"}, texts())
+		if err := k.supply.Failure("a"); err != nil {
+			t.Error(err)
+		}
+
+		// One that the engine refuses is not claimed, whatever it had before; others are.
+		k.want(wanting("a", nil, "bad"), wanting("b", nil, "def g"))
+		settle(time.Second)
+		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m0") || !strings.Contains(err.Error(), "rego_parse_error at 1:1") {
+			t.Errorf("failure: %v", err)
+		}
+		if err := k.supply.Failure("b"); err != nil {
+			t.Errorf("the other policy's failure: %v", err)
+		}
+		if claimed("a") != nil || claimed("b") == nil {
+			t.Errorf("claimed of a: %v, of b: %v", claimed("a"), claimed("b"))
+		}
+		api.sent()
+		settle(20 * time.Second)
+		expect(t, "requests while it is refused", []string(nil), api.sent())
+		settle(20 * time.Second)
+		if got := api.sent(); count(got, "PUT /v1/policies") == 0 {
+			t.Errorf("it is not tried again: %v", got)
+		}
+		k.want(third, wanting("b", nil, "def g"))
+		settle(time.Second)
+		if err := k.supply.Failure("a"); err != nil || claimed("a") == nil {
+			t.Errorf("failure: %v, claimed %v", err, claimed("a"))
+		}
+	})
+}
+
+// While the engine wants to be left alone it is, and of what changes meanwhile the last state is sent.
+func TestSupplyIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := wanting("a", []policy.Resource{ofPods})
+		k.want(a)
+		k.replace(ofPods, thing("x", "p", "1"))
+		settle(1200 * time.Millisecond)
+		api.sent()
+		api.mu.Lock()
+		api.disturb = func(string, string) disturbance {
+			return disturbance{status: http.StatusServiceUnavailable, retryAfter: "20"}
+		}
+		api.mu.Unlock()
+		settle(1500 * time.Millisecond)
+		for i := range 100 {
+			k.put(ofPods, thing("x", "p", fmt.Sprint(i)))
+			k.put(ofPods, thing("x", fmt.Sprintf("q-%d", i), "1"))
+		}
+		settle(15 * time.Second)
+		expect(t, "requests", []string(nil), api.sent())
+		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Errorf("failure: %v", err)
+		}
+		expect(t, "pending", 101, k.pending)
+		api.mu.Lock()
+		api.disturb = nil
+		api.mu.Unlock()
+		settle(10 * time.Second)
+		expect(t, "requests", []string{"PATCH /v1/data"}, api.sent())
+		expectDocument(t, k.wanted(a), api.document())
+		if err := k.supply.Failure("a"); err != nil {
+			t.Error(err)
+		}
+		expect(t, "pending", 0, k.pending)
+	})
+}
+
+// A type that is too large for one request is not claimed before all of it is there.
+func TestSupplyLoadsInPortions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		k.supply.body = 100_000
+		a := wanting("a", []policy.Resource{ofPods})
+		var all []*unstructured.Unstructured
+		large := strings.Repeat("x", 2_500)
+		for i := range 100 {
+			all = append(all, thing(fmt.Sprintf("ns-%d", i/30), fmt.Sprintf("p-%d", i), large))
+		}
+		claims := []string{}
+		api.changed = func() {
+			types, _ := get(api.data, []string{"berth", "holdings", "types"})
+			content, _ := get(api.data, []string{"kubernetes", "pods"})
+			objects := 0
+			namespaces, _ := content.(map[string]any)
+			for _, n := range namespaces {
+				objects += len(n.(map[string]any))
+			}
+			claims = append(claims, fmt.Sprintf("%s %d", text(types), objects))
+		}
+		k.want(a)
+		k.replace(ofPods, all...)
+		settle(3 * time.Second)
+		expectDocument(t, k.wanted(a), api.document())
+		if n := len(claims); n < 5 || claims[n-1] != `{"/v1/pods":true} 100` {
+			t.Errorf("claimed %v", claims)
+		}
+		for _, c := range claims[:len(claims)-1] {
+			if strings.Contains(c, "true") {
+				t.Errorf("claimed %s", c)
+			}
+		}
+		// So is one of which too much changed.
+		api.mu.Lock()
+		api.disturb = func(string, string) disturbance { return disturbance{status: http.StatusServiceUnavailable} }
+		api.mu.Unlock()
+		settle(5 * time.Second)
+		for range 3 {
+			for i := range all {
+				k.put(ofPods, thing(fmt.Sprintf("ns-%d", i/30), fmt.Sprintf("p-%d", i), large+fmt.Sprint(rand.Int())))
+			}
+		}
+		if k.supply.servers["http://opa.example/"].backlog.bytes > maxWindows*k.supply.body {
+			t.Error("the backlog is not bounded")
+		}
+		api.mu.Lock()
+		api.disturb, claims = nil, nil
+		api.mu.Unlock()
+		settle(time.Minute)
+		expectDocument(t, k.wanted(a), api.document())
+		if !slices.Contains(claims, `{"/v1/pods":false} 33`) && !strings.Contains(fmt.Sprint(claims), "false") {
+			t.Errorf("claimed while it was loaded: %v", claims)
+		}
+	})
+}
+
+// A new leader takes over what is there, which stays claimed.
+func TestSupplyTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := wanting("a", []policy.Resource{ofPods}, "def f")
+		b := wanting("b", []policy.Resource{ofNodes}, "def g")
+		k.want(a, b)
+		k.replace(ofPods, thing("x", "p", "1"))
+		k.replace(ofNodes, thing("", "n", "1"))
+		settle(time.Second)
+		load := api.document("berth", "holdings", "load")
+		api.sent()
+		k.stop()
+		expect(t, "requests at the end", []string(nil), api.sent())
+
+		unclaimed := false
+		api.mu.Lock()
+		api.changed = func() {
+			types, _ := get(api.data, []string{"berth", "holdings", "types", "/v1/pods"})
+			module, _ := get(api.data, []string{"berth", "holdings", "modules", "a"})
+			unclaimed = unclaimed || types != true || module == nil
+		}
+		api.mu.Unlock()
+		k.lead()
+		k.want(a)
+		settle(2 * time.Second)
+		k.mu.Lock()
+		k.world[ofPods.GroupVersionResource][objectKey{"x", "q"}] = thing("x", "q", "1")
+		k.mu.Unlock()
+		k.reread(ofPods)
+		settle(2 * time.Second)
+		expectDocument(t, k.wanted(a), api.document())
+		if unclaimed {
+			t.Error("what was there all the time was not claimed")
+		}
+		if api.document("berth", "holdings", "load") == load {
+			t.Error("a full load has no nonce of its own")
+		}
+		expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
+		if got := api.sent(); count(got, "PUT /v1/policies") != 0 {
+			t.Errorf("modules were sent again: %v", got)
+		}
+	})
+}
+
+// What the holdings claim is there at every moment, and in the end all is there that is wanted, whatever happens in
+// between: objects, types and policies come and go, requests get lost before or after they are done, or come late, the
+// engine forgets everything, and another replica leads.
+func TestSupplyProperty(t *testing.T) {
+	for seed := range uint64(100) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { supplyProperty(t, rand.New(rand.NewPCG(seed, 0))) })
+			if t.Failed() {
+				t.FailNow()
+			}
+		})
+	}
+}
+
+func supplyProperty(t *testing.T, random *rand.Rand) {
+	api := newDataAPI(t)
+	k := keep(t, api.serve(t))
+	// Some have a few objects in a request, and give up on a dozen changes.
+	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
+	k.supply.body = body
+	digests := map[string]map[string]string{}
+	var last *holdings
+	api.changed = func() { last = checkClaims(t, k, api, digests, last) }
+	faulty := 0.0
+	faults := rand.New(rand.NewPCG(random.Uint64(), 1))
+	api.disturb = func(method, path string) disturbance {
+		if faults.Float64() >= faulty {
+			return disturbance{}
+		}
+		switch faults.IntN(6) {
+		case 0:
+			return disturbance{status: http.StatusServiceUnavailable, retryAfter: fmt.Sprint(faults.IntN(3))}
+		case 1:
+			return disturbance{status: http.StatusInternalServerError}
+		case 2:
+			return disturbance{cut: before}
+		case 3:
+			return disturbance{cut: after}
+		case 4:
+			// OPA's API has nothing by which a module that comes late could be told.
+			if method != http.MethodGet && !strings.Contains(path, "policies") {
+				return disturbance{cut: later}
+			}
+		}
+		return disturbance{status: http.StatusTooManyRequests}
+	}
+	var wanted []Supplied
+	want := func() {
+		wanted = nil
+		for _, name := range []string{"a", "b", "c"} {
+			if random.IntN(4) == 0 {
+				continue
+			}
+			var types []policy.Resource
+			for _, r := range allTypes {
+				if random.IntN(3) == 0 {
+					types = append(types, r)
+				}
+			}
+			var modules []string
+			if random.IntN(2) == 0 {
+				modules = [][]string{{"def " + name}, {"call " + name, "def " + name}, {"def " + name, "call " + name}}[random.IntN(3)]
+			}
+			w := wanting(name, types, modules...)
+			if digests[name] == nil {
+				digests[name] = map[string]string{}
+			}
+			digests[name][w.Remote.ModulesDigest] = strings.Join(modules, "|")
+			wanted = append(wanted, w)
+		}
+		k.want(wanted...)
+	}
+	name := func() (namespace, name string) {
+		return fmt.Sprintf("ns-%d", random.IntN(3)), fmt.Sprintf("o-%d", random.IntN(4))
+	}
+	make := func(r policy.Resource) *unstructured.Unstructured {
+		namespace, name := name()
+		if !r.Namespaced {
+			namespace = ""
+		}
+		return thing(namespace, name, fmt.Sprint(random.IntN(1000)))
+	}
+	want()
+	for range 60 {
+		r := allTypes[random.IntN(len(allTypes))]
+		switch n := random.IntN(40); {
+		case n < 20 && k.known[r.GroupVersionResource]:
+			k.put(r, make(r))
+		case n < 26 && k.known[r.GroupVersionResource]:
+			k.delete(r, keyOfObject(make(r)))
+		case n < 30:
+			var all []*unstructured.Unstructured
+			for range random.IntN(6) {
+				all = append(all, make(r))
+			}
+			k.replace(r, all...)
+		case n < 31:
+			k.drop(r)
+		case n < 33:
+			want()
+		case n < 34:
+			api.restart()
+		case n < 35:
+			k.lead()
+			k.supply.body = body
+			k.want(wanted...)
+			for _, r := range allTypes {
+				if k.known[r.GroupVersionResource] && random.IntN(3) > 0 {
+					k.reread(r)
+				} else {
+					k.drop(r)
+				}
+			}
+		case n < 37:
+			api.mu.Lock()
+			faulty = []float64{0, 0.2, 0.6, 1}[random.IntN(4)]
+			api.mu.Unlock()
+		default:
+			time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
+		}
+		synctest.Wait()
+		api.mu.Lock()
+		for len(api.late) > 0 && random.IntN(2) == 0 {
+			at := random.IntN(len(api.late))
+			api.late[at]()
+			api.late = slices.Delete(api.late, at, at+1)
+		}
+		api.mu.Unlock()
+	}
+	api.mu.Lock()
+	faulty = 0
+	for _, do := range api.late {
+		do()
+	}
+	api.late = nil
+	api.mu.Unlock()
+	settle(3 * time.Minute)
+	if len(wanted) == 0 {
+		// Who begins to lead does not know of engines that only policies of before had.
+		return
+	}
+	expectDocument(t, k.wanted(wanted...), api.document())
+	texts := map[string]string{}
+	for _, w := range wanted {
+		for _, m := range w.Remote.Modules {
+			texts[m.ID] = m.Text
+		}
+	}
+	expect(t, "modules", texts, api.policies)
+	for _, w := range wanted {
+		h, _ := parseHoldings(text(map[string]any{"result": api.document("berth", "holdings")}))
+		if missing, _ := h.has(w.Policy, w.Remote, &policy.Binding{Supplies: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
+			t.Errorf("%s: the engine %s", w.Policy, missing)
+		}
+		if err := k.supply.Failure(w.Policy); err != nil {
+			t.Errorf("%s: %v", w.Policy, err)
+		}
+	}
+}
+
+// checkClaims fails if the holdings claim what is not there, or no longer claim something without a word. It returns
+// them. The API is locked.
+func checkClaims(t *testing.T, k *kept, api *dataAPI, digests map[string]map[string]string, last *holdings) *holdings {
+	document, _ := get(api.data, []string{"berth", "holdings"})
+	h, err := parseHoldings(text(map[string]any{"result": document}))
+	if err != nil || h == nil {
+		return nil
+	}
+	if last != nil && last.Load == h.Load {
+		for name, whole := range last.Types {
+			if whole && !h.Types[name] {
+				t.Errorf("%s is not claimed any more in the same load", name)
+			}
+		}
+		for name, held := range last.Modules {
+			if h.Modules[name].Digest != held.Digest {
+				t.Errorf("the modules of %s are not claimed any more in the same load", name)
+			}
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, whole := range h.Types {
+		r, _ := parseType(name)
+		if !whole {
+			continue
+		}
+		content, _ := get(api.data, []string{"resources", r.GroupVersion().String(), r.Resource})
+		if !k.past[r][sorted(content)] {
+			t.Errorf("%s is claimed, and never was %s", name, sorted(content))
+		}
+		if bare, ok := get(api.data, []string{"kubernetes", r.Resource}); ok && sorted(bare) != sorted(content) && r.Resource != "events" {
+			t.Errorf("%s is claimed, and at the bare name there is %s", name, sorted(bare))
+		}
+	}
+	for name, held := range h.Modules {
+		var texts []string
+		for i := range 2 {
+			if text, ok := api.policies[fmt.Sprintf("%s%s/m%d", policy.ModulePrefix, name, i)]; ok {
+				texts = append(texts, text)
+			}
+		}
+		if want, got := digests[name][held.Digest], strings.Join(texts, "|"); want != got {
+			t.Errorf("modules %s of %s are claimed, and %s is there", want, name, got)
+		}
+	}
+	return h
+}
