@@ -5,14 +5,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/watches"
 )
 
 // engines evaluate policies here or elsewhere, as each says.
@@ -78,14 +76,3 @@ func (s ownSecrets) Secret(ctx context.Context, name string) (map[string][]byte,
 func shown(secret *corev1.Secret) bool {
 	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
 }
-
-// unsupplied is the supply of engines that nobody supplies.
-type unsupplied struct{}
-
-// State implements policystatus.Supply.
-func (unsupplied) State(string, schema.GroupVersionResource) (watches.State, int) {
-	return watches.State{}, 0
-}
-
-// Failure implements policystatus.Supply.
-func (unsupplied) Failure(string) error { return nil }

@@ -41,6 +41,7 @@ import (
 	quotacontroller "github.com/berth-dev/berth/controllers/quota"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
+	"github.com/berth-dev/berth/controllers/supply"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/engine/embedded"
@@ -103,6 +104,7 @@ type parts struct {
 	policies    *policy.Controller
 	revisions   *policyrevision.Controller
 	replication *replication.Controller
+	supply      *supply.Controller
 	hooks       *webhookconfiguration.Controller
 	remediation *remediation.Controller
 	status      *policystatus.Controller
@@ -341,6 +343,10 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
+	p.supply = supply.New(supply.Deps{
+		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
+		Loaded: p.policies.Loaded,
+	})
 	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.Settled(b) }
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
@@ -368,7 +374,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	})
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
-		Replication: p.replication.State, World: p.replication.WorldState, Supply: unsupplied{}, Settled: p.remote.Settled,
+		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.Settled,
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
 	})
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
@@ -394,8 +400,12 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
+	p.supply.Subscribe(p.status.Changed)
 	p.followData()
 	if err := p.mgr.Add(p.remote); err != nil {
+		return err
+	}
+	if err := p.mgr.Add(p.supply); err != nil {
 		return err
 	}
 	if err := p.mgr.Add(p.replication); err != nil {

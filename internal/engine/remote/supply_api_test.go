@@ -137,7 +137,7 @@ func (a *dataAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if answer != nil {
-		w.Write(text(answer))
+		_, _ = w.Write(text(answer))
 	}
 }
 

@@ -263,9 +263,9 @@ func (m *mirror) showClusters(c *change) {
 			next = all[slices.MinFunc(slices.Collect(maps.Keys(all)), compareClaims)]
 		}
 		at := pointer("").below("clusters", name)
-		switch shown := m.shown[name]; {
-		case next == shown:
-		case next == nil:
+		switch next {
+		case m.shown[name]:
+		case nil:
 			c.remove(at)
 			delete(m.shown, name)
 		default:

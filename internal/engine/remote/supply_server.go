@@ -345,8 +345,7 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) er
 		c.set(at.below("turn"), text(map[string]bool{turn: true}))
 	}
 	_, err := s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
-	var said *rejection
-	if errors.As(err, &said) {
+	if said, ok := errors.AsType[*rejection](err); ok {
 		// It may be one that was made already, and not heard of.
 		h, readErr := s.read(ctx)
 		switch {
@@ -449,8 +448,7 @@ func (s *server) attempt(ctx context.Context, q query) ([]byte, error) {
 	answer, err := s.access.exchange(ctx, q)
 	if q.method != http.MethodGet {
 		var fault engine.Fault
-		var remote *engine.RemoteError
-		if errors.As(err, &remote) {
+		if remote, ok := errors.AsType[*engine.RemoteError](err); ok {
 			fault = remote.Fault
 		}
 		s.supply.options.Observer.Pushed(s.endpoint, fault)
@@ -586,8 +584,7 @@ func (s *server) inventories() bool {
 func (s *server) loadTypes(ctx context.Context) (bool, error) {
 	s.supply.mu.Lock()
 	var due []schema.GroupVersionResource
-	var ambiguous map[string]bool
-	ambiguous = s.wants.ambiguous
+	ambiguous := s.wants.ambiguous
 	for r := range s.wants.types {
 		t := s.mirror.tables[r]
 		stale := t == nil || !s.backlog.follows[r] || len(t.places) != len(placesOf(r, ambiguous[r.Resource]))

@@ -86,7 +86,7 @@ func (k *kept) lead() {
 	if k.stop != nil {
 		k.stop()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(k.t.Context()))
 	k.ctx = ctx
 	k.supply = k.engine.NewSupply(SupplyOptions{Inventories: replication.Known(), Observer: k, Content: func(policies ...string) {
 		k.mu.Lock()
@@ -309,7 +309,7 @@ func wanting(name string, types []policy.Resource, modules ...string) Supplied {
 
 // settle lets everything happen that is due within some time.
 func settle(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
@@ -851,7 +851,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			faulty = []float64{0, 0.2, 0.6, 1}[random.IntN(4)]
 			api.mu.Unlock()
 		default:
-			time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
+			settle(time.Duration(random.Int64N(int64(3 * time.Second))))
 		}
 		synctest.Wait()
 		api.mu.Lock()

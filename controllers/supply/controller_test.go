@@ -1,0 +1,189 @@
+package supply_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+
+	"github.com/berth-dev/berth/controllers/supply"
+	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+var (
+	nodes    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+	services = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"}, Namespaced: true}
+)
+
+// engine takes everything, remembers the last holdings, and answers with them.
+type engine struct {
+	mu       sync.Mutex
+	holdings any
+	requests []string
+}
+
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests = append(e.requests, r.Method+" "+r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.Method == http.MethodPut && r.URL.Path == "/v1/data/berth/holdings":
+		_ = json.NewDecoder(r.Body).Decode(&e.holdings)
+	case r.Method == http.MethodPatch:
+		var operations []struct {
+			Path  string
+			Value any
+		}
+		_ = json.NewDecoder(r.Body).Decode(&operations)
+		for _, o := range operations {
+			switch {
+			case o.Path == "/berth/holdings":
+				e.holdings = o.Value
+			case o.Path == "/berth/holdings/turn" && e.holdings == nil:
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(`{"code": "resource_not_found"}`))
+				return
+			case o.Path == "/berth/holdings/turn":
+				e.holdings.(map[string]any)["turn"] = o.Value
+			}
+		}
+	case r.Method == http.MethodGet && r.URL.Path == "/v1/data/berth/holdings":
+		_ = json.NewEncoder(w).Encode(map[string]any{"result": e.holdings})
+		return
+	case r.URL.Path == "/v1/policies":
+		_, _ = w.Write([]byte(`{"result": []}`))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func bindingAt(t *testing.T, address string, types ...policy.Resource) *policy.Binding {
+	t.Helper()
+	base, err := url.Parse(address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &policy.Remote{Document: base.JoinPath("v1/data/p"), Base: base}
+	for _, resource := range types {
+		r.Spec.Replicate = append(r.Spec.Replicate, replicated(resource))
+	}
+	return &policy.Binding{Remote: r, Supplies: types}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline.C:
+			t.Fatal(what)
+		case <-tick.C:
+		}
+	}
+}
+
+// What policies want is read and brought to their engines while this replica leads, and once it knows all policies.
+func TestController(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	opa := &engine{}
+	server := httptest.NewServer(opa)
+	scheme := runtime.NewScheme()
+	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}}}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
+		nodes.GroupVersionResource: "NodeList", services.GroupVersionResource: "ServiceList",
+	}, node)
+	// It does not stream lists.
+	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		if w, ok := a.(clienttesting.WatchActionImpl); ok && w.ListOptions.SendInitialEvents != nil {
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+		}
+		return false, nil, nil
+	})
+	registry := placement.NewRegistry()
+	var loaded atomic.Bool
+	c := supply.New(supply.Deps{
+		Client: client, Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
+		Loaded: func(context.Context) bool { return loaded.Load() },
+	})
+	var told sync.Map
+	c.Subscribe(func(policy string) { told.Store(policy, true) })
+	set := func(name string, b, next *policy.Binding) {
+		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b, Next: next})
+	}
+	set("a", bindingAt(t, server.URL, nodes), nil)
+	if state, _ := c.State("a", nodes.GroupVersionResource); state.Synced || c.Failure("a") != nil {
+		t.Error("who does not lead knows something")
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Start(ctx) }()
+	loaded.Store(true)
+	synced := func(name string, r policy.Resource) func() bool {
+		return func() bool {
+			state, _ := c.State(name, r.GroupVersionResource)
+			return state.Synced
+		}
+	}
+	eventually(t, "nodes are not brought to the engine", synced("a", nodes))
+	if _, objects := c.State("a", nodes.GroupVersionResource); objects != 1 {
+		t.Errorf("%d objects", objects)
+	}
+	if _, ok := told.Load("a"); !ok {
+		t.Error("nobody was told")
+	}
+	if synced("a", services)() {
+		t.Error("what nobody wants is synced")
+	}
+	// What is to take over is brought, too.
+	set("a", bindingAt(t, server.URL, nodes), bindingAt(t, server.URL, nodes, services))
+	eventually(t, "services are not brought to the engine", synced("a", services))
+	set("a", bindingAt(t, server.URL, services), nil)
+	eventually(t, "nodes are still there", func() bool {
+		opa.mu.Lock()
+		defer opa.mu.Unlock()
+		types, _ := opa.holdings.(map[string]any)["types"].(map[string]any)
+		return len(types) == 1 && types["/v1/services"] == true
+	})
+
+	server.CloseClientConnections()
+	server.Config.Handler = http.NotFoundHandler()
+	eventually(t, "no failure is told", func() bool {
+		err := c.Failure("a")
+		return err != nil && strings.Contains(err.Error(), server.URL)
+	})
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	server.Close()
+	goleak.VerifyNone(t, before)
+}
+
+func replicated(r policy.Resource) placementv1.ReplicatedResource {
+	return placementv1.ReplicatedResource{APIGroup: r.Group, Resource: r.Resource}
+}
