@@ -77,15 +77,15 @@ func standing(err error) error {
 	case engine.FaultUnauthorized, engine.FaultRefused, engine.FaultUndefined, engine.FaultIncomplete:
 		// It does answer, and other policies may have no such trouble.
 		return nil
-	case engine.FaultCredentials, engine.FaultSerialization, engine.FaultCircuitOpen:
+	case engine.FaultCredentials, engine.FaultSerialization:
 		return errNotAsked
 	}
 	var said *rejection
 	if errors.As(err, &said) && said.ofObject() {
 		return nil
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, errBusy) || untrusted(err) {
-		// Nobody waited for it, it was not sent, or it is about the certificates of one policy.
+	if errors.Is(err, context.Canceled) || untrusted(err) {
+		// Nobody waited for it, or it is about the certificates of one policy.
 		return errNotAsked
 	}
 	return fault

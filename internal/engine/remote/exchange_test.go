@@ -100,8 +100,10 @@ func TestFaults(t *testing.T) {
 		"UnavailableUntil": {answer: status(503, "Retry-After", "Sat, 01 Jan 2000 00:00:30 GMT", ``), fault: engine.FaultBackPressure, status: 503, after: 30 * time.Second},
 		"Internal": {answer: status(500, "", "", `{"code": "internal_error", "message": "error(s) occurred while evaluating query", "errors": [{"code": "eval_conflict_error", "message": "complete rules must not produce multiple outputs", "location": {"file": "p.rego", "row": 7, "col": 1}}]}`),
 			fault: engine.FaultServer, status: 500, says: []string{"internal_error", "p.rego:7: complete rules must not produce multiple outputs"}},
-		"LongWords":  {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"xxx..."}},
-		"Text":       {answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no \x1b[1mhealthy upstream", http.StatusBadGateway) }, fault: engine.FaultServer, status: 502, says: []string{"no [1mhealthy upstream"}},
+		"LongWords": {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"xxx..."}},
+		"Text": {answer: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no \x1b[1mhealthy upstream", http.StatusBadGateway)
+		}, fault: engine.FaultServer, status: 502, says: []string{"no [1mhealthy upstream"}},
 		"BadRequest": {answer: status(400, "", "", `{"code": "invalid_parameter", "message": "odd"}`), fault: engine.FaultRefused, status: 400, says: []string{"invalid_parameter odd"}},
 		"NotFound":   {answer: rejects(404), fault: engine.FaultRefused, status: 404, says: []string{"path of spec.remote.url"}},
 		"Redirect": {answer: func(w http.ResponseWriter, r *http.Request) {

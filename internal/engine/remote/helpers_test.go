@@ -92,6 +92,15 @@ func (r *recorder) take() []string {
 	return out
 }
 
+// takeRevised returns who was revised since it was called last.
+func (r *recorder) takeRevised() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.revised
+	r.revised = nil
+	return out
+}
+
 func told(h placement.RemoteHealth) string {
 	switch {
 	case !h.Asked:

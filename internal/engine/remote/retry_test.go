@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,11 +104,9 @@ func TestAttempts(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked := 0
+				var asked atomic.Int64
 				f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
-					answer := tc.answers[min(asked, len(tc.answers)-1)]
-					asked++
-					answer(w, r)
+					tc.answers[min(int(asked.Add(1)), len(tc.answers))-1](w, r)
 				})
 				p := f.put(t, "p", placementv1.Remote{})
 				ctx := t.Context()
@@ -119,8 +118,8 @@ func TestAttempts(t *testing.T) {
 				began := time.Now()
 				_, err := p.Evaluate(ctx, deployment())
 				took := time.Since(began)
-				if faultOf(err) != tc.fault || asked != tc.attempts || took < tc.least || took > tc.most {
-					t.Errorf("%d attempts, %s, error %v", asked, took, err)
+				if faultOf(err) != tc.fault || int(asked.Load()) != tc.attempts || took < tc.least || took > tc.most {
+					t.Errorf("%d attempts, %s, error %v", asked.Load(), took, err)
 				}
 				if tc.says != "" && !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("%q does not say %q", err, tc.says)
