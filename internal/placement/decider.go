@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/runtime"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
@@ -47,7 +49,8 @@ type Quarantinable interface {
 	Quarantined() (since time.Time, ok bool)
 }
 
-// Remote is an Evaluator that asks another process. It takes long at times, and is asked beside the others.
+// Remote is an Evaluator that asks another process. It takes long at times, and is asked beside the others. What that
+// process reads of the input is not known: it gets all of it.
 type Remote interface {
 	Evaluator
 	// Health says how asking fares.
@@ -136,9 +139,12 @@ type Request struct {
 	AutomaticOnly bool
 	// VerdictsOnly leaves the outcome without an object: what differs is all that is wanted.
 	VerdictsOnly bool
-	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here.
-	Evaluate func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
+	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here. For policies
+	// with a Remote it is called from other goroutines, beside all others, and has returned when Decide returns.
+	Evaluate evaluateFunc
 }
+
+type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
 // Source completes the objects of a request of which only apiVersion, kind and metadata, without the managed fields, are
 // there: most policies look at nothing else, and to decode the rest takes longer than to decide.
@@ -189,15 +195,17 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 			return p.Evaluator.Evaluate(ctx, input)
 		}
 	}
+	wait := elsewhere(ctx, verdicts, input, evaluate)
 	for i, v := range verdicts {
-		if v.Err != nil {
+		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
 			continue
 		}
 		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
 			continue
 		}
-		// The policy turned out to read more than was known when the object was filled, and may have missed it.
+		// The policy turned out to read more than was known when the object was filled, and may have missed it. Nobody
+		// asks elsewhere: the object would have been filled with everything.
 		if err := r.Source.Complete(); err != nil {
 			return &Outcome{}, err
 		}
@@ -205,6 +213,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		input = current.input()
 		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 	}
+	wait()
 	for _, v := range verdicts {
 		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
 			v.Err = d.schedulable(&r, &current)
@@ -244,16 +253,57 @@ func (d *Decider) restore(current *intent, r *Request, id identity) {
 	}
 }
 
+// elsewhere has the policies decide that are asked elsewhere, each in a goroutine of its own, and returns what waits for
+// them. Their verdicts are not to be looked at before.
+func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, evaluate evaluateFunc) (wait func()) {
+	var asked *sync.WaitGroup
+	for _, v := range verdicts {
+		if _, remote := v.Policy.Remote(); v.Err != nil || !remote {
+			continue
+		}
+		if asked == nil {
+			asked = &sync.WaitGroup{}
+		}
+		asked.Go(func() {
+			defer func() {
+				if r := recover(); r != nil {
+					// Nobody above recovers it, as the servers and controllers do on their own goroutines.
+					for _, handle := range runtime.PanicHandlers {
+						handle(ctx, r)
+					}
+					v.Decision, v.Err = Decision{}, fmt.Errorf("panic: %v [recovered]", r)
+				}
+			}()
+			v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		})
+	}
+	if asked == nil {
+		return func() {}
+	}
+	return asked.Wait
+}
+
 // fill has the object filled with what the policies read, and returns that, if the request has a source.
 func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 	filled := make([]*projection.Fields, len(verdicts))
 	if r.Source == nil {
 		return filled, nil
 	}
+	whole := false
 	for i, v := range verdicts {
 		filled[i] = v.Policy.Evaluator.Input()
+		if _, remote := v.Policy.Remote(); remote {
+			filled[i] = projection.Everything()
+		}
+		whole = whole || filled[i].Whole()
 		if err := r.Source.Fill(filled[i]); err != nil {
 			return nil, err
+		}
+	}
+	if whole {
+		// It has everything, whoever reads less of it.
+		for i := range filled {
+			filled[i] = projection.Everything()
 		}
 	}
 	return filled, nil

@@ -68,7 +68,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 		// Whoever finishes off an object must not be held up by where it may run.
 		return admission.Allowed(""), metrics.AnswerAllowed
 	}
-	// The decider matches all policies before it evaluates the first.
+	// The decider matches all policies before it evaluates the first. Several may be evaluated at once, and end the span.
 	_, matching := tracing.Start(ctx, "match")
 	outcome, err := h.Decider.Decide(ctx, placement.Request{
 		Resource:      schema.GroupVersionResource(req.Resource),

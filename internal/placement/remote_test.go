@@ -1,0 +1,239 @@
+package placement_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// distant is an evaluator that another process has, which takes its time.
+type distant struct {
+	placement.Evaluator
+	takes time.Duration
+	panic bool
+}
+
+func (d *distant) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	if d.panic {
+		panic("of the client")
+	}
+	over := time.NewTimer(d.takes)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+		return placement.Decision{}, fmt.Errorf("engine: %w", ctx.Err())
+	case <-over.C:
+	}
+	return d.Evaluator.Evaluate(ctx, input)
+}
+
+func (*distant) Health() placement.RemoteHealth { return placement.RemoteHealth{} }
+
+// elsewhere has a policy decided by another process.
+func elsewhere(p *placement.Policy, takes time.Duration) *placement.Policy {
+	out := *p
+	out.Evaluator = &distant{Evaluator: p.Evaluator, takes: takes}
+	return &out
+}
+
+func decider(t *testing.T, all ...*placement.Policy) *placement.Decider {
+	t.Helper()
+	return &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+}
+
+// Whoever is asked elsewhere is asked beside all others, until the request's deadline and no longer.
+func TestSlowOnesDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		at := make(chan time.Duration, 5)
+		evaluate := func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+			d, err := p.Evaluator.Evaluate(ctx, input)
+			if p.Name == "b-local" {
+				at <- time.Since(start)
+			}
+			return d, err
+		}
+		out, err := decider(t,
+			elsewhere(sets(t, "a-hangs", 9, "a", "1"), time.Hour), sets(t, "b-local", 0, "b", "1"), elsewhere(sets(t, "c-slow", 0, "c", "1"), 3*time.Second),
+			elsewhere(sets(t, "d-slow", 0, "d", "1"), 3*time.Second), elsewhere(sets(t, "e-hangs", 0, "e", "1"), time.Hour),
+		).Decide(ctx, placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata()), Evaluate: evaluate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 4*time.Second {
+			t.Errorf("it takes %v", took)
+		}
+		if took := <-at; took != 0 {
+			t.Errorf("the one that is local has decided after %v", took)
+		}
+		var failed []string
+		for _, v := range out.Verdicts {
+			if errors.Is(v.Err, context.DeadlineExceeded) {
+				failed = append(failed, v.Policy.Name)
+			}
+		}
+		if diff := cmp.Diff([]string{"a-hangs", "e-hangs"}, failed); diff != "" {
+			t.Errorf("without an answer (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{"b": "1", "c": "1", "d": "1"}, metadataOf(out.Object)["annotations"]); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A panic of one evaluation is the failure of its policy.
+func TestPanicElsewhere(t *testing.T) {
+	p := elsewhere(sets(t, "p", 0, "k", "1"), 0)
+	p.Evaluator.(*distant).panic = true
+	out, err := decider(t, p, sets(t, "q", 0, "l", "1")).Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := out.Verdicts[0]; v.Err == nil || !strings.Contains(v.Err.Error(), "of the client") {
+		t.Errorf("error %v", v.Err)
+	}
+	if v := out.Verdicts[1]; v.Err != nil || out.Object.GetAnnotations()["l"] != "1" {
+		t.Errorf("the other one: %v", v.Err)
+	}
+}
+
+// Where policies are decided, and who answers first, makes no difference to what is decided.
+func TestElsewhereDecidesTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 4))
+		for range 300 {
+			s := newSimulation(t, r.Uint64())
+			for range 6 {
+				s.change()
+			}
+			here := s.live
+			var there []*placement.Policy
+			for _, p := range here {
+				if r.IntN(4) > 0 {
+					p = elsewhere(p, time.Duration(r.IntN(3))*time.Millisecond)
+				}
+				there = append(there, p)
+			}
+			object := newObject("web", s.random())
+			want, got := s.decide(here, object, nil, false), s.decide(there, object, nil, false)
+			if diff := cmp.Diff(said(want), said(got)); diff != "" {
+				t.Fatalf("decided (-here +there):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+				t.Fatalf("object (-here +there):\n%s", diff)
+			}
+		}
+	})
+}
+
+// said is what the policies say, in words.
+func said(out *placement.Outcome) []string {
+	lines := []string{out.Digest()}
+	for _, v := range out.Verdicts {
+		lines = append(lines, fmt.Sprint(v.Policy.Name, v.Decision, v.Err, v.Conflicts, len(v.Changes)))
+	}
+	return lines
+}
+
+// learns turns out to read all of an object while it evaluates.
+type learns struct {
+	placement.Evaluator
+	learned atomic.Bool
+}
+
+func (l *learns) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	l.learned.Store(true)
+	return l.Evaluator.Evaluate(ctx, input)
+}
+
+func (l *learns) Input() *projection.Fields {
+	if l.learned.Load() {
+		return projection.Everything()
+	}
+	return names
+}
+
+var names = func() *projection.Fields {
+	f := &projection.Fields{}
+	f.Name("metadata").Name("name")
+	return f.Seal()
+}()
+
+// lacking is an object whose spec comes when it is asked for, and that changes whenever it is completed.
+type lacking struct {
+	object    *unstructured.Unstructured
+	completed int
+}
+
+func (l *lacking) Fill(fields *projection.Fields) error {
+	if fields.Whole() {
+		l.object.Object["spec"] = map[string]any{"replicas": int64(3)}
+	}
+	return nil
+}
+
+func (l *lacking) Complete() error {
+	l.completed++
+	l.object.Object["spec"] = map[string]any{"replicas": int64(3)}
+	return nil
+}
+
+// reads is an evaluator of another process that says whether it got all of the object. It looks as long as it is given.
+type reads struct {
+	placement.Evaluator
+	others chan struct{}
+	lacked atomic.Bool
+}
+
+func (r *reads) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	<-r.others
+	for _, value := range input {
+		_ = fmt.Sprint(value)
+	}
+	r.lacked.Store(input["spec"] == nil)
+	return r.Evaluator.Evaluate(ctx, input)
+}
+
+func (*reads) Health() placement.RemoteHealth { return placement.RemoteHealth{} }
+
+// Nobody completes the object while it is read elsewhere: it is complete before. The race detector sees who tries.
+func TestObjectIsCompleteElsewhere(t *testing.T) {
+	remote := &reads{Evaluator: &fakeEvaluator{}, others: make(chan struct{})}
+	p, q := sets(t, "p", 0, "k", "1"), sets(t, "q", 0, "l", "1")
+	p.Evaluator, q.Evaluator = remote, &learns{Evaluator: q.Evaluator}
+	object := newObject("web", newMetadata())
+	delete(object.Object, "spec")
+	source := &lacking{object: object}
+	_, err := decider(t, p, q).Decide(t.Context(), placement.Request{
+		Resource: deployments, Namespace: "default", Object: object, Source: source,
+		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+			if p == q {
+				defer close(remote.others)
+			}
+			return p.Evaluator.Evaluate(ctx, input)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if remote.lacked.Load() {
+		t.Error("something is missing elsewhere")
+	}
+	if source.completed > 0 {
+		t.Errorf("completed %d times", source.completed)
+	}
+}
