@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -77,21 +78,22 @@ type Controller struct {
 	groups  *remediation.Groups
 	needs   *needs
 	matched *matched
+	aside   *aside
 	// rewatch says that the watched types may be others, and due that policies or their data changed.
 	rewatch, due chan struct{}
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
-	// backlog is what follow has not looked at, and gathering says that changes of the world are on their way into it.
+	// backlog is what follow has not looked at, and gathering says which changes are on their way into it.
 	backlog   backlog
-	gathering bool
+	gathering struct{ world, revised bool }
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
-		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog),
+		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog), aside: newAside(),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
 	c.targets = newTargets(c.enqueue)
@@ -138,16 +140,20 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if obj == nil || obj.GetDeletionTimestamp() != nil {
 		c.groups.Forget(key)
 		c.brake.Forget(key)
+		c.aside.forget(key)
 		c.report(c.Ledger.Forget(key))
 		return reconcile.Result{}, nil
 	}
 	if !covers(fields, c.needs.of(key.Resource)) {
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
+	if c.aside.held(key) {
+		return reconcile.Result{}, nil
+	}
 	ctx, span := c.Tracing.Root(ctx, "remediation")
 	defer span.End()
-	var parts []*remediation.Part
-	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, &parts))
+	var parts parts
+	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, c.remembering(key, obj, &parts)))
 	tracing.Fail(span, err)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
@@ -157,18 +163,28 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		c.ReadsMore()
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
-	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts))
+	if slices.ContainsFunc(outcome.Verdicts, pending) {
+		return reconcile.Result{}, nil
+	}
+	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts.list))
+	later := reconcile.Result{RequeueAfter: c.aside.settled(key, outcome.Verdicts)}
 	due := dueChanges(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Resource.String(tracing.ResourceName(key.Resource)), tracing.Namespace.String(key.Namespace),
-			tracing.Object.String(key.Name), tracing.Decision.String(outcome.Digest()))
+		span.SetAttributes(append(described(key), tracing.Decision.String(outcome.Digest()))...)
 	}
 	c.report(c.Ledger.Record(key, outcome.Verdicts, stopped))
-	if len(due) == 0 || stopped {
-		return reconcile.Result{}, nil
+	if len(due) == 0 || stopped || c.patchAside(ctx, key, obj, outcome.Verdicts, due) {
+		return later, nil
 	}
 	return c.remediate(ctx, key, obj, due)
+}
+
+// described are the attributes of a span that is about an object.
+func described(key remediation.Key) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		tracing.Resource.String(tracing.ResourceName(key.Resource)), tracing.Namespace.String(key.Namespace), tracing.Object.String(key.Name),
+	}
 }
 
 // sufficient says whether an object with some fields has all that the policies read which decided it.
@@ -176,9 +192,40 @@ func sufficient(fields *projection.Fields, verdicts []*placement.Verdict) bool {
 	return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !covers(fields, v.Policy.Evaluator.Input()) })
 }
 
-// request asks what policies say of an existing object, as if Berth updated it without a change. What each says is
-// added to parts.
-func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, parts *[]*remediation.Part) placement.Request {
+// parts are what the policies say of an object. It is safe for concurrent use.
+type parts struct {
+	mu   sync.Mutex
+	list []*remediation.Part
+}
+
+func (p *parts) add(part *remediation.Part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, part)
+}
+
+// evaluateFunc is how a decider evaluates a policy.
+type evaluateFunc = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
+
+// remembering evaluates the policies about an object of which it is not known what they say, but those that another engine
+// decides: these are pending until they are answered. What each says is added to parts.
+func (c *Controller) remembering(key remediation.Key, obj *unstructured.Unstructured, parts *parts) evaluateFunc {
+	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+		var part *remediation.Part
+		if r, ok := p.Remote(); ok {
+			if part = c.answer(p, r.Health().Endpoint, key, obj); part == nil {
+				return placement.Decision{}, errPending
+			}
+		} else if part = c.groups.Look(p, input); !part.Known {
+			part.Decision, part.Err = c.evaluate(ctx, p, input)
+		}
+		parts.add(part)
+		return part.Decision, part.Err
+	}
+}
+
+// request asks what policies say of an existing object, as if Berth updated it without a change.
+func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, evaluate evaluateFunc) placement.Request {
 	gvk := obj.GroupVersionKind()
 	return placement.Request{
 		Resource:  key.Resource,
@@ -198,14 +245,7 @@ func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured
 		},
 		AutomaticOnly: true,
 		VerdictsOnly:  true,
-		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-			part := c.groups.Look(p, input)
-			if !part.Known {
-				part.Decision, part.Err = c.evaluate(ctx, p, input)
-			}
-			*parts = append(*parts, part)
-			return part.Decision, part.Err
-		},
+		Evaluate:      evaluate,
 	}
 }
 

@@ -299,8 +299,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 			cut++
 		}
 		decide := func(o *unstructured.Unstructured) []string {
-			var parts []*remediation.Part
-			out, err := l.Decider.Decide(t.Context(), l.request(key, o, &parts))
+			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.remembering(key, o, &parts{})))
 			if err != nil {
 				t.Fatal(err)
 			}

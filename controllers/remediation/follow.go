@@ -39,6 +39,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.mu.Lock()
 	c.queue = queue
 	c.mu.Unlock()
+	c.aside.lanes.start(ctx)
 	go func() {
 		for !c.Ready(ctx) {
 			if !pause(ctx, readyPace) {
@@ -168,6 +169,16 @@ func (c *Controller) enqueue(keys ...remediation.Key) {
 	}
 	for _, key := range c.targets.queue(keys) {
 		queue.Add(key)
+	}
+}
+
+// enqueueAfter has an object decided after a while.
+func (c *Controller) enqueueAfter(key remediation.Key, d time.Duration) {
+	c.mu.Lock()
+	queue := c.queue
+	c.mu.Unlock()
+	if queue != nil {
+		queue.AddAfter(key, d)
 	}
 }
 

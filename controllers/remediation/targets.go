@@ -138,6 +138,18 @@ func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projec
 	return nil, nil
 }
 
+// get returns what take does, and leaves who waits for the object waiting.
+func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if at := t.tables[key.Resource]; at != nil {
+		if o, ok := at.objects[key]; ok {
+			return o.object, at.fields
+		}
+	}
+	return nil, nil
+}
+
 // queue notes that objects are being queued, and returns those that are not queued already.
 func (t *targets) queue(keys []remediation.Key) []remediation.Key {
 	t.mu.Lock()

@@ -79,7 +79,7 @@ func NewGroups() *Groups {
 // keyBytes is what most keys fit into.
 const keyBytes = 256
 
-// Part is what one policy decides of one object, and what from. Look makes it, Record takes it.
+// Part is what one policy decides of one object, and what from. Look or NewPart makes it, Record takes it.
 type Part struct {
 	// Decision is valid if Err is nil. It is set by Look if it is Known, and else by who evaluates the policy.
 	Decision placement.Decision
@@ -95,10 +95,17 @@ type Part struct {
 	key   []byte
 }
 
+// NewPart returns a part of a decision that is of one object only, whatever others are like. It must be called before the
+// policy is evaluated, for data that changes meanwhile to be noticed.
+func NewPart(p *placement.Policy) *Part {
+	return &Part{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
+}
+
 // Look returns the policy's decision on an input, if it is known. It must be called before the policy is evaluated, for
 // data that changes meanwhile to be noticed.
 func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
-	out := &Part{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision(), input: input}
+	out := NewPart(p)
+	out.input = input
 	if out.fields.Whole() || out.revision == 0 {
 		return out
 	}

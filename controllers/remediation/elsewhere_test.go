@@ -1,0 +1,682 @@
+package remediation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// distant is another engine, which says how it was asked.
+type distant struct {
+	endpoint string
+	// takes is how long it takes to answer, in nanoseconds.
+	takes    atomic.Int64
+	revision atomic.Uint64
+	// says is what it answers.
+	says func(input map[string]any) (placement.Decision, error)
+
+	mu            sync.Mutex
+	at            map[string][]time.Time
+	running, most int
+}
+
+func newDistant(endpoint string, takes time.Duration) *distant {
+	d := &distant{endpoint: endpoint, at: map[string][]time.Time{}, says: func(map[string]any) (placement.Decision, error) {
+		return placement.Decision{Errors: []string{"no"}}, nil
+	}}
+	d.takes.Store(int64(takes))
+	d.revision.Store(1)
+	return d
+}
+
+func (d *distant) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	name := (&unstructured.Unstructured{Object: input}).GetName()
+	d.mu.Lock()
+	d.at[name] = append(d.at[name], time.Now())
+	d.running++
+	d.most = max(d.most, d.running)
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.running--
+		d.mu.Unlock()
+	}()
+	over := time.NewTimer(time.Duration(d.takes.Load()))
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return d.says(input)
+	case <-ctx.Done():
+		return placement.Decision{}, d.fault(engine.FaultTimeout)
+	}
+}
+
+func (d *distant) fault(f engine.Fault) error {
+	return &engine.RemoteError{Endpoint: d.endpoint, Fault: f, Err: errors.New("no answer")}
+}
+
+func (d *distant) Revision() uint64        { return d.revision.Load() }
+func (*distant) Input() *projection.Fields { return projection.Everything() }
+func (d *distant) Health() placement.RemoteHealth {
+	return placement.RemoteHealth{Endpoint: d.endpoint}
+}
+
+// asked returns when the engine was asked about an object.
+func (d *distant) asked(name string) []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.at[name])
+}
+
+// all returns how often the engine was asked.
+func (d *distant) all() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for times := range maps.Values(d.at) {
+		n += len(times)
+	}
+	return n
+}
+
+// start has a leader work as in a manager, with four workers, until the test ends.
+func (l *leader) start() {
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute))
+	ctx, stop := context.WithCancel(l.t.Context())
+	// Nothing was there yet when the policies came.
+	l.take()
+	l.queue = queue
+	l.aside.lanes.start(ctx)
+	go l.follow(ctx)
+	for range 4 {
+		go func() {
+			for {
+				key, over := queue.Get()
+				if over {
+					return
+				}
+				result, err := l.Reconcile(ctx, key)
+				switch {
+				case err != nil:
+					queue.AddRateLimited(key)
+				case result.RequeueAfter > 0:
+					queue.Forget(key)
+					queue.AddAfter(key, result.RequeueAfter)
+				default:
+					queue.Forget(key)
+				}
+				queue.Done(key)
+			}
+		}()
+	}
+	l.t.Cleanup(func() {
+		stop()
+		queue.ShutDown()
+	})
+}
+
+// put puts a policy in force on Deployments of a tier.
+func (l *leader) put(name, tier string, mode placementv1.RemediationMode, e placement.Evaluator) *placement.Policy {
+	l.t.Helper()
+	spec := onDeployments("", tier).WithDefaults()
+	matcher, errs := match.New(spec.Match, nil)
+	if len(errs) > 0 {
+		l.t.Fatal(errs)
+	}
+	p := &placement.Policy{
+		Name: name, Generation: 1, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: mode, Matcher: matcher, Evaluator: e,
+	}
+	l.Registry.Set(name, &placement.Standing{Binding: &policy.Binding{}, Generation: 1, Policy: p})
+	return p
+}
+
+const manual = placementv1.RemediationManual
+
+// many are n Deployments of a tier.
+func many(n int, tier string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for i := range n {
+		out = append(out, deployment(fmt.Sprintf("%s-%d", tier, i), tier, ""))
+	}
+	return out
+}
+
+// expect compares what is known of a policy's objects.
+func (l *leader) expect(when, policy string, matched, violations, failed int) {
+	l.t.Helper()
+	if r := l.Ledger.Report(policy); r.Matched != matched || r.Violations != violations || r.Failed != failed {
+		l.t.Errorf("%s: policy %s has decided %d objects with %d violations, and failed on %d (%s); want %d, %d, %d",
+			when, policy, r.Matched, r.Violations, r.Failed, r.FailedMessage, matched, violations, failed)
+	}
+}
+
+// waiting returns how much waits in a lane.
+func (l *leader) waiting(lane string) int {
+	l.aside.lanes.mu.Lock()
+	defer l.aside.lanes.mu.Unlock()
+	return l.aside.lanes.byName[lane].waiting.Len()
+}
+
+// nothingLeft checks that nothing is kept of questions and patches.
+func (l *leader) nothingLeft() {
+	l.t.Helper()
+	l.aside.mu.Lock()
+	defer l.aside.mu.Unlock()
+	l.aside.lanes.mu.Lock()
+	defer l.aside.lanes.mu.Unlock()
+	if len(l.aside.questions)+len(l.aside.patching)+len(l.aside.lanes.byName) > 0 {
+		l.t.Errorf("left are %d questions, %d patches, %d lanes", len(l.aside.questions), len(l.aside.patching), len(l.aside.lanes.byName))
+	}
+}
+
+// An engine that hangs, with ten thousand objects in front, does not hold up the objects of others for a moment. It is
+// asked about a few at a time.
+func TestSlowEngineDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		hangs, quick, local := newDistant("https://hangs", time.Hour), newDistant("https://quick", 10*time.Millisecond), &oracle{}
+		local.revision.Store(1)
+		l.put("hangs", "a", manual, hangs)
+		l.put("quick", "b", manual, quick)
+		l.put("local", "c", manual, local)
+		l.start()
+		l.fill(deployments, slices.Concat(many(10_000, "a"), many(80, "b"), many(10, "c")))
+		synctest.Wait()
+		l.expect("at once", "local", 10, 10, 0)
+		l.expect("at once", "quick", 0, 0, 0)
+		pass(t, 150*time.Millisecond)
+		l.expect("soon", "quick", 80, 80, 0)
+		l.expect("soon", "hangs", 0, 0, 0)
+		pass(t, 2*questionTimeout)
+		l.expect("later", "hangs", 2*laneWidth, 0, 2*laneWidth)
+		if hangs.most != laneWidth || quick.most != laneWidth {
+			t.Errorf("asked about %d and %d at once", hangs.most, quick.most)
+		}
+		if got := quick.all(); got != 80 {
+			t.Errorf("the quick one was asked %d times", got)
+		}
+		l.targets.Drop(deployments)
+		pass(t, questionTimeout)
+		l.nothingLeft()
+	})
+}
+
+// An object that several engines decide is decided when all have answered.
+func TestSeveralEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		slow, quick := newDistant("https://slow", 3*time.Second), newDistant("https://quick", 10*time.Millisecond)
+		l.put("slow", "", manual, slow)
+		l.put("quick", "", manual, quick)
+		l.start()
+		l.fill(deployments, many(3, "a"))
+		pass(t, time.Second)
+		l.expect("when one has answered", "quick", 0, 0, 0)
+		pass(t, 3*time.Second)
+		l.expect("when both have", "quick", 3, 3, 0)
+		l.expect("when both have", "slow", 3, 3, 0)
+		if slow.all() != 3 || quick.all() != 3 {
+			t.Errorf("asked %d and %d times", slow.all(), quick.all())
+		}
+		l.nothingLeft()
+	})
+}
+
+// An answer about an object that is another one by now does not count.
+func TestAnswersAreAboutTheNewestObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", time.Second)
+		e.says = func(input map[string]any) (placement.Decision, error) {
+			return placement.Decision{Errors: []string{(&unstructured.Unstructured{Object: input}).GetResourceVersion()}}, nil
+		}
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(1, "a"))
+		pass(t, 500*time.Millisecond)
+		newer := deployment("a-0", "a", "")
+		newer.SetResourceVersion("2")
+		l.targets.Put(deployments, newer)
+		pass(t, time.Second)
+		l.expect("of the older", "p", 0, 0, 0)
+		pass(t, time.Second)
+		if r := l.Ledger.Report("p"); len(r.Sample) != 1 || r.Sample[0].Message != "2" {
+			t.Errorf("decided %+v", r)
+		}
+		if got := e.all(); got != 2 {
+			t.Errorf("asked %d times", got)
+		}
+		l.nothingLeft()
+	})
+}
+
+// What waits is about the object that there is when its turn comes, and asked once. What went is not asked about.
+func TestWaitingQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", time.Second)
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(laneWidth, "first"))
+		synctest.Wait()
+		l.targets.Put(deployments, deployment("changes", "a", ""))
+		l.targets.Put(deployments, deployment("goes", "a", ""))
+		synctest.Wait()
+		for i := range 5 {
+			o := deployment("changes", "a", "")
+			o.SetResourceVersion(fmt.Sprint(i + 2))
+			l.targets.Put(deployments, o)
+			synctest.Wait()
+		}
+		l.targets.Delete(deployments, "shop", "goes")
+		synctest.Wait()
+		if n := l.waiting("https://e"); n != 1 {
+			t.Errorf("%d questions wait about one object", n)
+		}
+		pass(t, time.Minute)
+		if n := len(e.asked("changes")); n != 1 {
+			t.Errorf("asked %d times about one that changed", n)
+		}
+		if n := len(e.asked("goes")); n != 0 {
+			t.Errorf("asked %d times about one that went", n)
+		}
+		l.expect("in the end", "p", laneWidth+1, laneWidth+1, 0)
+		l.nothingLeft()
+	})
+}
+
+// A policy that moves to another engine does not wait for the old one.
+func TestPolicyMovesToAnotherEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		hangs, quick := newDistant("https://hangs", time.Hour), newDistant("https://quick", time.Millisecond)
+		l.put("p", "", manual, hangs)
+		l.start()
+		l.fill(deployments, many(100, "a"))
+		synctest.Wait()
+		l.put("p", "", manual, quick)
+		pass(t, time.Second)
+		l.expect("after a second", "p", 100, 100, 0)
+		pass(t, questionTimeout)
+		if got := hangs.all(); got != laneWidth {
+			t.Errorf("the old one was asked %d times", got)
+		}
+		l.nothingLeft()
+	})
+}
+
+// An object that could not be decided is looked at again at a pace that slows down, whatever the fault, until it is.
+func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
+	for _, fault := range []engine.Fault{engine.FaultNetwork, engine.FaultCircuitOpen, engine.FaultRefused} {
+		t.Run(string(fault), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLeader(t)
+				e := newDistant("https://e", 0)
+				var back atomic.Bool
+				e.says = func(map[string]any) (placement.Decision, error) {
+					if back.Load() {
+						return placement.Decision{}, nil
+					}
+					return placement.Decision{}, e.fault(fault)
+				}
+				l.put("p", "", manual, e)
+				l.start()
+				l.fill(deployments, many(2, "a"))
+				pass(t, time.Hour)
+				l.expect("while it fails", "p", 2, 0, 2)
+				times := [2][]time.Time{e.asked("a-0"), e.asked("a-1")}
+				if slices.Equal(times[0], times[1]) {
+					t.Error("objects that failed together come together")
+				}
+				for i := range times[0][1:] {
+					gap := times[0][i+1].Sub(times[0][i])
+					if longest := time.Duration(float64(failurePaceMax) * (1 + failureJitter)); gap < failurePace || gap > longest {
+						t.Errorf("asked again after %v", gap)
+					}
+				}
+				if n := len(times[0]); n < 60/8 || n > 15 {
+					t.Errorf("asked %d times in an hour", n)
+				}
+				back.Store(true)
+				pass(t, 2*failurePaceMax)
+				l.expect("when it is back", "p", 2, 0, 0)
+				before := e.all()
+				pass(t, time.Hour)
+				if got := e.all() - before; got != 0 {
+					t.Errorf("asked %d times after that", got)
+				}
+			})
+		})
+	}
+}
+
+// Another failure than that of an engine is not looked at again before anything changes.
+func TestOtherFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", 0)
+		e.says = func(map[string]any) (placement.Decision, error) {
+			return placement.Decision{}, &placement.ContractError{Rule: "labels", Message: "must be an object"}
+		}
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(1, "a"))
+		pass(t, time.Hour)
+		l.expect("an hour later", "p", 1, 0, 1)
+		if got := e.all(); got != 1 {
+			t.Errorf("asked %d times", got)
+		}
+	})
+}
+
+// After a new revision each object is asked about anew, once for all changes of a second.
+func TestRevised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", time.Millisecond)
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(20, "a"))
+		pass(t, time.Minute)
+		revise := func() {
+			e.revision.Add(1)
+			l.Revised()
+		}
+		revise()
+		pass(t, 900*time.Millisecond)
+		revise()
+		// Other news do not hurry it.
+		l.DataChanged(profiles)
+		l.WorldChanged()
+		pass(t, 50*time.Millisecond)
+		if got := e.all(); got != 20 {
+			t.Errorf("asked %d times before the data settled", got)
+		}
+		pass(t, time.Minute)
+		if got := e.all(); got != 40 {
+			t.Errorf("asked %d times about 20 objects and two changes in a second", got)
+		}
+		l.Revised()
+		pass(t, time.Minute)
+		if got := e.all(); got != 40 {
+			t.Errorf("asked %d times without another revision", got)
+		}
+		l.nothingLeft()
+	})
+}
+
+// A revision that changes while the engine is asked holds up no decision, nor is the engine asked without end.
+func TestRevisionChangesFasterThanAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		failed int
+		most   int
+	}{
+		// Once for the sweep of each second, and once for the answer that was overtaken.
+		"Answers": {most: 10 * 2 * 21},
+		"Fails":   {err: &engine.RemoteError{Endpoint: "https://e", Fault: engine.FaultServer, Err: errors.New("no answer")}, failed: 10, most: 10 * 2 * 21},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLeader(t)
+				e := newDistant("https://e", 2*time.Millisecond)
+				e.says = func(map[string]any) (placement.Decision, error) {
+					return placement.Decision{Errors: []string{"no"}}, tc.err
+				}
+				l.put("p", "", manual, e)
+				l.start()
+				l.fill(deployments, many(10, "a"))
+				for i := range 20_000 {
+					e.revision.Add(1)
+					l.Revised()
+					pass(t, time.Millisecond)
+					if i == 100 {
+						l.expect("soon", "p", 10, 10-tc.failed, tc.failed)
+					}
+				}
+				if got := e.all(); got < 10*18 || got > tc.most {
+					t.Errorf("asked %d times about ten objects in 20 seconds", got)
+				}
+				// When it is over, all are of the newest data.
+				pass(t, time.Hour)
+				if p := l.Registry.Get("p").Policy; l.groups.Stale(p) {
+					t.Error("not all are of the newest data")
+				}
+				l.nothingLeft()
+			})
+		})
+	}
+}
+
+// patcher is an API server that takes patches.
+type patcher struct {
+	dynamic.Interface
+	dynamic.NamespaceableResourceInterface
+	patch func(name string) (*unstructured.Unstructured, error)
+}
+
+func (p patcher) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return p
+}
+
+func (p patcher) Namespace(string) dynamic.ResourceInterface { return p }
+
+func (p patcher) Patch(_ context.Context, name string, _ types.PatchType, _ []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return p.patch(name)
+}
+
+type nobody struct{}
+
+func (nobody) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+
+// patched makes an object of the next version that has the annotation.
+func patched(o *unstructured.Unstructured, value string) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	var version int
+	_, _ = fmt.Sscan(o.GetResourceVersion(), &version)
+	o.SetResourceVersion(fmt.Sprint(version + 1))
+	annotations := o.GetAnnotations()
+	annotations["example.com/a"] = value
+	o.SetAnnotations(annotations)
+	return o
+}
+
+// An engine whose decision depends on its own output is braked as any other policy.
+func TestUnsettledEngineIsBraked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		l.Events = events.New(nobody{})
+		e := newDistant("https://e", time.Millisecond)
+		want := func(o *unstructured.Unstructured) string { return "after " + o.GetResourceVersion() }
+		e.says = func(input map[string]any) (placement.Decision, error) {
+			return placement.Decision{Annotations: map[string]string{"example.com/a": want(&unstructured.Unstructured{Object: input})}}, nil
+		}
+		patches := 0
+		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+			patches++
+			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o = patched(o, want(o))
+			l.targets.Put(deployments, o.DeepCopy())
+			return o, nil
+		}}
+		l.put("p", "", placementv1.RemediationAutomatic, e)
+		l.start()
+		l.fill(deployments, many(1, "a"))
+		pass(t, 30*time.Second)
+		if patches != 100 {
+			t.Errorf("patched %d times", patches)
+		}
+		if diff := cmp.Diff([]string{"deployments.apps shop/a-0"}, l.Ledger.Report("p").Unsettled); diff != "" {
+			t.Errorf("unsettled (-want +got):\n%s", diff)
+		}
+		l.nothingLeft()
+	})
+}
+
+// The patch of an object that another engine decides takes as long as that engine, in admission. It holds up nobody else.
+func TestPatchesWaitAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		l.Events = events.New(nobody{})
+		e, local := newDistant("https://e", time.Millisecond), &oracle{}
+		e.says = func(map[string]any) (placement.Decision, error) {
+			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
+		}
+		local.revision.Store(1)
+		failing := errors.New("the webhook took too long")
+		var mu sync.Mutex
+		tried := map[string][]time.Time{}
+		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+			mu.Lock()
+			tried[name] = append(tried[name], time.Now())
+			n := len(tried[name])
+			mu.Unlock()
+			pass := time.NewTimer(questionTimeout)
+			<-pass.C
+			if name == "a-0" && n <= 5 {
+				return nil, failing
+			}
+			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o = patched(o, "x")
+			l.targets.Put(deployments, o.DeepCopy())
+			return o, nil
+		}}
+		l.put("p", "a", placementv1.RemediationAutomatic, e)
+		l.put("local", "c", manual, local)
+		l.start()
+		l.fill(deployments, many(6, "a"))
+		pass(t, time.Second)
+		l.fill(deployments, append(many(6, "a"), many(10, "c")...))
+		synctest.Wait()
+		l.expect("while patches wait", "local", 10, 10, 0)
+		pass(t, 10*time.Minute)
+		l.expect("in the end", "p", 6, 0, 0)
+		times := tried["a-0"]
+		if len(times) != 6 {
+			t.Fatalf("tried %d times", len(times))
+		}
+		for i := range times[2:] {
+			if next, last := times[i+2].Sub(times[i+1]), times[i+1].Sub(times[i]); next <= last {
+				t.Errorf("tried again after %v, and then after %v", last, next)
+			}
+		}
+		if n := len(tried["a-1"]); n != 1 {
+			t.Errorf("another one was patched %d times", n)
+		}
+		l.nothingLeft()
+	})
+}
+
+// An object that changes while it is patched is decided afterwards.
+func TestObjectsWaitForTheirPatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		l.Events = events.New(nobody{})
+		e := newDistant("https://e", time.Millisecond)
+		e.says = func(map[string]any) (placement.Decision, error) {
+			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
+		}
+		var tries atomic.Int64
+		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
+			tries.Add(1)
+			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			<-time.NewTimer(questionTimeout).C
+			o = patched(o, "x")
+			l.targets.Put(deployments, o.DeepCopy())
+			return o, nil
+		}}
+		l.put("p", "", placementv1.RemediationAutomatic, e)
+		l.start()
+		l.fill(deployments, many(1, "a"))
+		pass(t, time.Second)
+		l.targets.Put(deployments, deployment("a-0", "a", "else"))
+		pass(t, time.Second)
+		if asked, tried := e.all(), tries.Load(); asked != 1 || tried != 1 {
+			t.Errorf("asked %d times and patched %d times before the patch is done", asked, tried)
+		}
+		pass(t, time.Minute)
+		if asked, tried := e.all(), tries.Load(); asked != 2 || tried != 1 {
+			t.Errorf("asked %d times and patched %d times", asked, tried)
+		}
+		l.expect("in the end", "p", 1, 0, 0)
+		l.nothingLeft()
+	})
+}
+
+// Patches that wait are given up with their objects.
+func TestPatchesOfObjectsThatGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		l.Events = events.New(nobody{})
+		e := newDistant("https://e", time.Millisecond)
+		e.says = func(map[string]any) (placement.Decision, error) {
+			return placement.Decision{Annotations: map[string]string{"example.com/a": "x"}}, nil
+		}
+		var tries atomic.Int64
+		l.Client = patcher{patch: func(string) (*unstructured.Unstructured, error) {
+			tries.Add(1)
+			<-time.NewTimer(time.Minute).C
+			return nil, errors.New("too late")
+		}}
+		l.put("p", "", placementv1.RemediationAutomatic, e)
+		l.start()
+		l.fill(deployments, many(100, "a"))
+		pass(t, time.Second)
+		l.targets.Drop(deployments)
+		pass(t, time.Hour)
+		if got := tries.Load(); got != laneWidth {
+			t.Errorf("patched %d times", got)
+		}
+		l.nothingLeft()
+	})
+}
+
+// A panic of the client is the failure of the policy, and not the end of the process.
+func TestEngineClientPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", 0)
+		e.says = func(map[string]any) (placement.Decision, error) { panic("of the client") }
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(1, "a"))
+		pass(t, time.Second)
+		l.expect("afterwards", "p", 1, 0, 1)
+	})
+}
+
+// What is asked of one that leads no more is given up.
+func TestQuestionsEndWithTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", time.Hour)
+		l.put("p", "", manual, e)
+		l.start()
+		l.fill(deployments, many(100, "a"))
+		synctest.Wait()
+	})
+}
