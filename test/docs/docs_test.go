@@ -39,6 +39,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // suites run the blocks of a document that begin with ```sh, with what they have set up for it.
 var suites = map[string]string{
 	"docs/remote-control-plane.md": "test/integration/remote",
+	"docs/remote-engines.md":       "test/integration/remoteengine",
 	"docs/runbook.md":              "test/integration/runbook and test/integration/restore",
 }
 
@@ -50,6 +51,7 @@ var elsewhere = map[string]string{
 	"docs/remote-control-plane.md#Step by step, with Karmada": "paths of the reader's own; the suite has others",
 	"docs/remote-control-plane.md#Install":                    "waits for pods, and the suite's host cluster has no nodes",
 	"docs/remote-control-plane.md#As a plain process":         "runs until it is stopped; the suite runs it with ports of its own",
+	"docs/remote-engines.md#A first policy":                   "runs until it is stopped; the suite runs it with a port of its own",
 }
 
 var _ = Describe("The commands of the documents", func() {
