@@ -23,7 +23,7 @@ const (
 	// questionTimeout is what another engine may take for one object, as it may in admission.
 	questionTimeout = 4 * time.Second
 	// failurePace is how soon an object is looked at again that another engine could not decide, and failurePaceMax how
-	// soon at the latest, if it fails again and again. No change tells that the engine is back.
+	// soon at the latest, if it fails again and again, unless somebody tells that the engine is back.
 	failurePace    = 30 * time.Second
 	failurePaceMax = 5 * time.Minute
 	// failureJitter is by how much of it a pace is longer at most, for objects that failed together to come one by one.
@@ -62,6 +62,8 @@ type aside struct {
 	questions map[remediation.Key][]*question
 	// patching are the objects that are being patched.
 	patching map[remediation.Key]*patching
+	// undecided are the policies whose engine could not decide an object.
+	undecided map[remediation.Key][]string
 }
 
 // question is what one policy is asked about one object. While it waits it holds no copy of the object, and is asked
@@ -88,6 +90,7 @@ func newAside() *aside {
 		failures:  workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failurePace, failurePaceMax),
 		patches:   workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchPace, patchPaceMax),
 		questions: map[remediation.Key][]*question{}, patching: map[remediation.Key]*patching{},
+		undecided: map[remediation.Key][]string{},
 	}
 }
 
@@ -176,7 +179,14 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 // come. It returns after what time the object is to be looked at again; 0 if only after a change.
 func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
 	a.dropQuestions(key)
-	if !slices.ContainsFunc(verdicts, unanswered) {
+	var by []string
+	for _, v := range verdicts {
+		if unanswered(v) {
+			by = append(by, v.Policy.Name)
+		}
+	}
+	a.leave(key, by)
+	if len(by) == 0 {
 		a.failures.Forget(key)
 		return 0
 	}
@@ -186,6 +196,7 @@ func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time
 // forget says that there is nothing to be done for an object any more.
 func (a *aside) forget(key remediation.Key) {
 	a.dropQuestions(key)
+	a.leave(key, nil)
 	a.failures.Forget(key)
 	a.patches.Forget(key)
 	a.mu.Lock()
@@ -194,6 +205,30 @@ func (a *aside) forget(key remediation.Key) {
 		a.lanes.drop(p.errand)
 		delete(a.patching, key)
 	}
+}
+
+// leave notes which policies' engines could not decide an object.
+func (a *aside) leave(key remediation.Key, by []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(by) == 0 {
+		delete(a.undecided, key)
+		return
+	}
+	a.undecided[key] = by
+}
+
+// Recovered has the objects looked at again that a policy's engine could not decide: it answers by now.
+func (c *Controller) Recovered(policy string) {
+	c.aside.mu.Lock()
+	var keys []remediation.Key
+	for key, by := range c.aside.undecided {
+		if slices.Contains(by, policy) {
+			keys = append(keys, key)
+		}
+	}
+	c.aside.mu.Unlock()
+	c.enqueue(keys...)
 }
 
 func (a *aside) dropQuestions(key remediation.Key) {

@@ -42,8 +42,9 @@ func (p *parts) addRemote() {
 		UserAgent: "berth/" + Version(),
 		Observer: &remoteObserver{
 			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
-			changed: func(policy string) { p.status.Changed(policy) },
-			revised: func() { p.remediation.ReadsMore() },
+			changed:   func(policy string) { p.status.Changed(policy) },
+			revised:   func() { p.remediation.ReadsMore() },
+			recovered: func(policy string) { p.remediation.Recovered(policy) },
 		},
 	})
 	p.registry.Subscribe((&endpoints{metrics: p.metrics.Remote, used: map[string]int{}}).changed)

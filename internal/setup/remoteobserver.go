@@ -28,6 +28,8 @@ type remoteObserver struct {
 	// anew.
 	changed func(policy string)
 	revised func()
+	// recovered is called with policies whose engine answers again.
+	recovered func(policy string)
 }
 
 // Revised implements remote.Observer.
@@ -49,6 +51,7 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	case is == isWell && was != isWell:
 		o.emit(policy, o.events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
+		o.recovered(policy)
 	}
 }
 

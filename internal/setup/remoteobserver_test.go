@@ -41,9 +41,11 @@ func TestHealthChanged(t *testing.T) {
 	well := placement.RemoteHealth{Endpoint: opa, Asked: true}
 	var got notes
 	var changed []string
+	recovered := 0
 	o := &remoteObserver{
 		reader: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(&placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}).Build(),
 		events: events.New(&got), changed: func(policy string) { changed = append(changed, policy) },
+		recovered: func(string) { recovered++ },
 	}
 	steps := []placement.RemoteHealth{
 		{Endpoint: opa}, well, failing(engine.FaultTimeout, false), failing(engine.FaultNetwork, false), failing(engine.FaultTimeout, false),
@@ -62,6 +64,9 @@ func TestHealthChanged(t *testing.T) {
 	}
 	if len(changed) != 2*(len(steps)-1) {
 		t.Errorf("status is told of %d changes", len(changed))
+	}
+	if recovered != 4 {
+		t.Errorf("told of %d recoveries", recovered)
 	}
 }
 

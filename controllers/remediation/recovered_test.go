@@ -1,0 +1,44 @@
+package remediation
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// What an engine could not decide is decided as soon as somebody knows that it is back.
+func TestRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		e := newDistant("https://e", time.Millisecond)
+		var well atomic.Bool
+		e.says = func(map[string]any) (placement.Decision, error) {
+			if !well.Load() {
+				return placement.Decision{}, &engine.RemoteError{Endpoint: "https://e", Fault: engine.FaultNetwork, Err: errors.New("no")}
+			}
+			return placement.Decision{Errors: []string{"no"}}, nil
+		}
+		l.put("p", "a", manual, e)
+		l.start()
+		l.fill(deployments, many(3, "a"))
+		pass(t, time.Second)
+		l.expect("before", "p", 3, 0, 3)
+		l.Recovered("another")
+		pass(t, time.Second)
+		if n := e.all(); n != 3 {
+			t.Errorf("asked %d times", n)
+		}
+		well.Store(true)
+		l.Recovered("p")
+		pass(t, time.Second)
+		l.expect("after", "p", 3, 3, 0)
+		if n := len(l.aside.undecided); n != 0 {
+			t.Errorf("%d objects are still undecided", n)
+		}
+	})
+}
