@@ -58,6 +58,7 @@ type rejection struct {
 		Location struct {
 			File string `json:"file"`
 			Row  int    `json:"row"`
+			Col  int    `json:"col"`
 		} `json:"location"`
 	} `json:"errors"`
 	// asked is what was asked for, and advice what to look at.
@@ -76,7 +77,7 @@ func (r *rejection) Error() string {
 	for _, e := range r.Errors {
 		said.WriteString("; ")
 		if e.Location.File != "" {
-			fmt.Fprintf(&said, "%s:%d: ", e.Location.File, e.Location.Row)
+			fmt.Fprintf(&said, "%s:%d:%d: ", e.Location.File, e.Location.Row, e.Location.Col)
 		}
 		said.WriteString(e.Message)
 	}

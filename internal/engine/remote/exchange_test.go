@@ -99,7 +99,7 @@ func TestFaults(t *testing.T) {
 		"Unavailable":      {answer: status(503, "", "", ``), fault: engine.FaultBackPressure, status: 503},
 		"UnavailableUntil": {answer: status(503, "Retry-After", "Sat, 01 Jan 2000 00:00:30 GMT", ``), fault: engine.FaultBackPressure, status: 503, after: 30 * time.Second},
 		"Internal": {answer: status(500, "", "", `{"code": "internal_error", "message": "error(s) occurred while evaluating query", "errors": [{"code": "eval_conflict_error", "message": "complete rules must not produce multiple outputs", "location": {"file": "p.rego", "row": 7, "col": 1}}]}`),
-			fault: engine.FaultServer, status: 500, says: []string{"internal_error", "p.rego:7: complete rules must not produce multiple outputs"}},
+			fault: engine.FaultServer, status: 500, says: []string{"internal_error", "p.rego:7:1: complete rules must not produce multiple outputs"}},
 		"LongWords": {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"xxx..."}},
 		"Text": {answer: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no \x1b[1mhealthy upstream", http.StatusBadGateway)
