@@ -1,0 +1,148 @@
+// Package remoteengine_test shows policies that a real OPA server decides, on a real API server, with a proxy between
+// Berth and the server that injects faults.
+package remoteengine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/framework/opaserver"
+)
+
+// zoneKey is what the specs' policies set.
+const zoneKey = "example.com/zone"
+
+var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
+
+var (
+	f *framework.Framework
+	// operator is nil while it is stopped.
+	operator *framework.Manager
+)
+
+func TestRemoteEngine(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Remote engines")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	DeferCleanup(stopOperator)
+	f.InstallClusterProfiles(ctx)
+})
+
+// Every spec finds the operator running and ready, whatever the spec before did to it.
+var _ = BeforeEach(func(ctx SpecContext) {
+	if operator == nil {
+		startOperator(ctx)
+	}
+})
+
+func startOperator(ctx context.Context) {
+	GinkgoHelper()
+	operator = f.StartReadyManager(ctx)
+	f.AwaitValidation(ctx)
+}
+
+func stopOperator() {
+	if operator != nil {
+		operator.Stop()
+		operator = nil
+	}
+}
+
+// startOPA starts a server for the spec that loads these rules, of the package placement, at every start.
+func startOPA(rules ...string) *opaserver.Server {
+	GinkgoHelper()
+	return opaserver.Start(GinkgoTB(), opaserver.Options{Files: map[string]string{"placement.rego": rego(rules...)}})
+}
+
+// rego makes a module of the package that the specs' policies share.
+func rego(rules ...string) string {
+	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
+}
+
+// zone is the rule that says a zone.
+func zone(z string) string { return fmt.Sprintf("annotations[%q] := %q", zoneKey, z) }
+
+// document is where servers have the package placement.
+const document = "/v1/data/placement"
+
+// elsewhere is a policy on the ConfigMaps of a namespace that the document at url decides.
+func elsewhere(namespace, url string, tune ...func(*placementv1.PlacementPolicy)) *placementv1.PlacementPolicy {
+	p := framework.NewPolicy(framework.NewName("remote"), "", "", "configmaps", namespace)
+	p.Spec.Remote = &placementv1.Remote{URL: url, Insecure: strings.HasPrefix(url, "http://")}
+	for _, t := range tune {
+		t(p)
+	}
+	return p
+}
+
+// onConfigMaps is a ready policy on the ConfigMaps of a namespace that the document at url decides.
+func onConfigMaps(ctx context.Context, namespace, url string, tune ...func(*placementv1.PlacementPolicy)) string {
+	GinkgoHelper()
+	p := elsewhere(namespace, url, tune...)
+	f.CreateReadyPolicy(ctx, p)
+	return p.Name
+}
+
+func withUndefined(u placementv1.UndefinedResult) func(*placementv1.PlacementPolicy) {
+	return func(p *placementv1.PlacementPolicy) { p.Spec.Remote.Undefined = u }
+}
+
+// create creates a ConfigMap.
+func create(ctx context.Context, namespace, name string) error {
+	return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, name, nil))
+}
+
+// stored returns the annotations of a ConfigMap without those that Berth keeps its books in.
+func stored(ctx context.Context, namespace, name string) (map[string]string, error) {
+	obj, err := f.Get(ctx, framework.ConfigMap, namespace, name)
+	return annotationsOf(obj), err
+}
+
+func annotationsOf(obj *unstructured.Unstructured) map[string]string {
+	out := obj.GetAnnotations()
+	delete(out, placementv1.RequestedAnnotation)
+	delete(out, "kubectl.kubernetes.io/last-applied-configuration")
+	return out
+}
+
+// zoned matches annotations that say a zone and nothing else.
+func zoned(z string) OmegaMatcher { return Equal(map[string]string{zoneKey: z}) }
+
+// manifest renders an object for kubectl.
+func manifest(obj any) string {
+	GinkgoHelper()
+	text, err := yaml.Marshal(obj)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// eventNotes returns the notes of a namespace's events of a reason.
+func eventNotes(ctx context.Context, namespace, reason string) ([]string, error) {
+	list := &eventsv1.EventList{}
+	if err := f.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var notes []string
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes, nil
+}
