@@ -3,8 +3,10 @@ package projection
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -14,7 +16,8 @@ import (
 // the error says that it has none.
 func (f *Fields) Value(document any) (ast.Value, error) {
 	if f.all {
-		return ast.InterfaceToValue(document)
+		plain, _ := plainNumbers(document)
+		return ast.InterfaceToValue(plain)
 	}
 	switch d := document.(type) {
 	case map[string]any:
@@ -33,8 +36,49 @@ func (f *Fields) Value(document any) (ast.Value, error) {
 		}
 		return ast.NewArray(members...), nil
 	default:
-		return ast.InterfaceToValue(document)
+		plain, _ := plainNumbers(document)
+		return ast.InterfaceToValue(plain)
 	}
+}
+
+// plainNumbers returns the document with floats as JSON has them, and whether that differs from it: OPA would write
+// 1234567.5 as 1.2345675e+06, which shows wherever a number becomes text. The document is not changed.
+func plainNumbers(document any) (plain any, differs bool) {
+	switch d := document.(type) {
+	case float64:
+		text, err := json.Marshal(d)
+		if err != nil || string(text) == strconv.FormatFloat(d, 'g', -1, 64) {
+			return d, false
+		}
+		return json.Number(text), true
+	case map[string]any:
+		var out map[string]any
+		for name, member := range d {
+			if member, differs := plainNumbers(member); differs {
+				if out == nil {
+					out = maps.Clone(d)
+				}
+				out[name] = member
+			}
+		}
+		if out != nil {
+			return out, true
+		}
+	case []any:
+		var out []any
+		for i, member := range d {
+			if member, differs := plainNumbers(member); differs {
+				if out == nil {
+					out = slices.Clone(d)
+				}
+				out[i] = member
+			}
+		}
+		if out != nil {
+			return out, true
+		}
+	}
+	return document, false
 }
 
 func (f *Fields) object(document map[string]any) (ast.Value, error) {
