@@ -72,7 +72,8 @@ type Server struct {
 	port    int
 	process *process.Process
 	admin   *http.Client
-	// ctx ends with the test. It is taken once, since each of a spec's contexts is one more to be cleaned up.
+	// ctx does not end with the test, so that what cleans up can still ask. It is taken once, since each of a spec's contexts
+	// is one more to be cleaned up.
 	ctx context.Context
 }
 
@@ -90,7 +91,7 @@ func Start(t testing.TB, options Options) *Server {
 	must(t, err)
 	group, err := process.NewGroup(dir, true)
 	must(t, err)
-	s := &Server{t: t, options: options, group: group, binary: binary, ctx: t.Context()}
+	s := &Server{t: t, options: options, group: group, binary: binary, ctx: context.WithoutCancel(t.Context())}
 	s.admin = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
 	}}}
