@@ -4,20 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Classify returns the kind of failure that an error is, and the rule that breaks the contract.
+// Classify returns the kind of failure that an error is, and the rule that breaks the contract. The kind is empty where
+// it is none of the policy's, as when an engine can't be asked.
 func Classify(err error) (kind FailureKind, rule string) {
 	var contract *placement.ContractError
-	if errors.As(err, &contract) {
+	var fault *engine.RemoteError
+	var evaluation *topdown.Error
+	switch {
+	case errors.As(err, &contract):
 		return Contract, contract.Rule
+	case errors.As(err, &evaluation), errors.As(err, &fault) && fault.Fault == engine.FaultServer && fault.Status == http.StatusInternalServerError:
+		return Evaluation, ""
 	}
-	return Evaluation, ""
+	return "", ""
 }
 
 // Same says how what two engines say of one object differs; empty if it does not.
@@ -28,7 +38,7 @@ func Same(first placement.Decision, firstErr error, second placement.Decision, s
 	case firstErr != nil && secondErr != nil:
 		kind, rule := Classify(firstErr)
 		otherKind, otherRule := Classify(secondErr)
-		if kind == otherKind && rule == otherRule && (kind != Contract || firstErr.Error() == secondErr.Error()) {
+		if kind != "" && kind == otherKind && rule == otherRule && (kind != Contract || firstErr.Error() == secondErr.Error()) {
 			return ""
 		}
 	}
