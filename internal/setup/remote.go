@@ -43,7 +43,7 @@ func (p *parts) addRemote() {
 		Observer: &remoteObserver{
 			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
 			changed:   func(policy string) { p.status.Changed(policy) },
-			revised:   func() { p.remediation.ReadsMore() },
+			revised:   func() { p.remediation.Revised() },
 			recovered: func(policy string) { p.remediation.Recovered(policy) },
 		},
 	})
