@@ -97,7 +97,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 		module, err := parseRemote(text)
 		if list, ok := errors.AsType[*CompileError](err); ok {
 			for _, d := range list.Diagnostics {
-				d.Field = fmt.Sprintf("spec.remote.modules[%d].rego", i)
+				d.Field = moduleField(i)
 				wrong = append(wrong, d)
 			}
 			continue
@@ -109,7 +109,21 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	}
 	if len(r.Modules) > 0 {
 		r.ModulesDigest = hex.EncodeToString(sum.Sum(nil))
-		m.Warnings = warnOfModules(parsed)
+		var mistakes []*ast.Error
+		m.Warnings, mistakes = compileModules(parsed)
+		for _, e := range mistakes {
+			at := slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool { return e.Location != nil && moduleFile(text) == e.Location.File })
+			if at < 0 {
+				// It is about all of them together.
+				at = 0
+			}
+			d := oneError(moduleFile(spec.Modules[at]), e.Location, e.Code, e.Message).Diagnostics[0]
+			d.Field = moduleField(at)
+			wrong = append(wrong, d)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &CompileError{Diagnostics: wrong}
 	}
 	return m, nil
 }
@@ -156,6 +170,8 @@ func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
 }
 
+func moduleField(i int) string { return fmt.Sprintf("spec.remote.modules[%d].rego", i) }
+
 func moduleFile(m placementv1.RemoteModule) string { return m.Name + ".rego" }
 
 // parseRemote parses a text that another engine is to have, in either version of the language: which one the engine
@@ -200,25 +216,29 @@ func further(a, b *CompileError) bool {
 	return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) > 0
 }
 
-// warnOfModules says why modules do not compile, given nothing but each other and the functions that this version of OPA
-// has. The engine may have more.
-func warnOfModules(modules map[string]*ast.Module) []string {
+// compileModules compiles texts that another engine is to have, given nothing but each other and the functions that this
+// version of OPA has. A function that is not among those is a warning, as the engine may have it; all else is wrong in any
+// engine, which would refuse it when the policy has been stored already.
+func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {
 		if rules += len(module.Rules); bounded(file, module) != nil || rules > maxRules {
-			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}
+			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}, nil
 		}
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
 	capabilities.AllowNet = []string{}
 	compiler := ast.NewCompiler().WithCapabilities(capabilities)
 	compiler.Compile(modules)
-	var out []string
 	for _, e := range compiler.Errors {
-		out = append(out, "the modules do not compile unless the engine has what they lack: "+e.Error())
+		if e.Code == ast.TypeErr && strings.HasPrefix(e.Message, "undefined function ") {
+			warnings = append(warnings, "the modules do not compile unless the engine has what they lack: "+e.Error())
+		} else {
+			wrong = append(wrong, e)
+		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(warnings)
+	return warnings, wrong
 }
 
 func remoteError(field, message string) Diagnostic {

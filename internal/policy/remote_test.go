@@ -87,6 +87,17 @@ func TestRemoteIsRefused(t *testing.T) {
 			remoteSpec(opaDocument, "main", "package berth.holdings\n\nx := 1"),
 			[]string{"spec.remote.modules[0].rego: main.rego:1:1: berth_contract_error: the package data.berth.holdings is where Berth keeps cluster data: use another one, such as kubernetes.placement"},
 		},
+		"Recursion": {
+			remoteSpec(opaDocument, "main", "package p\n\nz := data.lib.x", "lib", "package lib\n\nx := y\n\ny := x"),
+			[]string{
+				"spec.remote.modules[1].rego: lib.rego:3:1: rego_recursion_error: rule data.lib.x is recursive: data.lib.x -> data.lib.y -> data.lib.x",
+				"spec.remote.modules[1].rego: lib.rego:5:1: rego_recursion_error: rule data.lib.y is recursive: data.lib.y -> data.lib.x -> data.lib.y",
+			},
+		},
+		"Unsafe": {
+			remoteSpec(opaDocument, "main", "package p\n\nerrors contains x if input.a == 1"),
+			[]string{"spec.remote.modules[0].rego: main.rego:3:17: rego_unsafe_var_error: var x is unsafe"},
+		},
 		"TooLarge": {
 			remoteSpec(opaDocument, "main", "package p\n#"+strings.Repeat("x", 64<<10)),
 			[]string{"spec.remote.modules[0].rego: main.rego: berth_size_error: has 65547 bytes, at most 65536 are kept in an engine"},
@@ -155,13 +166,6 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 		"UnknownFunction": {
 			modules: []string{"main", "package p\n\nx := acme.lookup(input)"},
 			want:    []string{"the modules do not compile unless the engine has what they lack: main.rego:3: rego_type_error: undefined function acme.lookup"},
-		},
-		"Recursion": {
-			modules: []string{"main", "package p\n\nx := y\n\ny := x"},
-			want: []string{
-				"the modules do not compile unless the engine has what they lack: main.rego:3: rego_recursion_error: rule data.p.x is recursive: data.p.x -> data.p.y -> data.p.x",
-				"the modules do not compile unless the engine has what they lack: main.rego:5: rego_recursion_error: rule data.p.y is recursive: data.p.y -> data.p.x -> data.p.y",
-			},
 		},
 		"TooManyRules": {
 			modules: []string{"main", "package p\n" + strings.Repeat("x contains 1\n", 300), "other", "package q\n" + strings.Repeat("x contains 1\n", 300)},
