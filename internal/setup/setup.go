@@ -383,43 +383,40 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(),
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
-	if err := p.registerer().Register(metrics.NewQuarantine(p.registry.InForce)); err != nil {
-		return err
-	}
-	if err := p.registerer().Register(metrics.NewCircuits(p.registry.InForce)); err != nil {
-		return err
-	}
-	if err := p.registerer().Register(metrics.NewReplication(p.replication.Replicas)); err != nil {
-		return err
-	}
-	if err := p.registerer().Register(metrics.NewQuotaUsage(p.quotas.Usage)); err != nil {
-		return err
-	}
-	if err := p.registerer().Register(metrics.NewCertificateExpiry(p.certificate.Expiry, cmp.Or(p.options.WebhookCertManagement, CertManagementSelf))); err != nil {
+	if err := p.registerCollectors(); err != nil {
 		return err
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
 	p.supply.Subscribe(p.status.Changed)
 	p.followData()
-	if err := p.mgr.Add(p.remote); err != nil {
-		return err
-	}
-	if err := p.mgr.Add(p.supply); err != nil {
-		return err
-	}
-	if err := p.mgr.Add(p.replication); err != nil {
-		return err
-	}
 	p.catalog.Subscribe(p.remediation.Rewatch)
-	if err := p.mgr.Add(p.catalog); err != nil {
-		return err
+	for _, r := range []manager.Runnable{p.remote, p.supply, p.replication, p.catalog} {
+		if err := p.mgr.Add(r); err != nil {
+			return err
+		}
 	}
 	if err := p.watchNamespaces(ctx); err != nil {
 		return err
 	}
 	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status, p.quotas} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// registerCollectors registers the metrics that are looked up at the moment of the scrape.
+func (p *parts) registerCollectors() error {
+	for _, c := range []prometheus.Collector{
+		metrics.NewQuarantine(p.registry.InForce),
+		metrics.NewCircuits(p.registry.InForce),
+		metrics.NewReplication(p.replication.Replicas),
+		metrics.NewQuotaUsage(p.quotas.Usage),
+		metrics.NewCertificateExpiry(p.certificate.Expiry, cmp.Or(p.options.WebhookCertManagement, CertManagementSelf)),
+	} {
+		if err := p.registerer().Register(c); err != nil {
 			return err
 		}
 	}

@@ -163,7 +163,7 @@ var _ = Describe("An engine elsewhere that fails for a while", func() {
 
 		ill.Store(false)
 		Expect(create(ctx, "again")).To(Succeed())
-		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).WithTimeout(2*framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReachable).WithTimeout(2 * framework.Timeout).Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
 		f.AwaitReady(ctx, name)
 		Eventually(about).WithContext(ctx).WithArguments(events.ReasonRemoteRecovered).Should(ContainElement("again;"))
 
