@@ -112,7 +112,9 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 		var mistakes []*ast.Error
 		m.Warnings, mistakes = compileModules(parsed)
 		for _, e := range mistakes {
-			at := slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool { return e.Location != nil && moduleFile(text) == e.Location.File })
+			at := slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool {
+				return e.Location != nil && moduleFile(text) == e.Location.File
+			})
 			if at < 0 {
 				// It is about all of them together.
 				at = 0

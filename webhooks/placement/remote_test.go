@@ -66,7 +66,7 @@ func TestHandleEngineThatHangs(t *testing.T) {
 				if took := time.Since(start); took != 4*time.Second {
 					t.Errorf("answered after %v", took)
 				}
-				const message = `PlacementPolicy "a-hangs" can't decide: engine https://a-hangs.example:8181: no answer in time`
+				const message = `PlacementPolicy "a-hangs" can't decide: engine https://a-hangs.example:8181: no answer in time (timeout)`
 				if failure == placementv1.FailurePolicyFail {
 					if got.Allowed || got.Result.Message != message {
 						t.Errorf("answer %+v", got)

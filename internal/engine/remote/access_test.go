@@ -263,7 +263,6 @@ func TestUnusableSecrets(t *testing.T) {
 		"TwoTokens":    {spec: placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("s")}}, data: map[string]string{"token": token + "\n" + token}, says: []string{"Secret s", "key token", "no bearer token"}},
 		"NoCA":         {spec: placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: reference("s")}}, data: map[string]string{"ca": string(ca.PEM)}, says: []string{"caSecretRef", "Secret s", "key ca.crt"}},
 		"NoPEM":        {spec: placementv1.Remote{CASecretRef: &placementv1.CASecretReference{SecretReference: reference("s")}}, data: map[string]string{"ca.crt": token}, says: []string{"caSecretRef", "Secret s", "key ca.crt", "PEM"}},
-		"NoPEMBundle":  {spec: placementv1.Remote{CABundle: []byte(token)}, says: []string{"caBundle", "PEM"}},
 		"NoClientKey":  {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate)}, says: []string{"clientCertificateSecretRef", "Secret s", "key tls.key"}},
 		"BadClientKey": {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate), "tls.key": token}, says: []string{"clientCertificateSecretRef", "Secret s", "tls.key"}},
 		"OtherKey":     {spec: placementv1.Remote{ClientCertificateSecretRef: new(reference("s"))}, data: map[string]string{"tls.crt": string(certificate), "tls.key": string(otherKey)}, says: []string{"Secret s", "does not match"}},
