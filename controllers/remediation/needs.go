@@ -103,6 +103,10 @@ func (n *needs) schedule(resource schema.GroupVersionResource) bool {
 func (n *needs) widened() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if policies := n.registry.InForce(); !identical(policies, n.policies) {
+		// Those that are gone are not to be kept, with all that they hold: after the last one nobody asks again.
+		n.renew(policies)
+	}
 	for i, p := range n.policies {
 		if n.inputs[i] != p.Evaluator.Input() {
 			n.renew(n.policies)

@@ -114,16 +114,11 @@ var _ = Describe("An hour of faults in a minute", func() {
 			f.DeletePolicy(ctx, e.policy)
 		}
 		for i, e := range all {
-			// What Berth supplied may keep an idle connection until it has been idle for 90 seconds.
-			left := 0
-			if e.key == clustersKey {
-				left = 3
-			}
 			Eventually(func() int {
 				// Connections go with what holds them.
 				runtime.GC()
 				return e.Open()
-			}).Should(BeNumerically("<=", left), "connections to engine %d", i)
+			}).Should(BeZero(), "connections to engine %d", i)
 		}
 		Eventually(asking).Should(BeNumerically("<=", before))
 	})
