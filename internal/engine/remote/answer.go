@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -47,9 +50,9 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", typeOf(document))
 		}
 		if document, ok = answer["result"]; !ok {
-			for _, member := range []string{"error", "errors", "code"} {
-				if said, ok := answer[member]; ok {
-					return nil, false, fmt.Errorf("the answer has no result, but %s: %s", member, printable(fmt.Sprint(said)))
+			for _, member := range slices.Sorted(maps.Keys(answer)) {
+				if !slices.Contains(besideResult, member) {
+					return nil, false, fmt.Errorf("the answer has no result, but %s: %s", printable(strconv.Quote(member)), printable(fmt.Sprint(answer[member])))
 				}
 			}
 			return nil, false, nil
@@ -61,6 +64,10 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	}
 	return rules, true, nil
 }
+
+// besideResult are the members that OPA's answers may have without a result. Anything else, such as the words of a gateway
+// that is in maintenance, is not said by an engine that has no opinion.
+var besideResult = []string{"decision_id", "explanation", "metrics", "provenance", "warning"}
 
 // decodeJSON reads one document, with numbers as json.Number.
 func decodeJSON(text []byte) (any, error) {

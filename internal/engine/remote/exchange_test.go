@@ -118,6 +118,8 @@ func TestFaults(t *testing.T) {
 		"Array":          {answer: says("[]"), fault: engine.FaultMalformed},
 		"NoUTF8":         {answer: says("{\"result\": {\"annotations\": {\"region\": \"\xff\"}}}"), fault: engine.FaultMalformed},
 		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"internal_error"}},
+		"OtherSuccess":   {answer: says(`{"decision_id": "1", "status": "in maintenance"}`), fault: engine.FaultMalformed, says: []string{"in maintenance"}},
+		"OtherCase":      {answer: says(`{"Result": {"errors": ["no"]}}`), fault: engine.FaultMalformed, says: []string{"Result"}},
 		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxAnswer) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"Bomb":           {answer: zipped(50<<20, false), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"CutCompressed":  {answer: zipped(100, true), fault: engine.FaultMalformed},
