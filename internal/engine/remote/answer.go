@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 )
 
 // maxRequest bounds a request's body, in bytes.
@@ -62,7 +63,26 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	if !ok {
 		return nil, false, &placement.ContractError{Rule: "result", Message: "must be an object, is " + typeOf(document)}
 	}
+	if said, ok := errorOf(rules); v0 && ok {
+		return nil, false, fmt.Errorf("the answer is an error: %s", printable(said))
+	}
 	return rules, true, nil
+}
+
+// errorOf returns what an error says in the older form, where it stands in the document's own place: a text as error, or
+// as code and message. A policy's document may have such helpers, but also has rules of the contract.
+func errorOf(document map[string]any) (said string, ok bool) {
+	for _, rule := range policy.ContractRules {
+		if _, ok := document[rule]; ok {
+			return "", false
+		}
+	}
+	if said, ok := document["error"].(string); ok {
+		return said, true
+	}
+	code, isCode := document["code"].(string)
+	message, isMessage := document["message"].(string)
+	return code + " " + message, isCode && isMessage
 }
 
 // besideResult are the members that OPA's answers may have without a result. Anything else, such as the words of a gateway
