@@ -148,11 +148,22 @@ func (r *Remote) locate() []Diagnostic {
 	case document.User != nil || document.RawQuery != "" || document.ForceQuery || document.Fragment != "":
 		return []Diagnostic{remoteError("url", "must have neither user and password nor query or fragment")}
 	}
+	document.Host = hostOf(document)
 	r.Base, r.V0 = baseOf(document)
 	if r.Base == nil && len(r.Spec.Replicate)+len(r.Spec.Modules) > 0 {
 		return []Diagnostic{remoteError("url", "must have a path below /v1/data or /v0/data, for data and modules to be kept there")}
 	}
 	return nil
+}
+
+// hostOf is an address's host and port, written in one way however the policy writes it: two names of one engine would be
+// two engines, each kept supplied by who takes the other's data and modules away.
+func hostOf(document *url.URL) string {
+	host, port := strings.ToLower(document.Host), document.Port()
+	if port == "" || document.Scheme == "https" && port == "443" || document.Scheme == "http" && port == "80" {
+		return strings.TrimSuffix(host, ":"+port)
+	}
+	return host
 }
 
 // baseOf returns what precedes v1/data or v0/data in a document's address, nil if that is not there, and whether it is

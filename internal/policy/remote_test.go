@@ -129,6 +129,7 @@ func TestRemoteIsLocated(t *testing.T) {
 		"https://opa.example/v1/data/v0/data/p":       {"https://opa.example/", false},
 		"https://opa.example/v0/data/v1/data/p":       {"https://opa.example/", true},
 		"https://[2001:db8::1]:8181/opa/v1/data/p":    {"https://[2001:db8::1]:8181/opa/", false},
+		"https://opa.example:80/v1/data/p":            {"https://opa.example:80/", false},
 		"https://policies.example/decide":             {},
 		"https://policies.example":                    {},
 		"https://policies.example/v1/databases/of/v0": {},
@@ -150,6 +151,28 @@ func TestRemoteIsLocated(t *testing.T) {
 				t.Error("something is supplied")
 			}
 		})
+	}
+}
+
+// An engine has one address, in whatever way policies write it.
+func TestRemoteHasOneAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://OPA.Example:443/v1/data/P":   "https://opa.example/v1/data/P",
+		"https://opa.example:/v1/data/p":      "https://opa.example/v1/data/p",
+		"https://[2001:DB8::1]:443/v1/data/p": "https://[2001:db8::1]/v1/data/p",
+	} {
+		m, err := policy.Compile("p", remoteSpec(address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Remote.Document.String(); got != want || m.Remote.Base.Host != m.Remote.Document.Host {
+			t.Errorf("%s is %s, below %s", address, got, m.Remote.Base)
+		}
+	}
+	spec := remoteSpec("http://opa.example:80/v1/data/p")
+	spec.Remote.Insecure = true
+	if m, err := policy.Compile("p", spec); err != nil || m.Remote.Base.String() != "http://opa.example/" {
+		t.Errorf("got %v, %v", m, err)
 	}
 }
 
