@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +29,8 @@ type access struct {
 	userAgent string
 	spec      placementv1.Remote
 	dial      dialer
+	// bearer is the token that was shown last; nil for none.
+	bearer atomic.Pointer[string]
 
 	mu sync.Mutex
 	// current are the connections in use, nil for none yet, and material is what they were made with.
@@ -167,7 +170,9 @@ func (a *access) token(ctx context.Context) (string, error) {
 		return "", a.fault(engine.FaultCredentials,
 			fmt.Errorf("spec.remote.tokenSecretRef: what key %s of Secret %s has is no bearer token", ref.Key, ref.Name))
 	}
-	return string(token), nil
+	bearer := string(token)
+	a.bearer.Store(&bearer)
+	return bearer, nil
 }
 
 // secret returns what a key of a Secret has, which is not empty.
@@ -186,6 +191,20 @@ func (a *access) secret(ctx context.Context, field, name, key string) ([]byte, e
 	return value, nil
 }
 
+// fault is one of the engine's. Whatever the engine repeats of the token, with whatever status, is left out.
 func (a *access) fault(f engine.Fault, err error) *engine.RemoteError {
+	if token := a.bearer.Load(); token != nil && *token != "" {
+		err = discreet{err, *token}
+	}
 	return &engine.RemoteError{Endpoint: a.endpoint, Fault: f, Err: err}
 }
+
+// discreet is an error that does not say a token.
+type discreet struct {
+	error
+	token string
+}
+
+func (d discreet) Error() string { return strings.ReplaceAll(d.error.Error(), d.token, "[token]") }
+
+func (d discreet) Unwrap() error { return d.error }
