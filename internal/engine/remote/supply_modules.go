@@ -133,10 +133,19 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	removals := failed
 	if failed = failed.of(due); len(failed) > 0 {
 		// The old texts may be in the way of the new ones.
 		if failed, err = s.bringAnew(ctx, w, failed); err != nil {
 			return false, err
+		}
+	}
+	// With an older text the policy would be another one.
+	for e, err := range removals {
+		for _, name := range due {
+			if _, left := s.modules.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
+				failed[edit{policy: name, id: e.id}] = fmt.Errorf("it can't be removed: %w", err)
+			}
 		}
 	}
 	return true, s.claimModules(ctx, w, due, failed)

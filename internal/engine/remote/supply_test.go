@@ -589,6 +589,34 @@ func TestSupplyModules(t *testing.T) {
 	})
 }
 
+// Modules are not claimed while an older one of the policy is there that the engine does not remove.
+func TestSupplyModulesLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		k.want(wanting("a", nil, "x", "def f"))
+		settle(time.Second)
+		api.mu.Lock()
+		api.policies["mine"] = "call f"
+		api.mu.Unlock()
+		k.want(wanting("a", nil, "x"))
+		settle(time.Second)
+		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: it can't be removed") {
+			t.Errorf("failure: %v", err)
+		}
+		if got := api.document("berth", "holdings", "modules", "a"); got != nil {
+			t.Errorf("claimed: %v", got)
+		}
+		api.mu.Lock()
+		delete(api.policies, "mine")
+		api.mu.Unlock()
+		settle(2 * again)
+		if err := k.supply.Failure("a"); err != nil || api.document("berth", "holdings", "modules", "a") == nil {
+			t.Errorf("it stays unclaimed: %v", err)
+		}
+	})
+}
+
 // While the engine wants to be left alone it is, and of what changes meanwhile the last state is sent.
 func TestSupplyIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
