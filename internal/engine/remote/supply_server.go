@@ -195,6 +195,7 @@ func (s *server) pass(ctx context.Context) error {
 	if len(s.wanted().policies) == 0 {
 		return s.leave(ctx)
 	}
+	s.unwanted = time.Time{}
 	if time.Since(s.polled) < pollEvery/2 {
 		return nil
 	}

@@ -500,6 +500,40 @@ func TestSupplyLeaves(t *testing.T) {
 	})
 }
 
+// An engine that somebody wanted again is emptied as patiently as at the first time.
+func TestSupplyLeavesAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := wanting("a", nil, "def f")
+		failing := func(yes bool) {
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			api.disturb = nil
+			if yes {
+				api.disturb = func(string, string) disturbance { return disturbance{status: http.StatusInternalServerError} }
+			}
+		}
+		k.want(a)
+		settle(2 * time.Second)
+		failing(true)
+		k.want()
+		settle(500 * time.Millisecond)
+		failing(false)
+		k.want(a)
+		settle(2 * farewell)
+		failing(true)
+		k.want()
+		settle(2 * time.Second)
+		failing(false)
+		settle(farewell)
+		expect(t, "modules", map[string]string{}, api.policies)
+		if got := api.document("berth", "holdings"); got != nil {
+			t.Errorf("holdings are left: %v", got)
+		}
+	})
+}
+
 // A type that can't be read any more is not claimed any more.
 func TestSupplyDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
