@@ -70,6 +70,9 @@ var errNotAsked = errors.New("the engine was not asked")
 // standing is what an attempt's outcome says of the endpoint, for the circuit breaker: nil for one that answers.
 func standing(err error) error {
 	var fault *engine.RemoteError
+	if errors.Is(err, errNotAsked) {
+		return errNotAsked
+	}
 	if !errors.As(err, &fault) {
 		return nil
 	}
@@ -104,8 +107,9 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 		return nil, &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultTimeout, Err: errBusy}
 	}
 	e.mu.Lock()
-	quiet := !e.openSince.IsZero() && time.Now().Before(e.quietUntil)
+	open := !e.openSince.IsZero()
 	e.mu.Unlock()
+	quiet := open && e.quiet(time.Now())
 	var done func(error)
 	if !quiet {
 		done, err = e.breaker.Allow()
@@ -122,6 +126,26 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 		e.note(outcome)
 		return e.state() != before
 	}, nil
+}
+
+// hush leaves the engine alone for as long as it asks for by a fault.
+func (e *endpoint) hush(err error) {
+	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.quietUntil = quietAfter(fault, time.Now())
+	}
+}
+
+func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
+	return now.Add(min(fault.RetryAfter, maxOpenFor))
+}
+
+// quiet says whether the engine wants to be left alone.
+func (e *endpoint) quiet(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return now.Before(e.quietUntil)
 }
 
 // closedOff says that the circuit is open.
@@ -149,7 +173,7 @@ func (e *endpoint) note(outcome error) {
 		e.health.answered(now)
 	case errors.As(outcome, &fault):
 		e.health.failed(fault, now)
-		e.quietUntil = now.Add(min(fault.RetryAfter, maxOpenFor))
+		e.quietUntil = quietAfter(fault, now)
 	}
 }
 

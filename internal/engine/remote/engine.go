@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-dev/berth/internal/engine"
@@ -103,9 +104,11 @@ func (e *Engine) Supplied(policies ...string) {
 // tick is how often the engine looks what is due.
 const tick = time.Second
 
-// Start has policies asked anew at their time, and tells of engines that are healthy by now, until ctx ends. Then it closes
-// connections.
+// Start has policies asked anew at their time, asks engines that fail whether they still do, and tells of those that are
+// healthy by now, until ctx ends. Then it closes connections.
 func (e *Engine) Start(ctx context.Context) error {
+	var probes sync.WaitGroup
+	defer probes.Wait()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
@@ -117,6 +120,11 @@ func (e *Engine) Start(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			e.due(now)
+			for _, p := range e.inForce() {
+				if body := p.probeDue(now); body != nil {
+					probes.Go(func() { p.probed(ctx, body) })
+				}
+			}
 		}
 	}
 }

@@ -38,7 +38,8 @@ type evaluator struct {
 
 	mu sync.Mutex
 	// own is the health of what concerns this policy only.
-	own health
+	own   health
+	probe probe
 	// refresh is when the policy is to be asked anew about existing objects; zero for never.
 	refresh time.Time
 }
@@ -112,6 +113,7 @@ type answered struct {
 func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err error) {
 	leave, err := p.endpoint.enter(ctx)
 	if err != nil {
+		p.attempted(body, err)
 		p.engine.requested(p.endpoint.name, err, 0)
 		return answered{}, err
 	}
@@ -120,6 +122,7 @@ func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err
 	defer func() {
 		changed := leave(err)
 		changed = p.note(err) || changed
+		p.attempted(body, err)
 		p.engine.requested(p.endpoint.name, err, time.Since(began))
 		if changed {
 			p.engine.tellHealth(p.endpoint)

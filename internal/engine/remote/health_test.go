@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,7 +88,7 @@ func TestHealthWithoutRequests(t *testing.T) {
 		start(t, f)
 		server.to(rejects(500))
 		inVain(t, p)
-		pass(time.Hour)
+		pass(steady)
 		server.to(says(eu))
 		decides(t, p)
 		server.to(rejects(500))
@@ -97,6 +99,113 @@ func TestHealthWithoutRequests(t *testing.T) {
 		want := []string{"p: unasked->server", "p: server->healthy", "p: healthy->server", "p: server->healthy"}
 		if diff := cmp.Diff(want, f.take()); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// An engine is asked again, at a pace, what it failed at, so that it does not count as failing until somebody needs it.
+func TestHealthWithoutRequestsAnyMore(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fails  http.HandlerFunc
+		until  string
+		faults int
+	}{
+		{"endpoint", rejects(500), "server", 1},
+		{"circuit", rejects(500), "open", faultsToOpen},
+		{"policy", rejects(401), "unauthorized", 1},
+		{"document", says(`{}`), "undefined", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, asked := &switched{}, atomic.Int64{}
+				f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+					asked.Add(1)
+					server.ServeHTTP(w, r)
+				})
+				p := f.put(t, "p", placementv1.Remote{Retry: noRetry, Undefined: placementv1.UndefinedError})
+				start(t, f)
+				server.to(c.fails)
+				for range c.faults {
+					inVain(t, p)
+				}
+				if diff := cmp.Diff(c.until, told(p.Health())); diff != "" {
+					t.Fatal(diff)
+				}
+				asked.Store(0)
+				pass(3*probePace + tick)
+				if n := asked.Load(); n < 2 || n > 3 {
+					t.Errorf("asked %d times in %s", n, 3*probePace)
+				}
+				server.to(says(eu))
+				pass(probePace + steady)
+				if diff := cmp.Diff("healthy", told(p.Health())); diff != "" {
+					t.Error(diff)
+				}
+				asked.Store(0)
+				pass(time.Hour)
+				if n := asked.Load(); n > 0 {
+					t.Errorf("asked %d times though it is well", n)
+				}
+			})
+		})
+	}
+}
+
+// What fails again and again for nobody does not keep others from the engine.
+func TestProbeOfWhatAlwaysFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &switched{}
+		f := newFixture(t, server.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		q := f.put(t, "q", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/other"})
+		start(t, f)
+		server.to(rejects(500))
+		inVain(t, p)
+		pass(10 * probePace)
+		if h := p.Health(); h.Open {
+			t.Fatal("the circuit is opened by what nobody waits for")
+		}
+		for range faultsToOpen - 1 {
+			inVain(t, p)
+		}
+		// Between two probes, as each is the one request that an open circuit lets through.
+		pass(10*probePace + tick/2)
+		server.to(says(eu))
+		decides(t, q)
+		if diff := cmp.Diff("healthy", told(p.Health())); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// An engine that asks for time is not asked before, and no two policies try it at once while its circuit is open.
+func TestProbeLeavesEngineAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, asked := &switched{}, atomic.Int64{}
+		f := newFixture(t, func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			server.ServeHTTP(w, r)
+		})
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		q := f.put(t, "q", placementv1.Remote{Retry: noRetry})
+		start(t, f)
+		server.to(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "40")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		for range faultsToOpen {
+			inVain(t, p)
+		}
+		inVain(t, q)
+		asked.Store(0)
+		pass(39 * time.Second)
+		if n := asked.Load(); n > 0 {
+			t.Errorf("asked %d times before its time", n)
+		}
+		pass(3 * time.Second)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times after its time", n)
 		}
 	})
 }
