@@ -32,6 +32,9 @@ type evaluator struct {
 	// revision is another one of all evaluators' when existing objects are to be decided anew.
 	revision atomic.Uint64
 
+	// complete says that the engine was once seen to hold all that the policy needs.
+	complete atomic.Bool
+
 	// telling is held while the observer is told, so that it is told in order; told is the health that it knows.
 	telling sync.Mutex
 	told    placement.RemoteHealth
@@ -139,6 +142,7 @@ func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 		if before, err = p.witness.before(ctx, p.name, p.remote, p.binding); err != nil {
 			return answered{}, err
 		}
+		p.complete.Store(true)
 	}
 	answer, found, err := p.query(ctx, body)
 	if err != nil {
@@ -197,6 +201,9 @@ func (p *evaluator) note(err error) (changed bool) {
 	switch {
 	case !errors.As(err, &fault):
 		p.own.answered(now)
+	case fault.Fault == engine.FaultIncomplete && !p.complete.Load():
+		// It is still being loaded for the first time, or does not take what it is to have, as the condition Replicated says:
+		// nobody has asked the engine to decide.
 	case standing(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
 		p.own.failed(fault, now)
 	default:

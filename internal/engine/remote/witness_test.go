@@ -10,14 +10,47 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
 var nodes = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+
+// An engine that was never loaded is in no trouble: it has not been asked to decide. One that lost what it had is.
+func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{answer: eu}
+		f := newFixture(t, k.ServeHTTP)
+		p := prepare(t, f.engine, "p", placementv1.Remote{Retry: noRetry, Replicate: []placementv1.ReplicatedResource{{Resource: "nodes"}}}, nodes)
+		f.evaluate, f.inForce = []placement.Evaluator{p}, []*placement.Policy{{Name: "p", Evaluator: p}}
+		for _, step := range []struct {
+			held   *holdings
+			health string
+			turns  []string
+		}{
+			{nil, "unasked", nil},
+			{full("1"), "healthy", []string{"p: unasked->healthy"}},
+			{nil, "incomplete", []string{"p: healthy->incomplete"}},
+		} {
+			k.set(step.held)
+			_, err := p.Evaluate(t.Context(), deployment())
+			if (err == nil) != (step.held != nil) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(step.health, told(p.Health())); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(step.turns, f.take()); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
 
 // keeper is an engine that says what it holds.
 type keeper struct {
