@@ -55,6 +55,10 @@ func trouble(h placement.RemoteHealth) (reason, what string) {
 			return placementv1.ReasonCredentialsUnusable, "the engine can't be asked for want of a Secret"
 		case engine.FaultCircuitOpen:
 			return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
+		case engine.FaultIncomplete:
+			return placementv1.ReasonNotAnswering, "the engine lost what Berth keeps there"
+		case engine.FaultUndefined, engine.FaultRefused:
+			return placementv1.ReasonNotAnswering, "the engine does not decide this policy"
 		}
 	}
 	return placementv1.ReasonNotAnswering, "the engine gives no answer, or none that can be read"

@@ -123,6 +123,16 @@ func TestComputeRemote(t *testing.T) {
 			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
 			message: map[string]string{"Reachable": "the engine gives no answer, or none that can be read; what the policy matches is denied: engine https://opa.example:8181: no JSON"},
 		},
+		"Incomplete": {
+			change:  health(failing(engine.FaultIncomplete, "it does not have yet nodes")),
+			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
+			message: map[string]string{"Reachable": "the engine lost what Berth keeps there; what the policy matches is denied: engine https://opa.example:8181: it does not have yet nodes"},
+		},
+		"Undefined": {
+			change:  health(failing(engine.FaultUndefined, "it has no result")),
+			want:    map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
+			message: map[string]string{"Reachable": "the engine does not decide this policy; what the policy matches is denied: "},
+		},
 		"NeverAnswered": {
 			change: func(f *status.Facts) {
 				h := failing(engine.FaultNetwork, "connection refused")

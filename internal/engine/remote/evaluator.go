@@ -169,7 +169,7 @@ func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 			errors.New("it has newer modules of the policy, which have no result for this version"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
 		return answered{}, p.access.fault(engine.FaultUndefined,
-			fmt.Errorf("it has no result for %s: does it have the policy?", p.remote.Document))
+			fmt.Errorf("it has no result for %s: look at the path of spec.remote.url, and whether it has the policy", p.remote.Document))
 	case !found:
 		return answered{size: len(answer)}, nil
 	}
