@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -115,8 +116,23 @@ func (c *Controller) answer(p *placement.Policy, endpoint string, key remediatio
 		q = &question{policy: p, key: key}
 		a.questions[key] = append(asked, q)
 	}
-	q.errand = a.lanes.add(endpoint, func(ctx context.Context) { c.ask(ctx, q) })
+	q.errand = a.lanes.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.ask(ctx, q) }) })
 	return nil
+}
+
+// guarded does something for an object in a lane. Nobody above recovers a panic there, as controllers do of their workers; the
+// object is looked at again later.
+func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			for _, handle := range runtime.PanicHandlers {
+				handle(ctx, r)
+			}
+			c.aside.forget(key)
+			c.enqueueAfter(key, failurePace)
+		}
+	}()
+	do()
 }
 
 // ask asks a question, and has its object decided with the answer if anybody still waits for that.
@@ -272,7 +288,7 @@ func (c *Controller) patchAside(ctx context.Context, key remediation.Key, obj *u
 	a.patching[key] = p
 	// It waits for all of them, in a lane apart from those in which each of them is asked.
 	p.errand = a.lanes.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
-		c.patch(ctrllog.IntoContext(ctx, log), key, p, obj, due)
+		c.guarded(ctx, key, func() { c.patch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
 	})
 	return true
 }

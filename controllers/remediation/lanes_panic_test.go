@@ -1,0 +1,29 @@
+package remediation
+
+import (
+	"context"
+	"testing"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// A panic ends neither the process nor that an object is asked about: no worker is there to recover it.
+func TestPanicInLane(t *testing.T) {
+	c := &Controller{aside: newAside()}
+	c.aside.lanes.start(t.Context())
+	key := remediation.Key{Name: "web"}
+	q := &question{policy: &placement.Policy{Name: "p"}, key: key, errand: &errand{}}
+	c.aside.questions[key] = []*question{q}
+	over := make(chan struct{})
+	c.aside.lanes.add("e", func(ctx context.Context) {
+		defer close(over)
+		c.guarded(ctx, key, func() { panic("of a test") })
+	})
+	<-over
+	c.aside.mu.Lock()
+	defer c.aside.mu.Unlock()
+	if len(c.aside.questions) > 0 {
+		t.Error("the object waits for an answer for ever")
+	}
+}
