@@ -31,6 +31,8 @@ type Remote struct {
 	// Modules are the texts that the engine is to have, in order, and ModulesDigest stands for all of them.
 	Modules       []RemoteModule
 	ModulesDigest string
+	// OwnPackage says that the document is a package of Modules: an engine that has them always has a result.
+	OwnPackage bool
 }
 
 // RemoteModule is a text that an engine is to have.
@@ -109,6 +111,9 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	}
 	if len(r.Modules) > 0 {
 		r.ModulesDigest = hex.EncodeToString(sum.Sum(nil))
+		for _, module := range parsed {
+			r.OwnPackage = r.OwnPackage || len(module.Rules) > 0 && r.asksFor(module.Package.Path)
+		}
 		var mistakes []*ast.Error
 		m.Warnings, mistakes = compileModules(parsed)
 		for _, e := range mistakes {
@@ -181,6 +186,24 @@ func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	// It is part of a path that was read before.
 	plain, _ := url.PathUnescape(escaped)
 	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
+}
+
+// asksFor says whether the document is that of a package, such as data.fleet.placement.
+func (r *Remote) asksFor(pkg ast.Ref) bool {
+	below := strings.TrimPrefix(r.Document.EscapedPath(), r.Base.EscapedPath())
+	names := strings.Split(strings.Trim(below, "/"), "/")
+	// The first two are the version and data, as is the first of the package's.
+	if len(names)-1 != len(pkg) {
+		return false
+	}
+	for i, escaped := range names[2:] {
+		// It is part of a path that was read before.
+		name, _ := url.PathUnescape(escaped)
+		if pkg[i+1].Value.Compare(ast.String(name)) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func moduleField(i int) string { return fmt.Sprintf("spec.remote.modules[%d].rego", i) }

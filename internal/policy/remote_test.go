@@ -279,3 +279,30 @@ func FuzzRemoteURL(f *testing.F) {
 		}
 	})
 }
+
+// A document that is a package of the policy's own modules has a result wherever these are.
+func TestRemoteAsksForItsOwnPackage(t *testing.T) {
+	tests := map[string]struct {
+		address, text string
+		want          bool
+	}{
+		"Package":       {"https://opa.example/v1/data/fleet/placement", "package fleet.placement\n\nx := 1", true},
+		"OlderForm":     {"https://opa.example/below/v0/data/fleet/placement/", "package fleet.placement\n\nx := 1", true},
+		"Escaped":       {"https://opa.example/v1/data/fleet/a%2Fb", "package fleet[\"a/b\"]\n\nx := 1", true},
+		"Rule":          {"https://opa.example/v1/data/fleet/placement/decision", "package fleet.placement\n\ndecision := {}", false},
+		"PackagesAbove": {"https://opa.example/v1/data/fleet", "package fleet.placement\n\nx := 1", false},
+		"Another":       {"https://opa.example/v1/data/fleet/other", "package fleet.placement\n\nx := 1", false},
+		"NoRules":       {"https://opa.example/v1/data/fleet", "package fleet", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := policy.Compile("p", remoteSpec(tc.address, "main", tc.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Remote.OwnPackage != tc.want {
+				t.Errorf("asks for its own package: %t", m.Remote.OwnPackage)
+			}
+		})
+	}
+}

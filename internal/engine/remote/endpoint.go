@@ -18,7 +18,9 @@ const (
 	maxInFlight = 64
 	// faultsToOpen in a row open the circuit.
 	faultsToOpen = 5
-	// openFor is how long the circuit is open, and maxOpenFor how long it is at most if the engine asks for more.
+	// firstOpen is how long the circuit is open at first, which is about what a server takes to start, and openFor how long
+	// it is at most: it is twice as long after each trial that fails. maxOpenFor bounds what the engine asks for.
+	firstOpen  = time.Second
 	openFor    = 10 * time.Second
 	maxOpenFor = time.Minute
 )
@@ -34,6 +36,9 @@ type endpoint struct {
 	health health
 	// openSince is when the circuit opened; zero while it is closed. It is not closed before a request succeeded.
 	openSince time.Time
+	// pause is how long the circuit is open until the next trial, which is at trial.
+	pause time.Duration
+	trial time.Time
 	// quietUntil is until when the engine wants to be left alone.
 	quietUntil time.Time
 }
@@ -43,22 +48,28 @@ func newEndpoint(name string) *endpoint {
 	e.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:          name,
 		MaxRequests:   1,
-		Timeout:       openFor,
+		Timeout:       firstOpen,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= faultsToOpen },
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNotAsked) },
-		OnStateChange: func(_ string, _, state gobreaker.State) { e.turned(state) },
+		OnStateChange: func(_ string, from, to gobreaker.State) { e.turned(from, to) },
 	})
 	return e
 }
 
 // turned notes that the circuit opened or closed.
-func (e *endpoint) turned(state gobreaker.State) {
+func (e *endpoint) turned(from, to gobreaker.State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case state == gobreaker.StateOpen && e.openSince.IsZero():
-		e.openSince = time.Now()
-	case state == gobreaker.StateClosed:
+	switch to {
+	case gobreaker.StateOpen:
+		now := time.Now()
+		if from == gobreaker.StateClosed {
+			e.openSince, e.pause = now, firstOpen
+		} else {
+			e.pause = min(2*e.pause, openFor)
+		}
+		e.trial = now.Add(e.pause)
+	case gobreaker.StateClosed:
 		e.openSince = time.Time{}
 		e.health.recovered()
 	}
@@ -78,13 +89,14 @@ func standing(err error) error {
 	}
 	switch fault.Fault {
 	case engine.FaultUnauthorized, engine.FaultRefused, engine.FaultUndefined, engine.FaultIncomplete:
-		// It does answer, and other policies may have no such trouble.
+		// It does answer, and other policies may have no such trouble. So it is with answers that are whole, below.
 		return nil
 	case engine.FaultCredentials, engine.FaultSerialization:
 		return errNotAsked
 	}
 	var said *rejection
-	if errors.As(err, &said) && said.ofObject() {
+	var unreadable unreadable
+	if errors.As(err, &said) && said.ofObject() || errors.As(err, &unreadable) {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || untrusted(err) {
@@ -107,9 +119,8 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 		return nil, &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultTimeout, Err: errBusy}
 	}
 	e.mu.Lock()
-	open := !e.openSince.IsZero()
+	quiet := !e.openSince.IsZero() && time.Now().Before(e.next())
 	e.mu.Unlock()
-	quiet := open && e.quiet(time.Now())
 	var done func(error)
 	if !quiet {
 		done, err = e.breaker.Allow()
@@ -141,6 +152,14 @@ func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
 	return now.Add(min(fault.RetryAfter, maxOpenFor))
 }
 
+// next is when a circuit that is open lets the next request through. The caller holds the lock.
+func (e *endpoint) next() time.Time {
+	if e.quietUntil.After(e.trial) {
+		return e.quietUntil
+	}
+	return e.trial
+}
+
 // quiet says whether the engine wants to be left alone.
 func (e *endpoint) quiet(now time.Time) bool {
 	e.mu.Lock()
@@ -152,8 +171,8 @@ func (e *endpoint) quiet(now time.Time) bool {
 func (e *endpoint) closedOff() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	message := fmt.Sprintf("it is not asked since %s, as it kept failing, and is tried again after %s",
-		e.openSince.UTC().Format(time.RFC3339), openFor)
+	message := fmt.Sprintf("it is not asked since %s, as it kept failing, and is tried again from %s on",
+		e.openSince.UTC().Format(time.RFC3339), e.next().UTC().Format(time.RFC3339))
 	out := &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultCircuitOpen, Err: errors.New(message)}
 	if last := e.health.fault; last != nil {
 		out.Status = last.Status

@@ -82,7 +82,7 @@ func TestCircuit(t *testing.T) {
 
 // The engine says for how long it wants to be left alone, within limits.
 func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
-	for header, want := range map[string]time.Duration{"1": openFor, "25": 25 * time.Second, "3600": maxOpenFor} {
+	for header, want := range map[string]time.Duration{"0": firstOpen, "25": 25 * time.Second, "3600": maxOpenFor} {
 		t.Run(header, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &switched{}
@@ -104,10 +104,46 @@ func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
 	}
 }
 
+// A server that restarts is soon asked again, and one that stays away less and less often.
+func TestCircuitIsOpenLongerEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &switched{}
+		server.to(rejects(500))
+		f := newFixture(t, server.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry})
+		open := func() {
+			for range faultsToOpen {
+				inVain(t, p)
+			}
+		}
+		open()
+		for _, pause := range []time.Duration{firstOpen, 2 * firstOpen, 4 * firstOpen, 8 * firstOpen, openFor, openFor} {
+			until := time.Now().Add(pause)
+			pass(pause - time.Millisecond)
+			if got := fails(t, p); got.Fault != engine.FaultCircuitOpen || !strings.Contains(got.Error(), until.UTC().Format(time.RFC3339)) {
+				t.Fatalf("%v before %s", got, until)
+			}
+			pass(2 * time.Millisecond)
+			if got := fails(t, p); got.Fault != engine.FaultServer {
+				t.Fatalf("%v after %s", got, until)
+			}
+		}
+		server.to(says(eu))
+		pass(openFor + time.Millisecond)
+		decides(t, p)
+		server.to(rejects(500))
+		open()
+		pass(firstOpen + time.Millisecond)
+		if got := fails(t, p); got.Fault != engine.FaultServer {
+			t.Errorf("%v: a circuit that was closed opens as at first", got)
+		}
+	})
+}
+
 // What concerns one policy does not keep others from the engine.
 func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"unauthorized": rejects(401), "refused": rejects(404), "undefined": says(`{}`), "credentials": nil,
+		"unauthorized": rejects(401), "refused": rejects(404), "undefined": says(`{}`), "credentials": nil, "malformed": says(`<html>`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

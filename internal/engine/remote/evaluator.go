@@ -163,7 +163,11 @@ func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 	case errors.As(err, &contract):
 		return answered{}, err
 	case err != nil:
-		return answered{}, p.access.fault(engine.FaultMalformed, err)
+		return answered{}, p.access.fault(engine.FaultMalformed, unreadable{err})
+	case !found && p.remote.OwnPackage:
+		// Who answered does not have the modules, whoever said that they are there: behind one address there may be two
+		// servers for a moment.
+		return answered{}, p.access.fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
 	case !found && superseded:
 		return answered{}, p.access.fault(engine.FaultIncomplete,
 			errors.New("it has newer modules of the policy, which have no result for this version"))

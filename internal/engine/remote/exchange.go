@@ -115,8 +115,9 @@ func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	if err != nil {
 		return nil, a.broken(ctx, err)
 	}
-	defer response.Body.Close()
+	// In this order: a connection that becomes idle after its owner is gone would stay.
 	defer runtime.KeepAlive(c)
+	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
 		return nil, a.rejected(response, q, token)
 	}
@@ -178,6 +179,12 @@ func untrusted(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &op) && op.Op == "remote error"
 }
 
+// unreadable is an answer that came whole and is none, which may be the fault of what was asked for.
+type unreadable struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (u unreadable) Unwrap() error { return u.error }
+
 // answer reads an answer with status 2xx.
 func (a *access) answer(ctx context.Context, response *http.Response, q query) ([]byte, error) {
 	limit := q.limit
@@ -191,10 +198,10 @@ func (a *access) answer(ctx context.Context, response *http.Response, q query) (
 	case err != nil:
 		return nil, a.broken(ctx, err)
 	case int64(len(body)) > limit:
-		return nil, a.fault(engine.FaultMalformed, fmt.Errorf("the answer has more than %d bytes", limit))
+		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer has more than %d bytes", limit)})
 	case len(body) > 0 && !isJSON(response.Header.Get("Content-Type")):
-		return nil, a.fault(engine.FaultMalformed, fmt.Errorf("the answer is of type %s, not JSON: is %s an API like OPA's?",
-			printable(strconv.Quote(response.Header.Get("Content-Type"))), q.at))
+		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer is of type %s, not JSON: is %s an API like OPA's?",
+			printable(strconv.Quote(response.Header.Get("Content-Type"))), q.at)})
 	}
 	return body, nil
 }

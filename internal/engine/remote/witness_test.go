@@ -196,6 +196,20 @@ func TestHoldingsOfOtherModules(t *testing.T) {
 	})
 }
 
+// Two servers may be behind one address for a moment: one that says nothing of a package which the other has was not asked
+// what it has.
+func TestAnswerOfAnotherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{answer: `{}`}
+		f := newFixture(t, k.ServeHTTP)
+		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package p\n\nx := 1"}}})
+		k.set(&holdings{Load: "1", Modules: map[string]heldModules{"p": {Digest: p.remote.ModulesDigest}}})
+		if got := fails(t, p); got.Fault != engine.FaultIncomplete || !strings.Contains(got.Error(), "package of the policy's modules") {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
 // Those whose answers came while a look was under way share the next one: not that one, which may have seen what was before.
 func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
