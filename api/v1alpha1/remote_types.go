@@ -80,9 +80,8 @@ type Remote struct {
 
 	// undefined says what an answer without a result means: that the policy says nothing of the object (NoOpinion), or
 	// that the engine does not have the policy (Error). A package of OPA's is undefined only where it does not have it.
-	// Defaults to NoOpinion.
+	// Absent, it means NoOpinion.
 	// +optional
-	// +default="NoOpinion"
 	Undefined UndefinedResult `json:"undefined,omitempty"`
 
 	// replicate lists the resource types whose objects Berth keeps in the engine, by its data API: at

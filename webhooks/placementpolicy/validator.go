@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,7 @@ func (v *Validator) validate(ctx context.Context, obj *placementv1.PlacementPoli
 		warnings = module.Warnings
 		var missing []string
 		missing, err = v.bind(ctx, obj.Name, module, spec)
-		warnings = append(append(warnings, missing...), v.warnOfSecrets(ctx, module.Remote)...)
+		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec))
 	}
 	if err == nil {
 		err = v.Checker.Check(module)
@@ -111,6 +112,15 @@ func (v *Validator) bind(ctx context.Context, name string, module *policy.Module
 		names[i] = read.String()
 	}
 	return admission.Warnings{fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))}, nil
+}
+
+// warnOfUndefined says what nobody decided who wrote the policy: an engine that does not have it says nothing of it.
+func warnOfUndefined(spec placementv1.PlacementPolicySpec) admission.Warnings {
+	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
+		return nil
+	}
+	return admission.Warnings{"spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in spec.remote.url, " +
+		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not"}
 }
 
 // warnOfSecrets says which Secrets are not as they have to be for an engine to be asked. They may come after the policy.

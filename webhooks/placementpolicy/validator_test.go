@@ -191,7 +191,7 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 			}
 			p := newPolicy("")
 			p.Spec.Remote = tc.remote
-			p.Spec.Remote.URL = "https://opa.example/v1/data/p"
+			p.Spec.Remote.URL, p.Spec.Remote.Undefined = "https://opa.example/v1/data/p", placementv1.UndefinedError
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
@@ -211,5 +211,30 @@ func TestModulesAreLocated(t *testing.T) {
 	_, err := v.ValidateCreate(t.Context(), p)
 	if want := "spec.remote.modules[0].rego: Invalid value: main.rego:3:6: rego_parse_error"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want it to say %q", err, want)
+	}
+}
+
+// Who leaves out what an answer without a result means is told what that lets pass.
+func TestUndefinedIsWarnedOf(t *testing.T) {
+	tests := map[string]struct {
+		undefined placementv1.UndefinedResult
+		failure   placementv1.FailurePolicy
+		want      bool
+	}{
+		"LeftOut":         {want: true},
+		"NoOpinion":       {undefined: placementv1.UndefinedNoOpinion},
+		"Error":           {undefined: placementv1.UndefinedError},
+		"FailuresIgnored": {failure: placementv1.FailurePolicyIgnore},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Secrets: secrets{}}
+			p := newPolicy("")
+			p.Spec.Remote, p.Spec.FailurePolicy = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Undefined: tc.undefined}, tc.failure
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			if err != nil || (len(warnings) == 1) != tc.want || tc.want && !strings.Contains(warnings[0], "spec.remote.undefined") {
+				t.Errorf("warnings %q, %v", warnings, err)
+			}
+		})
 	}
 }

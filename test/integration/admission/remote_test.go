@@ -98,10 +98,12 @@ remote:
 		p, err := f.Policy(ctx, name)
 		Expect(err).NotTo(HaveOccurred())
 		r := p.Spec.Remote
-		Expect(cmp.Diff(p.Spec.WithDefaults().Remote, r)).To(BeEmpty(), "what the API server fills in is what Berth takes")
+		want := p.Spec.WithDefaults().Remote
+		// To leave it out is warned of, which to say it is not.
+		want.Undefined = ""
+		Expect(cmp.Diff(want, r)).To(BeEmpty(), "what the API server fills in is what Berth takes")
 		Expect(r.TimeoutSeconds).To(BeEquivalentTo(1))
 		Expect(r.Retry).To(Equal(placementv1.RemoteRetry{MaxAttempts: 5, InitialBackoffMilliseconds: 100, MaxBackoffMilliseconds: 1000}))
-		Expect(r.Undefined).To(Equal(placementv1.UndefinedNoOpinion))
 		Expect(r.TokenSecretRef.Key).To(Equal("token"))
 		Expect(r.CASecretRef.Key).To(Equal("ca.crt"))
 	})
@@ -115,6 +117,7 @@ remote:
 			`the policy reads data.resources["sea.example.com"].buoys, which the API server does not serve`),
 		Entry("a function that OPA does not have", `remote: {url: "https://opa.example/v1/data/p", modules: [{name: a, rego: "package a\n\nx := acme.lookup(input)"}]}`,
 			"the modules do not compile unless the engine has what they lack: a.rego:3: rego_type_error: undefined function acme.lookup"),
+		Entry("a meaning of undefined that nobody decided", `remote: {url: "https://opa.example/v1/data/p"}`, "spec.remote.undefined is not set: an engine that does not have the policy"),
 		Entry("a Secret that is not there", `remote: {url: "https://opa.example/v1/data/p", tokenSecretRef: {name: nowhere}}`,
 			"spec.remote.tokenSecretRef: the Secret berth-system/nowhere is not there: kubectl --namespace berth-system create secret generic nowhere --from-file=token=FILE"),
 	)
