@@ -32,6 +32,8 @@ const (
 	again = 30 * time.Second
 	// maxMalformed is how often in a row an answer may not be readable.
 	maxMalformed = 5
+	// maxTurns is how often in a row is tried to take the turn.
+	maxTurns = 5
 	// farewell is how long is tried to empty an engine of which nobody wants anything any more.
 	farewell = time.Minute
 	// typePatch is the media type of a JSON Patch.
@@ -262,29 +264,47 @@ func (s *server) begin(ctx context.Context) error {
 	return s.commit(ctx, s.change(), func(h *holdings) { *h = next })
 }
 
-// takeTurn has all other changes fail from now on but the next one of this server, and returns the holdings of before.
+// takeTurn has all other changes fail from now on but the next one of this server, and returns the holdings of before. It
+// is itself a change that is made once, in the place of the turn that is there: were it made again later, all changes
+// after it could be.
 func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 	s.turns = 0
 	s.turn = load + ".0"
-	mine := map[string]bool{s.turn: true}
-	c := newChange()
-	c.set(pointer("").below("berth", "holdings", "turn"), text(mine))
-	_, err := s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
-	var said *rejection
-	if errors.As(err, &said) && (said.Status == http.StatusNotFound || said.Status == http.StatusBadRequest) {
-		_, err = s.ask(ctx, query{method: http.MethodPut, at: holdingsAddress(s.base), body: text(holdings{Load: load, Turn: mine})})
+	at := pointer("").below("berth", "holdings", "turn")
+	foreign := false
+	for range maxTurns {
+		h, err := s.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case h == nil:
+			// These claim nothing, and nobody has their turn.
+			h = &holdings{Load: rand.Text(), Turn: map[string]bool{rand.Text(): true}}
+			_, err = s.ask(ctx, query{method: http.MethodPut, at: holdingsAddress(s.base), body: text(h), ifAbsent: !foreign})
+			said, ok := errors.AsType[*rejection](err)
+			if foreign = ok && said.Status == http.StatusNotModified; foreign {
+				// What is there is not Berth's.
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		case h.Turn[s.turn]:
+			return h, nil
+		}
+		c := newChange()
+		for turn := range h.Turn {
+			c.remove(at.below(turn))
+		}
+		c.set(at, text(map[string]bool{s.turn: true}))
+		_, err = s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
+		// Somebody else may have had a turn in between.
+		if said, ok := errors.AsType[*rejection](err); err != nil && (!ok || said.Status != http.StatusNotFound && said.Status != http.StatusBadRequest) {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	old, err := s.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil || !old.Turn[s.turn] {
-		return nil, fmt.Errorf("%w: somebody else keeps it supplied, or it keeps nothing", errRefused)
-	}
-	return old, nil
+	return nil, fmt.Errorf("%w: somebody else keeps it supplied, or it keeps nothing", errRefused)
 }
 
 // read returns what the engine has as holdings; nil if it has none.

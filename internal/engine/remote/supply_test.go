@@ -795,6 +795,60 @@ func TestSupplyTakesOver(t *testing.T) {
 	})
 }
 
+// What begins a load takes nothing away when it comes again, however late: it begins once.
+func TestSupplyBeginsOnce(t *testing.T) {
+	for _, method := range []string{http.MethodPut, http.MethodPatch} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newDataAPI(t)
+				k := keep(t, api.serve(t))
+				first := true
+				api.disturb = func(m, _ string) disturbance {
+					if m == method && first {
+						first = false
+						return disturbance{cut: later}
+					}
+					return disturbance{}
+				}
+				a := wanting("a", []policy.Resource{ofPods})
+				k.want(a)
+				k.replace(ofPods, thing("x", "p", "1"))
+				settle(1200 * time.Millisecond)
+				before := api.document("berth", "holdings")
+				expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
+				api.mu.Lock()
+				for _, do := range api.late {
+					do()
+				}
+				expect(t, "late requests", 1, len(api.late))
+				api.mu.Unlock()
+				expect(t, "holdings", before, api.document("berth", "holdings"))
+			})
+		})
+	}
+}
+
+// What somebody else wrote in the place of the holdings makes room for them.
+func TestSupplyReplacesHoldings(t *testing.T) {
+	for _, standing := range []any{
+		"mine", map[string]any{}, map[string]any{"turn": "mine"}, map[string]any{"load": "x", "turn": map[string]any{"x": true, "y": true}},
+	} {
+		t.Run(sorted(standing), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newDataAPI(t)
+				api.data["berth"] = map[string]any{"holdings": standing}
+				k := keep(t, api.serve(t))
+				a := wanting("a", []policy.Resource{ofPods})
+				k.want(a)
+				k.replace(ofPods, thing("x", "p", "1"))
+				settle(1200 * time.Millisecond)
+				expectDocument(t, k.wanted(a), api.document())
+				expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
+			})
+		})
+	}
+}
+
 // What the holdings claim is there at every moment, and in the end all is there that is wanted, whatever happens in
 // between: objects, types and policies come and go, requests get lost before or after they are done, or come late, the
 // engine forgets everything, and another replica leads.
