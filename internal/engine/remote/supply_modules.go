@@ -140,15 +140,21 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	// With an older text the policy would be another one.
+	maps.Copy(failed, s.modules.left(removals, due))
+	return true, s.claimModules(ctx, w, due, failed)
+}
+
+// left are the failures to remove modules of some policies, which would be other policies with an older text.
+func (m *modules) left(removals failures, policies []string) failures {
+	out := failures{}
 	for e, err := range removals {
-		for _, name := range due {
-			if _, left := s.modules.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
-				failed[edit{policy: name, id: e.id}] = fmt.Errorf("it can't be removed: %w", err)
+		for _, name := range policies {
+			if _, left := m.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
+				out[edit{policy: name, id: e.id}] = fmt.Errorf("it can't be removed: %w", err)
 			}
 		}
 	}
-	return true, s.claimModules(ctx, w, due, failed)
+	return out
 }
 
 // edit is one module that is to be put or, if the text is empty, deleted, and the policy that it is of.
