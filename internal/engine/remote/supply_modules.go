@@ -107,12 +107,7 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 		}
 	}
 	s.supply.mu.Unlock()
-	var stale []string
-	for name, held := range s.holdings.Modules {
-		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != held.Digest {
-			stale = append(stale, name)
-		}
-	}
+	stale := s.staleModules(w)
 	work := s.modules.differing(w, due)
 	if len(due)+len(stale)+len(work) == 0 {
 		return false, nil
@@ -152,6 +147,17 @@ func (m *modules) left(removals failures, policies []string) failures {
 			if _, left := m.texts[e.id]; left && e.text == "" && strings.HasPrefix(e.id, policy.ModulePrefix+name+"/") {
 				out[edit{policy: name, id: e.id}] = fmt.Errorf("it can't be removed: %w", err)
 			}
+		}
+	}
+	return out
+}
+
+// staleModules are the policies that don't want the modules that are claimed of them.
+func (s *server) staleModules(w wants) []string {
+	var out []string
+	for name, held := range s.holdings.Modules {
+		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != held.Digest {
+			out = append(out, name)
 		}
 	}
 	return out
