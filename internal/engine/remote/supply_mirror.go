@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -63,6 +64,18 @@ func (p pointer) below(names ...string) pointer {
 		p += pointer("/" + escaper.Replace(name))
 	}
 	return p
+}
+
+// unescaper is the inverse of escaper.
+var unescaper = strings.NewReplacer("~0", "~", "~1", "/", "%25", "%")
+
+// names are the parts of the pointer.
+func (p pointer) names() []string {
+	out := strings.Split(string(p), "/")[1:]
+	for i := range out {
+		out[i] = unescaper.Replace(out[i])
+	}
+	return out
 }
 
 // placesOf are those of a type's objects. The bare plural name stands for nothing while several types have it.
@@ -289,6 +302,59 @@ func (m *mirror) endClusters(c *change) {
 	m.shown = nil
 	clear(c.clusters)
 	c.set(clustersPlace, []byte("{}"))
+}
+
+// samples are the names on the way to one document at each place of one of the types, by turns, and at data.clusters: to
+// any object, or to the place where it has none.
+func (m *mirror) samples(turn int) [][]string {
+	var out [][]string
+	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
+	types := slices.SortedFunc(maps.Keys(m.tables), func(a, b schema.GroupVersionResource) int {
+		return strings.Compare(typeName(a), typeName(b))
+	})
+	if len(types) > 0 {
+		t := m.tables[types[turn%len(types)]]
+		if names, ok := t.sample(); ok {
+			for _, p := range t.places {
+				add(p.path, names)
+			}
+		}
+	}
+	if m.shown != nil {
+		if names, ok := sample(m.shown); ok {
+			add(clustersPlace, names)
+		}
+	}
+	return out
+}
+
+// sample are the names of any object, none if the type has no objects; ok is false if none of them can be asked for.
+func (t *table) sample() (names []string, ok bool) {
+	for namespace, objects := range t.objects {
+		if namespace == "" {
+			return sample(objects)
+		}
+		if names, ok := sample(objects); ok && !numeric(namespace) {
+			return append([]string{namespace}, names...), true
+		}
+	}
+	return nil, len(t.objects) == 0
+}
+
+// sample is any name that can be asked for, none if there are no objects; ok is false if there are others only.
+func sample(objects map[string]*record) (names []string, ok bool) {
+	for name := range objects {
+		if !numeric(name) {
+			return []string{name}, true
+		}
+	}
+	return nil, len(objects) == 0
+}
+
+// numeric says that OPA reads a part of a URL as a number: 007 is another one's name then.
+func numeric(name string) bool {
+	_, err := strconv.Atoi(name)
+	return err == nil
 }
 
 // clustersPlace is data.clusters.

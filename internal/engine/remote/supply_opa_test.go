@@ -44,7 +44,7 @@ func plain(t testing.TB, document any) map[string]any {
 // eventually waits until there is no error.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(5 * time.Second)
+	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -138,6 +138,63 @@ func TestSupplyRealOPA(t *testing.T) {
 	eventually(t, has())
 	if got := opa.Policies(); len(got) != 0 {
 		t.Errorf("modules are left: %v", got)
+	}
+}
+
+// What somebody else's write takes away of the objects, and leaves the holdings, comes back although nothing changes.
+func TestSupplyRealOPALosesObjects(t *testing.T) {
+	opa := opaserver.Start(t, opaserver.Options{})
+	k := keep(t, nil)
+	a := at(t, opa, wanting("a", []policy.Resource{ofPods, ofQuotas, ofManaged}))
+	odd := []string{"a/b", "a~b", "a~1b", "a%2Fb", "a%b", "system:x", "a b", "ü", "-"}
+	var clusters []*unstructured.Unstructured
+	for _, name := range append([]string{"007"}, odd...) {
+		clusters = append(clusters, thing("", name, "1"))
+	}
+	k.want(a)
+	k.replace(ofPods, thing("007", "p", "1"), thing("ns", "007", "1"))
+	k.replace(ofQuotas, thing("ns", "q", "1"))
+	k.replace(ofManaged, clusters...)
+	load := ""
+	loaded := func() error {
+		document, _ := opa.GetData("berth/holdings")
+		h, _ := parseHoldings(text(map[string]any{"result": document}))
+		if missing, _ := h.has("a", a.Remote, &policy.Binding{Supplies: a.Types}); missing != "" {
+			return fmt.Errorf("the engine %s: %w", missing, k.supply.Failure("a"))
+		}
+		if h.Load == load {
+			return errors.New("the engine is not loaded anew")
+		}
+		document, _ = opa.GetData("")
+		got, _ := document.(map[string]any)
+		if want, got := sorted(plain(t, k.wanted(a))), sorted(tidy(got)); want != got {
+			return fmt.Errorf("the engine has %s, want %s", got, want)
+		}
+		load = h.Load
+		return nil
+	}
+	eventually(t, loaded)
+
+	there := func(name string) bool {
+		at := below(a.Remote.Base, "data", "resources", ofManaged.GroupVersion().String(), "managedclusters", name)
+		_, ok := opa.GetData(strings.TrimPrefix(at.EscapedPath(), "/v1/data/"))
+		return ok
+	}
+	for _, name := range odd {
+		if !there(name) || numeric(name) {
+			t.Errorf("%q can't be asked for", name)
+		}
+	}
+	if there("007") || !numeric("007") {
+		t.Error("names that are numbers can be asked for, and need not be left out")
+	}
+	for _, lose := range []func(){
+		func() { opa.DeleteData("kubernetes") },
+		func() { opa.DeleteData("clusters") },
+		func() { opa.PutData("berth/quotas", map[string]any{}) },
+	} {
+		lose()
+		eventually(t, loaded)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,6 +80,8 @@ type server struct {
 	parents map[pointer]bool
 	modules modules
 	polled  time.Time
+	// looked counts the types that were looked at.
+	looked int
 	// unwanted is since when nobody wants anything; zero if somebody does.
 	unwanted time.Time
 }
@@ -336,7 +339,35 @@ func (s *server) poll(ctx context.Context) error {
 	if h == nil || !bytes.Equal(text(want), text(h)) {
 		return errLost
 	}
-	return s.pollModule(ctx)
+	if err := s.pollModule(ctx); err != nil {
+		return err
+	}
+	return s.pollObjects(ctx)
+}
+
+// pollObjects looks whether something is still there of one type, each time another one. No changes go out meanwhile.
+func (s *server) pollObjects(ctx context.Context) error {
+	s.looked++
+	for _, names := range s.mirror.samples(s.looked) {
+		answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, append([]string{"data"}, names...)...), limit: maxListing})
+		var said *rejection
+		switch {
+		case errors.As(err, &said) && said.Status == http.StatusNotFound:
+			return errLost
+		case errors.Is(err, errRefused):
+			// That it does not answer tells nothing of what is there.
+			continue
+		case err != nil:
+			return err
+		}
+		var one struct {
+			Result json.RawMessage `json:"result"`
+		}
+		if json.Unmarshal(answer, &one) != nil || one.Result == nil {
+			return errLost
+		}
+	}
+	return nil
 }
 
 // change begins a transaction. It is to be the next.

@@ -828,6 +828,57 @@ func TestSupplyBeginsOnce(t *testing.T) {
 	}
 }
 
+// What is lost of the objects is noticed although nothing changes and the holdings are there, whatever it is. Nothing is
+// loaded anew while all is there, and while the engine refuses to say.
+func TestSupplyMissesObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := wanting("a", allTypes)
+		k.want(a)
+		for _, r := range allTypes {
+			namespace := ""
+			if r.Namespaced {
+				namespace = "ns"
+			}
+			k.replace(r, thing(namespace, "x/y ~1%", "1"), thing(namespace, "0", "1"))
+		}
+		k.replace(ofPods)
+		settle(3 * time.Second)
+		expectDocument(t, k.wanted(a), api.document())
+		load := api.document("berth", "holdings", "load")
+		settle(time.Minute)
+		expect(t, "load", load, api.document("berth", "holdings", "load"))
+		api.mu.Lock()
+		api.disturb = func(_, path string) disturbance {
+			if path != "/v1/data/berth/holdings" {
+				return disturbance{status: http.StatusBadRequest}
+			}
+			return disturbance{}
+		}
+		api.mu.Unlock()
+		settle(time.Minute)
+		expect(t, "load where nothing is said", load, api.document("berth", "holdings", "load"))
+		if err := k.supply.Failure("a"); err != nil {
+			t.Error(err)
+		}
+		api.mu.Lock()
+		api.disturb = nil
+		api.mu.Unlock()
+		for _, path := range [][]string{
+			{"kubernetes"}, {"resources"}, {"clusters"}, {"berth", "quotas"}, {"kubernetes", "pods"}, {"kubernetes", "nodes"},
+			{"resources", "v1", "pods"}, {"resources", "events.k8s.io/v1", "events", "ns"}, {"resources", "cluster.open-cluster-management.io/v1"},
+		} {
+			api.mu.Lock()
+			parent, _ := get(api.data, path[:len(path)-1])
+			delete(parent.(map[string]any), path[len(path)-1])
+			api.mu.Unlock()
+			settle(2 * time.Minute)
+			expectDocument(t, k.wanted(a), api.document())
+		}
+	})
+}
+
 // What somebody else wrote in the place of the holdings makes room for them.
 func TestSupplyReplacesHoldings(t *testing.T) {
 	for _, standing := range []any{
