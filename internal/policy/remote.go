@@ -117,13 +117,10 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 		var mistakes []*ast.Error
 		m.Warnings, mistakes = compileModules(parsed)
 		for _, e := range mistakes {
-			at := slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool {
+			// What is about all of them together is said of the first.
+			at := max(0, slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool {
 				return e.Location != nil && moduleFile(text) == e.Location.File
-			})
-			if at < 0 {
-				// It is about all of them together.
-				at = 0
-			}
+			}))
 			d := oneError(moduleFile(spec.Modules[at]), e.Location, e.Code, e.Message).Diagnostics[0]
 			d.Field = moduleField(at)
 			wrong = append(wrong, d)

@@ -136,9 +136,13 @@ func TestSupplyRealOPA(t *testing.T) {
 	eventually(t, has(a))
 	k.want()
 	eventually(t, has())
-	if got := opa.Policies(); len(got) != 0 {
-		t.Errorf("modules are left: %v", got)
-	}
+	// They go after the objects.
+	eventually(t, func() error {
+		if got := opa.Policies(); len(got) != 0 {
+			return fmt.Errorf("modules are left: %v", got)
+		}
+		return nil
+	})
 }
 
 // What somebody else's write takes away of the objects, and leaves the holdings, comes back although nothing changes.
