@@ -139,27 +139,31 @@ func (b *Binding) bindClusters(read *projection.Fields, served Served) {
 // bindSupplies notes the types that an engine elsewhere is to have.
 func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served Served) {
 	for _, l := range listed {
-		candidates := served.ByPlural(l.Resource)
-		i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
-		if i < 0 {
-			b.Missing = append(b.Missing, Read{Plural: l.Resource, GroupVersion: l.APIGroup})
-			continue
+		if r, ok := b.served(l, served); ok {
+			b.Supplies = append(b.Supplies, r)
 		}
-		b.Supplies = append(b.Supplies, candidates[i])
 	}
 	slices.SortFunc(b.Supplies, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
 	b.Supplies = slices.Compact(b.Supplies)
 }
 
-// bindListed binds a type of spec.replicate at both of its places.
-func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served Served) {
+// served returns a type that a policy lists, and notes that it is missing if it is not served.
+func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
 		b.Missing = append(b.Missing, Read{Plural: l.Resource, GroupVersion: l.APIGroup})
+		return Resource{}, false
+	}
+	return candidates[i], true
+}
+
+// bindListed binds a type of spec.replicate at both of its places.
+func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served Served) {
+	r, ok := b.served(l, served)
+	if !ok {
 		return
 	}
-	r := candidates[i]
 	gv := r.GroupVersion().String()
 	b.add(r, m.ObjectFields(Read{Plural: r.Resource}, r.Namespaced), rootKubernetes, r.Resource)
 	b.add(r, m.ObjectFields(Read{Plural: r.Resource, GroupVersion: gv}, r.Namespaced), rootResources, gv, r.Resource)
