@@ -80,7 +80,7 @@ func parseMap(rule string, value any, judged func(string) string, text func(any)
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
-		return nil, &ContractError{rule, fmt.Sprintf("must be an object, is %s", typeName(value))}
+		return nil, &ContractError{rule, fmt.Sprintf("must be an object, is %s", TypeName(value))}
 	}
 	out := make(map[string]string, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
@@ -121,7 +121,7 @@ func encodeJSON(value any) (string, error) {
 func labelText(value any) (string, error) {
 	s, ok := value.(string)
 	if !ok {
-		return "", fmt.Errorf("must be a string, is %s", typeName(value))
+		return "", fmt.Errorf("must be a string, is %s", TypeName(value))
 	}
 	if problems := validation.IsValidLabelValue(s); len(problems) > 0 {
 		return "", fmt.Errorf("%q: %s", s, strings.Join(problems, "; "))
@@ -147,13 +147,13 @@ func parseTexts(rule string, value any) ([]string, error) {
 	}
 	items, ok := value.([]any)
 	if !ok {
-		return nil, &ContractError{rule, fmt.Sprintf("must be a set or an array of strings, is %s", typeName(value))}
+		return nil, &ContractError{rule, fmt.Sprintf("must be a set or an array of strings, is %s", TypeName(value))}
 	}
 	out := make([]string, 0, len(items))
 	for _, item := range items {
 		s, ok := item.(string)
 		if !ok {
-			return nil, &ContractError{rule, fmt.Sprintf("must hold strings, holds %s", typeName(item))}
+			return nil, &ContractError{rule, fmt.Sprintf("must hold strings, holds %s", TypeName(item))}
 		}
 		out = append(out, s)
 	}
@@ -161,7 +161,8 @@ func parseTexts(rule string, value any) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-func typeName(value any) string {
+// TypeName names the type of a JSON value of Go for messages, as in "an object"; a json.Number is a number.
+func TypeName(value any) string {
 	switch value.(type) {
 	case nil:
 		return "null"

@@ -23,7 +23,7 @@ func parseScheduling(value any) (map[string]string, error) {
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
-		return nil, &ContractError{fieldScheduling, fmt.Sprintf("must be an object, is %s", typeName(value))}
+		return nil, &ContractError{fieldScheduling, fmt.Sprintf("must be an object, is %s", TypeName(value))}
 	}
 	var spec corev1.PodSpec
 	targets := map[string]any{

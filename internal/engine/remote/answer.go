@@ -48,7 +48,7 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	if !v0 {
 		answer, ok := document.(map[string]any)
 		if !ok {
-			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", typeOf(document))
+			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", placement.TypeName(document))
 		}
 		if document, ok = answer["result"]; !ok {
 			for _, member := range slices.Sorted(maps.Keys(answer)) {
@@ -61,7 +61,7 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	}
 	rules, ok := document.(map[string]any)
 	if !ok {
-		return nil, false, &placement.ContractError{Rule: "result", Message: "must be an object, is " + typeOf(document)}
+		return nil, false, &placement.ContractError{Rule: "result", Message: "must be an object, is " + placement.TypeName(document)}
 	}
 	if said, ok := errorOf(rules); v0 && ok {
 		return nil, false, fmt.Errorf("the answer is an error: %s", printable(said))
@@ -101,21 +101,4 @@ func decodeJSON(text []byte) (any, error) {
 		return nil, errors.New("something follows it")
 	}
 	return document, nil
-}
-
-// typeOf names a JSON value's type.
-func typeOf(value any) string {
-	switch value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case json.Number:
-		return "a number"
-	case string:
-		return "a string"
-	case []any:
-		return "an array"
-	}
-	return "an object"
 }
