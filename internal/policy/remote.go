@@ -20,6 +20,8 @@ import (
 
 // Remote is a policy that another engine decides. It is immutable.
 type Remote struct {
+	// Policy is the policy's name.
+	Policy string
 	// Spec is what the policy says of it, with defaults.
 	Spec placementv1.Remote
 	// Document is what is asked for.
@@ -80,7 +82,7 @@ const codeRemote = "berth_remote_error"
 
 // compileRemote reads spec.remote. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
-	r := &Remote{Spec: spec}
+	r := &Remote{Policy: name, Spec: spec}
 	wrong := r.locate()
 	if len(spec.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(spec.CABundle) {
 		wrong = append(wrong, remoteError("caBundle", "has no certificate in PEM"))

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,17 +78,8 @@ func (e *Engine) Settled(b *policy.Binding) bool {
 	}
 	w.poll(timeoutOf(b.Remote))
 	held := w.seen()
-	missing, _ := held.has(policyOf(b.Remote), b.Remote, b)
+	missing, _ := held.has(b.Remote.Policy, b.Remote, b)
 	return held != nil && missing == ""
-}
-
-// policyOf is the name of the policy that a remote's modules are of; empty if it has none.
-func policyOf(r *policy.Remote) string {
-	if len(r.Modules) == 0 {
-		return ""
-	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(r.Modules[0].ID, policy.ModulePrefix), "/")
-	return name
 }
 
 // Supplied says that data changed which policies have in their engines: existing objects are to be decided anew.

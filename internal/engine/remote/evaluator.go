@@ -89,21 +89,19 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
 	}
 	ttl := time.Duration(p.remote.Spec.CacheSeconds) * time.Second
-	if ttl == 0 {
-		out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (answered, error) { return p.attempt(ctx, body) })
-		return out.decision, err
-	}
-	// What is decided from here on is of this revision or a later one.
-	key := keyOf(p.revision.Load(), body)
-	if decision, ok := p.engine.answers.get(key); ok {
-		return decision, nil
+	var key answerKey
+	if ttl > 0 {
+		// What is decided from here on is of this revision or a later one.
+		key = keyOf(p.revision.Load(), body)
+		if decision, ok := p.engine.answers.get(key); ok {
+			return decision, nil
+		}
 	}
 	out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (answered, error) { return p.attempt(ctx, body) })
-	if err != nil {
-		return placement.Decision{}, err
+	if err == nil && ttl > 0 {
+		p.engine.answers.put(key, out.decision, out.size, ttl)
 	}
-	p.engine.answers.put(key, out.decision, out.size, ttl)
-	return out.decision, nil
+	return out.decision, err
 }
 
 // answered is a decision, and how many bytes the answer had that it was read from.
