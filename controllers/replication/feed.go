@@ -58,10 +58,7 @@ func (f *feed) subscribed() []subscriber {
 func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.Fields {
 	sets := map[schema.GroupVersionResource][]*projection.Fields{}
 	for _, standing := range registry.All() {
-		for _, binding := range []*policy.Binding{standing.Binding, standing.Next} {
-			if binding == nil {
-				continue
-			}
+		for _, binding := range standing.Bindings() {
 			for resource, fields := range f.reads(binding) {
 				// Many policies read the same.
 				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {

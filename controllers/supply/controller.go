@@ -165,8 +165,8 @@ func (c *Controller) wanting(resource schema.GroupVersionResource) []string {
 func wantedOf(registry *placement.Registry) []remote.Supplied {
 	var out []remote.Supplied
 	for name, standing := range registry.All() {
-		for _, b := range []*policy.Binding{standing.Binding, standing.Next} {
-			if b != nil && b.Remote != nil && b.Remote.Supplied() {
+		for _, b := range standing.Bindings() {
+			if b.Remote != nil && b.Remote.Supplied() {
 				out = append(out, remote.Supplied{Policy: name, Remote: b.Remote, Types: b.Supplies})
 			}
 		}

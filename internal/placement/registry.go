@@ -31,6 +31,11 @@ type Standing struct {
 	Warnings []string
 }
 
+// Bindings are what the policy reads, and what a newer version that waits does, of those that there are, in this order.
+func (s *Standing) Bindings() []*policy.Binding {
+	return slices.DeleteFunc([]*policy.Binding{s.Binding, s.Next}, func(b *policy.Binding) bool { return b == nil })
+}
+
 // Registry is the set of policies of one replica. It is safe for concurrent use; readers take no lock.
 type Registry struct {
 	mu          sync.Mutex
