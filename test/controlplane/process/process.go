@@ -34,12 +34,16 @@ const (
 
 // guardScript gets the group's directory, and as second argument the directory to remove, or nothing. It kills only what
 // mentions the group's directory in its command line: a process id that is recorded may have been given to another since.
+// A process that is about to become another program has no command line for a moment, and is looked at again.
 const guardScript = `
 while read -r _; do :; done
 for f in "$1"/run/*.pid; do
 	[ -e "$f" ] || continue
 	pid=$(cat "$f")
-	if [ -r "/proc/$pid/cmdline" ]; then line=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else line=$(ps -o command= -p "$pid"); fi 2>/dev/null
+	while :; do
+		if [ -r "/proc/$pid/cmdline" ]; then line=$(tr '\0' ' ' <"/proc/$pid/cmdline"); else line=$(ps -o command= -p "$pid"); fi 2>/dev/null
+		if [ -n "$line" ] || ! [ -e "/proc/$pid/exe" ]; then break; fi
+	done
 	case "$line" in *"$1/"*) kill -KILL "$pid" ;; esac
 	rm -f "$f"
 done
@@ -253,16 +257,31 @@ func kill(dir string) {
 // Mentions says whether there is a process of that id and its command line contains text. An ended process that waits
 // to be reaped has no command line.
 func Mentions(pid int, text string) bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		if _, err := os.Stat("/proc/self/cmdline"); err == nil {
-			return false
+	return bytes.Contains(commandLine(pid), []byte(text))
+}
+
+// commandLine returns the arguments of a process, or nothing if there is none of that id. On Linux a process that
+// becomes another program has no arguments for a moment, which is not taken for an answer: unlike a process that has
+// ended, it has a program.
+func commandLine(pid int) []byte {
+	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
+		line, err := exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+		if err != nil {
+			return nil
 		}
-		if line, err = exec.Command("ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output(); err != nil {
-			return false
-		}
+		return line
 	}
-	return bytes.Contains(line, []byte(text))
+	var line []byte
+	// The only error is that the time is over, and a process that is stuck for so long is none to be waited for.
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, killTimeout, true, func(context.Context) (bool, error) {
+		line, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if len(line) > 0 {
+			return true, nil
+		}
+		_, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+		return err != nil, nil
+	})
+	return line
 }
 
 // Tail returns the last lines of a log, to be shown with an error.

@@ -91,6 +91,30 @@ func TestChildrenDieWithAParentThatIsKilled(t *testing.T) {
 	}
 }
 
+// TestMentionsInTheMidstOfExec looks at a process that does nothing but become itself again.
+func TestMentionsInTheMidstOfExec(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "again")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$0\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), script)
+	if err := again.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20_000 {
+		if !process.Mentions(again.Process.Pid, script) {
+			t.Fatalf("look %d: the process does not mention %s", i, script)
+		}
+	}
+	if err := again.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Wait()
+	if process.Mentions(again.Process.Pid, script) {
+		t.Error("a process that is gone mentions something")
+	}
+}
+
 func TestStopAndClose(t *testing.T) {
 	dir := t.TempDir()
 	group, err := process.NewGroup(dir, false)
