@@ -3,11 +3,14 @@ package v1alpha1
 // Conditions of a PlacementPolicy. Every reason that Berth sets is one of those below.
 const (
 	// ConditionReady sums up, and every kind has it. Of a policy it is True if the newest text is compiled, its data is
-	// replicated and the API server asks Berth about what it matches; of a quota, if what is used is counted and the API
+	// replicated, the API server asks Berth about what it matches, and each existing object can be decided; of a quota, if what is used is counted and the API
 	// server asks; of a LimitedResource, if the API server asks.
 	ConditionReady = "Ready"
 	// ConditionCompiled is True if the newest text compiles.
 	ConditionCompiled = "Compiled"
+	// ConditionMatched is True if there is something that the policy's match, the quota's scopes and selector, or the
+	// LimitedResource's type and parts of names can match.
+	ConditionMatched = "Matched"
 	// ConditionReplicated is True if everything the policy reads is replicated.
 	ConditionReplicated = "Replicated"
 	// ConditionEnforced is True if the API server asks Berth about what the policy matches, and the answer counts.
@@ -19,9 +22,21 @@ const (
 	// ConditionReachable is True if the engine answers that decides the policy. Only policies with spec.remote have it, and
 	// it is what the leader sees.
 	ConditionReachable = "Reachable"
+	// ConditionTypeChecked is True if the type checker finds nothing wrong in the policy's text, given the schemas that the
+	// API server publishes. Policies with spec.remote do not have it.
+	ConditionTypeChecked = "TypeChecked"
 	// ConditionStalled is present, and True, only while nothing will change until the author of the policy, quota or rule
 	// acts. Every kind has it.
 	ConditionStalled = "Stalled"
+	// ConditionPaused is present, and True, only while remediation of the policy is paused: Berth moves no existing object.
+	ConditionPaused = "Paused"
+)
+
+// Reasons of Paused.
+const (
+	// ReasonBlastRadius: a change would leave more of the matched objects denied, without clusters, or undecided at once than
+	// spec.remediation.blastRadius admits, so that Berth moves none of them.
+	ReasonBlastRadius = "BlastRadius"
 )
 
 // Reasons of Ready. Where it is not True it has the reason of the part that is missing, and of a quota in mode Warn or
@@ -29,6 +44,8 @@ const (
 const (
 	// ReasonInForce: the policy, quota or rule decides; nothing is missing.
 	ReasonInForce = "InForce"
+	// ReasonObjectsUndecided: the policy is in force, and some existing objects can't be decided.
+	ReasonObjectsUndecided = "ObjectsUndecided"
 	// ReasonNotInForce: the policy is being loaded, and nothing else is known of it yet.
 	ReasonNotInForce = "NotInForce"
 )
@@ -41,6 +58,20 @@ const (
 	ReasonCompileFailed = "CompileFailed"
 	// ReasonLastGoodInForce: the newest text does not compile; the last one that did stays in force.
 	ReasonLastGoodInForce = "LastGoodInForce"
+)
+
+// Reasons of Matched. NotServed is another: the API server serves none of the types that are matched.
+const (
+	// ReasonMatched: the API server serves what is matched, and the selectors can select some of it.
+	ReasonMatched = "Matched"
+	// ReasonPartlyServed: the API server does not serve some of the types that are matched; the message names them.
+	ReasonPartlyServed = "PartlyServed"
+	// ReasonNothingMatched: the match can't match anything, whatever is served; the message says why.
+	ReasonNothingMatched = "NothingMatched"
+	// ReasonNoNamespaces: the namespace selector selects none of the namespaces that there are.
+	ReasonNoNamespaces = "NoNamespaces"
+	// ReasonUnknownClass: a priority class that the quota's scopes name, or a storage class that its hard names, does not exist.
+	ReasonUnknownClass = "UnknownClass"
 )
 
 // Reasons of Replicated.
@@ -57,6 +88,8 @@ const (
 	ReasonNotServed = "NotServed"
 	// ReasonWatchFailed: reading a resource type fails for another cause, which the message gives.
 	ReasonWatchFailed = "WatchFailed"
+	// ReasonStale: the API server has told nothing of a resource type for longer than spec.maxStaleness.
+	ReasonStale = "Stale"
 	// ReasonPushFailed: the engine that decides the policy did not take data or a module; the message says why.
 	ReasonPushFailed = "PushFailed"
 )
@@ -75,6 +108,19 @@ const (
 	ReasonCredentialsUnusable = "CredentialsUnusable"
 	// ReasonCircuitOpen: the engine kept failing, so that it is not asked for a while.
 	ReasonCircuitOpen = "CircuitOpen"
+)
+
+// Reasons of TypeChecked, and of Ready where a rule of the decision contract can never have a value.
+const (
+	// ReasonTypeChecked: the type checker finds nothing wrong.
+	ReasonTypeChecked = "TypeChecked"
+	// ReasonTypeErrors: some expressions can never have the value that they seem to, or some rules have no effect; status.findings
+	// lists them.
+	ReasonTypeErrors = "TypeErrors"
+	// ReasonSchemasUnavailable: the schemas could not be read, so the types are not checked.
+	ReasonSchemasUnavailable = "SchemasUnavailable"
+	// ReasonNotChecked: the text takes too much work to check its types.
+	ReasonNotChecked = "NotChecked"
 )
 
 // Reasons of Enforced.

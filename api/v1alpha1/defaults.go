@@ -9,10 +9,58 @@ func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	s.Mode = cmp.Or(s.Mode, ModeEnforce)
 	s.FailurePolicy = cmp.Or(s.FailurePolicy, FailurePolicyFail)
 	s.Remediation.Mode = cmp.Or(s.Remediation.Mode, RemediationAutomatic)
+	if s.Remediation.BlastRadius != nil {
+		s.Remediation.BlastRadius = new(s.Remediation.BlastRadius.WithDefaults())
+	}
+	if s.Limits != nil {
+		s.Limits = &Limits{InputBytes: s.Limits.MaxInputBytes()}
+	}
+	if s.Clusters != nil {
+		s.Clusters = new(s.Clusters.WithDefaults())
+	}
 	if s.Remote != nil {
 		s.Remote = s.Remote.withDefaults()
 	}
 	return s
+}
+
+// Defaults of spec.remediation.blastRadius.
+const (
+	DefaultBlastRadiusPercent    = 10
+	DefaultBlastRadiusMinObjects = 10
+)
+
+// WithDefaults returns the bounds with the default of each field that is not set. A policy without bounds has the defaults.
+func (b *BlastRadius) WithDefaults() BlastRadius {
+	var out BlastRadius
+	if b != nil {
+		out = *b
+	}
+	out.Percent = cmp.Or(out.Percent, DefaultBlastRadiusPercent)
+	out.MinObjects = cmp.Or(out.MinObjects, DefaultBlastRadiusMinObjects)
+	return out
+}
+
+// DefaultInputBytes is the default of spec.limits.inputBytes.
+const DefaultInputBytes = 1 << 20
+
+// MaxInputBytes returns inputBytes, or its default where it is not set. A policy without limits has the default.
+func (l *Limits) MaxInputBytes() int64 {
+	if l == nil {
+		return DefaultInputBytes
+	}
+	return cmp.Or(l.InputBytes, DefaultInputBytes)
+}
+
+// WithDefaults returns the rule with the default of each field that is not set. A policy without a rule has the defaults.
+func (c *ClustersRule) WithDefaults() ClustersRule {
+	var out ClustersRule
+	if c != nil {
+		out = *c
+	}
+	out.DeveloperChoice = cmp.Or(out.DeveloperChoice, DeveloperChoiceNarrow)
+	out.OnEmpty = cmp.Or(out.OnEmpty, OnEmptyDeny)
+	return out
 }
 
 func (r *Remote) withDefaults() *Remote {

@@ -10,6 +10,10 @@ import (
 // policy overwrote. Its value is a signed JSON record; what anyone else writes there is discarded.
 const RequestedAnnotation = "placement.berth.dev/requested"
 
+// ReleaseBlastRadiusAnnotation is the annotation of a PlacementPolicy that releases the change whose identity, as in
+// status.paused.change, it has as its value.
+const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
+
 // ClustersAnnotation is the annotation under which an object has the names of the clusters that it may run on, as a JSON
 // array, where a policy decides them. A developer's own value counts as what the developer asked for.
 const ClustersAnnotation = "placement.berth.dev/clusters"
@@ -54,16 +58,44 @@ const (
 
 // RemediationMode says what becomes of an existing object that differs from its decision.
 //
-// +kubebuilder:validation:Enum=Automatic;Manual;Off
+// +kubebuilder:validation:Enum=Automatic;Manual;NewOnly;Off
 type RemediationMode string
 
 const (
 	// RemediationAutomatic patches the object.
 	RemediationAutomatic RemediationMode = "Automatic"
-	// RemediationManual lists the object in the policy's status and leaves it.
+	// RemediationManual lists the object in the policy's status and leaves it, also where others update it without a change
+	// of what the policy reads or writes.
 	RemediationManual RemediationMode = "Manual"
-	// RemediationOff neither looks at existing objects nor lists them.
+	// RemediationNewOnly decides objects when they are created: it neither looks at existing objects nor lists them, and
+	// an update keeps the placement unless it changes what the policy writes.
+	RemediationNewOnly RemediationMode = "NewOnly"
+	// RemediationOff neither looks at existing objects nor lists them. Every update is decided.
 	RemediationOff RemediationMode = "Off"
+)
+
+// DeveloperChoice says what a developer's own list of clusters counts for.
+//
+// +kubebuilder:validation:Enum=Narrow;Override
+type DeveloperChoice string
+
+const (
+	// DeveloperChoiceNarrow keeps those clusters of the developer's list that policies allow.
+	DeveloperChoiceNarrow DeveloperChoice = "Narrow"
+	// DeveloperChoiceOverride replaces the developer's list.
+	DeveloperChoiceOverride DeveloperChoice = "Override"
+)
+
+// OnEmpty says what becomes of an object for which no cluster is left.
+//
+// +kubebuilder:validation:Enum=Deny;Clear
+type OnEmpty string
+
+const (
+	// OnEmptyDeny denies the request, and leaves an existing object as it is, as a violation.
+	OnEmptyDeny OnEmpty = "Deny"
+	// OnEmptyClear writes the empty list.
+	OnEmptyClear OnEmpty = "Clear"
 )
 
 // PlacementPolicySpec is what an administrator writes.
@@ -99,6 +131,11 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XPreserveUnknownFields
 	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
+	// strict refuses the policy where the type checker finds something wrong in rego, given the schemas that the API server
+	// publishes. Otherwise it warns. Defaults to false.
+	// +optional
+	Strict bool `json:"strict,omitempty"`
+
 	// replicate lists resource types that the policy reads in a way that Berth can't see from its text, such as
 	// `data.kubernetes[input.kind]`. What the text shows need not be listed.
 	// +optional
@@ -114,6 +151,19 @@ type PlacementPolicySpec struct {
 	// remote has the policy decided by another engine, in place of rego.
 	// +optional
 	Remote *Remote `json:"remote,omitempty"`
+
+	// limits bound what one evaluation takes.
+	// +optional
+	Limits *Limits `json:"limits,omitempty"`
+
+	// maxStaleness is for how long the policy decides by cluster data of which Berth has heard nothing from the API server.
+	// After this time, Berth asks the API server again; without an answer, the policy can't be evaluated, and
+	// failurePolicy says what becomes of requests. From 5s to 24h. Defaults to 1m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="must be from 5s to 24h"
+	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 
 	// mode says what decisions do: Enforce them, Warn of them, or only count them (DryRun). Defaults to Enforce.
 	// +optional
@@ -134,9 +184,43 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
 
+	// clusters says how the names that the rule clusters gives are joined with the developer's own list.
+	// +optional
+	Clusters *ClustersRule `json:"clusters,omitempty"`
+
 	// remediation says what becomes of existing objects when the policy, its data or the object changes.
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
+}
+
+// ClustersRule says how the names that the rule clusters gives are joined with the developer's own list. The clusters
+// of an object are those that every policy allows which gives any.
+type ClustersRule struct {
+	// developerChoice says what the developer's own list, in the annotation placement.berth.dev/clusters, counts for:
+	// the clusters in it that policies allow are kept (Narrow), or it is replaced (Override). It is replaced only if
+	// every policy that gives clusters says so. Defaults to Narrow.
+	// +optional
+	// +default="Narrow"
+	DeveloperChoice DeveloperChoice `json:"developerChoice,omitempty"`
+
+	// onEmpty says what becomes of an object for which no cluster is left: it is denied, and an existing object is a
+	// violation and stays as it is (Deny), or the empty list is written (Clear). One policy that says Deny is enough.
+	// Defaults to Deny.
+	// +optional
+	// +default="Deny"
+	OnEmpty OnEmpty `json:"onEmpty,omitempty"`
+}
+
+// Limits bound what one evaluation of a policy takes.
+type Limits struct {
+	// inputBytes is the largest input that is evaluated, in bytes of JSON: of what the policy reads of the object, or of the
+	// whole object for a policy that reads all of it or that a remote engine decides. A larger object can't be decided, and
+	// failurePolicy says what becomes of it. Defaults to 1048576, which is 1 MiB.
+	// +optional
+	// +default=1048576
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=8388608
+	InputBytes int64 `json:"inputBytes,omitempty"`
 }
 
 // PredicateCandidates are what predicates judge.
@@ -248,17 +332,42 @@ type ReplicatedResource struct {
 // Remediation configures the enforcement after admission.
 type Remediation struct {
 	// mode says whether existing objects that differ from their decision are patched (Automatic), listed in status
-	// (Manual) or left alone (Off). Defaults to Automatic.
+	// (Manual), or left alone (NewOnly, Off). With Manual, an update that changes nothing of what the policy reads or
+	// writes keeps the placement; with NewOnly, every update that changes nothing of what the policy writes does.
+	// Defaults to Automatic.
 	// +optional
 	// +default="Automatic"
 	Mode RemediationMode `json:"mode,omitempty"`
+
+	// blastRadius bounds how many existing objects one change may leave without a placement while mode is Automatic.
+	// Defaults to 10 percent of the objects that the policy matches, and at least 10 of them.
+	// +optional
+	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
+}
+
+// BlastRadius bounds how many existing objects one change of the policy or of the data that it reads may leave denied,
+// without clusters, or undecided. A change beyond both bounds pauses the policy's remediation: Berth moves none of the
+// objects until the change is taken back or somebody releases it.
+type BlastRadius struct {
+	// percent is the share of the matched objects beyond which remediation pauses. 100 switches the guard off. Defaults to 10.
+	// +optional
+	// +default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Percent int32 `json:"percent,omitempty"`
+
+	// minObjects is the number of objects below which remediation never pauses. Defaults to 10.
+	// +optional
+	// +default=10
+	// +kubebuilder:validation:Minimum=1
+	MinObjects int32 `json:"minObjects,omitempty"`
 }
 
 // PlacementPolicyStatus is what Berth reports. The leader writes it; what a replica has loaded is its readiness and metrics.
 //
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
-	// conditions: Ready sums up; Compiled, Replicated, Enforced, Compliant and Conflicted say the parts; Stalled is
+	// conditions: Ready sums up; Compiled, TypeChecked, Replicated, Enforced, Compliant and Conflicted say the parts; Stalled is
 	// present only while the policy waits for its author.
 	// +optional
 	// +listType=map
@@ -283,9 +392,28 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
 
-	// violations is the number of existing objects that differ from what the policy decides.
+	// violations is the number of existing objects that are not known to be as the policy decides: the sum of wouldDeny,
+	// wouldMove, and undecided.
 	// +optional
 	Violations *int32 `json:"violations,omitempty"`
+
+	// wouldDeny is the number of existing objects that the policy would deny if they were created today.
+	// +optional
+	WouldDeny *int32 `json:"wouldDeny,omitempty"`
+
+	// wouldMove is the number of existing objects that differ from the placement that the policy decides, and that it does
+	// not deny. With remediation.mode Automatic they are patched, except where a field can't be changed.
+	// +optional
+	WouldMove *int32 `json:"wouldMove,omitempty"`
+
+	// undecided is the number of existing objects that the policy can't decide, such as where its text fails. While it is
+	// not 0, Ready is False.
+	// +optional
+	Undecided *int32 `json:"undecided,omitempty"`
+
+	// conflicted is the number of existing objects with a key that another policy sets to another value.
+	// +optional
+	Conflicted *int32 `json:"conflicted,omitempty"`
 
 	// remediated is the number of patches by which existing objects were brought into line, since this policy's
 	// counting began; it only grows.
@@ -297,6 +425,21 @@ type PlacementPolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ViolationSample []Violation `json:"violationSample,omitempty"`
+
+	// findings are places in rego where an expression can never have the value that it seems to, given the schemas that the
+	// API server publishes, ordered by place. The first ones are listed.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Findings []Finding `json:"findings,omitempty"`
+
+	// findingCount is the number of such places.
+	// +optional
+	FindingCount int32 `json:"findingCount,omitempty"`
+
+	// paused is present while remediation of the policy is paused; the condition Paused has the reason.
+	// +optional
+	Paused *PausedChange `json:"paused,omitempty"`
 
 	// data sums up dependencies: the resource types that the policy reads, for people.
 	// +optional
@@ -310,7 +453,43 @@ type PlacementPolicyStatus struct {
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 }
 
-// Violation is an existing object that differs from its decision.
+// PausedChange is a change that remediation does not carry out.
+type PausedChange struct {
+	// change identifies the change. The annotation placement.berth.dev/release-blast-radius with this value on the policy
+	// releases it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Change string `json:"change,omitempty"`
+
+	// objects is the number of objects that the change would leave denied, without clusters, or undecided.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Objects int32 `json:"objects,omitempty"`
+
+	// before is the number of matched objects that were denied, without clusters, or undecided before the change.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Before int32 `json:"before,omitempty"`
+}
+
+// Finding is an expression in a policy's text that can never have the value that it seems to.
+type Finding struct {
+	// line is the line in rego, from 1.
+	// +required
+	Line int32 `json:"line,omitempty"`
+
+	// column is the column in the line, from 1, in bytes.
+	// +required
+	Column int32 `json:"column,omitempty"`
+
+	// message says what is wrong and, where it can be told, what is probably meant.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// Violation is an existing object that differs from its decision, or that can't be decided.
 type Violation struct {
 	// resource is the object's type, as in "deployments.apps".
 	// +required
@@ -329,7 +508,7 @@ type Violation struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// message says what differs, in the policy's own words where it gives an error.
+	// message says what differs, in the policy's own words where it gives an error, or why the object can't be decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -377,13 +556,17 @@ type Dependency struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=placementpolicies,scope=Cluster,shortName=plpol,categories=berth
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is compiled, has its data and is in force"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is compiled, has its data, is in force, and can decide each object"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="What decisions do"
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`,description="Existing objects that the policy matches"
-// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Existing objects that differ from their decision"
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`,description="Existing objects that differ from their decision or can't be decided"
 // +kubebuilder:printcolumn:name="Remediated",type=integer,JSONPath=`.status.remediated`,description="Patches that brought objects into line"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1,description="Why the policy is ready or not"
+// +kubebuilder:printcolumn:name="Would-Deny",type=integer,JSONPath=`.status.wouldDeny`,priority=1,description="Existing objects that the policy would deny today"
+// +kubebuilder:printcolumn:name="Would-Move",type=integer,JSONPath=`.status.wouldMove`,priority=1,description="Existing objects that differ from their placement"
+// +kubebuilder:printcolumn:name="Undecided",type=integer,JSONPath=`.status.undecided`,priority=1,description="Existing objects that the policy can't decide"
+// +kubebuilder:printcolumn:name="Conflicted",type=integer,JSONPath=`.status.conflicted`,priority=1,description="Existing objects with a key that another policy sets to another value"
 // +kubebuilder:printcolumn:name="Data",type=string,JSONPath=`.status.data`,priority=1,description="Resource types that the policy reads"
 // +kubebuilder:printcolumn:name="Engine",type=string,JSONPath=`.status.engine`,priority=1,description="Where the policy is evaluated"
 type PlacementPolicy struct {

@@ -23,7 +23,7 @@ type QuotaSpec struct {
 	// and all others that core/v1 ResourceQuota knows but those of device classes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.contains('/') ? k.indexOf('/') <= 253 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$') : (k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers'] || (size(k) <= 63 && k.matches('^(requests[.])?hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]$'))))",message="every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.contains('/') ? k.indexOf('/') <= 253 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$') : (k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers'] || (size(k) <= 63 && k.matches('^(requests[.])?hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]$'))))",messageExpression="('deployments.apps' in self ? 'deployments.apps: write count/deployments.apps; ' : '') + ('deployments' in self ? 'deployments: write count/deployments.apps; ' : '') + ('statefulsets.apps' in self ? 'statefulsets.apps: write count/statefulsets.apps; ' : '') + ('statefulsets' in self ? 'statefulsets: write count/statefulsets.apps; ' : '') + ('daemonsets.apps' in self ? 'daemonsets.apps: write count/daemonsets.apps; ' : '') + ('daemonsets' in self ? 'daemonsets: write count/daemonsets.apps; ' : '') + ('replicasets.apps' in self ? 'replicasets.apps: write count/replicasets.apps; ' : '') + ('replicasets' in self ? 'replicasets: write count/replicasets.apps; ' : '') + ('jobs.batch' in self ? 'jobs.batch: write count/jobs.batch; ' : '') + ('jobs' in self ? 'jobs: write count/jobs.batch; ' : '') + ('cronjobs.batch' in self ? 'cronjobs.batch: write count/cronjobs.batch; ' : '') + ('cronjobs' in self ? 'cronjobs: write count/cronjobs.batch; ' : '') + ('ingresses.networking.k8s.io' in self ? 'ingresses.networking.k8s.io: write count/ingresses.networking.k8s.io; ' : '') + ('ingresses' in self ? 'ingresses: write count/ingresses.networking.k8s.io; ' : '') + 'every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps; count/<resource>.<group> limits how many objects of a type there are'",message="every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == int ? self[k] >= 0 : [quantity(self[k])].all(q, sign(q) >= 0 && q.asApproximateFloat() < 1e30))",message="every amount must be a quantity, not negative and less than 1e30"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'configmaps', 'persistentvolumeclaims', 'services.nodeports', 'services.loadbalancers']) || type(self[k]) == int || [quantity(self[k])].all(q, q.isInteger() || q.asApproximateFloat() > 4e15 || sign(q.sub(int(q.asApproximateFloat() + 0.5))) == 0))",message="what is counted must be a whole number"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('/') || k.contains('kubernetes.io/') || k.startsWith('requests.') || type(self[k]) == int || [quantity(self[k])].all(q, q.isInteger() || q.asApproximateFloat() > 4e15 || sign(q.sub(int(q.asApproximateFloat() + 0.5))) == 0))",message="what is counted must be a whole number"
@@ -144,12 +144,16 @@ type QuotaStatus struct {
 	Module *QuotaModule `json:"module,omitempty"`
 }
 
-// MaxReservations bounds a quota's reservations.
-const MaxReservations = 1024
+// Bounds of a quota's reservations. MaxNamespaceReservations is for one namespace in a quota that several share, so that
+// requests of one namespace which fail do not use up the reservations of all.
+const (
+	MaxReservations          = 1024
+	MaxNamespaceReservations = 256
+)
 
 // Reservation is a charge for an object that was admitted and is not there yet.
 type Reservation struct {
-	// uid is that of the admission request.
+	// uid identifies the charge. It is random and no request has it: nothing can be asked for by it.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
@@ -171,7 +175,8 @@ type Reservation struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// objectUID is the object's uid, which it has before it is stored.
+	// objectUID is the object's uid, which it has before it is stored; absent where several creates of one name share the
+	// reservation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ObjectUID string `json:"objectUID,omitempty"`

@@ -111,6 +111,8 @@ func TestDefaultsAreTheSchemas(t *testing.T) {
 		"Failure":     `{"failurePolicy": "Ignore", "remediation": {}}`,
 		"Priority":    `{"priority": -3, "remediation": {}}`,
 		"Remediation": `{"remediation": {"mode": "Off"}}`,
+		"Clusters":    `{"clusters": {}, "remediation": {}}`,
+		"OneCluster":  `{"clusters": {"onEmpty": "Clear"}, "remediation": {}}`,
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +166,7 @@ func fill(t *testing.T, document map[string]any, schema props) {
 // The enums of the schema are the constants.
 func TestEnums(t *testing.T) {
 	spec := schemas(t)["PlacementPolicy/v1alpha1"].Properties["spec"]
-	remediation := spec.Properties["remediation"]
+	remediation, clusters := spec.Properties["remediation"], spec.Properties["clusters"]
 	tests := map[string]struct {
 		schema props
 		want   []string
@@ -173,8 +175,10 @@ func TestEnums(t *testing.T) {
 		"Mode":          {spec.Properties["mode"], []string{string(placementv1.ModeDryRun), string(placementv1.ModeEnforce), string(placementv1.ModeWarn)}},
 		"FailurePolicy": {spec.Properties["failurePolicy"], []string{string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore)}},
 		"Remediation": {remediation.Properties["mode"], []string{
-			string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationOff),
+			string(placementv1.RemediationAutomatic), string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff),
 		}},
+		"DeveloperChoice": {clusters.Properties["developerChoice"], []string{string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride)}},
+		"OnEmpty":         {clusters.Properties["onEmpty"], []string{string(placementv1.OnEmptyClear), string(placementv1.OnEmptyDeny)}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
