@@ -1,0 +1,159 @@
+package review
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Decider decides admission requests. Implementations are safe for concurrent use.
+type Decider interface {
+	admission.Handler
+	// HandleUnread answers a request of which neither the objects nor the options were read, and so may be a dry run; err
+	// says why.
+	HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response
+}
+
+// retryAfter is when a client is to try again for which there was no memory, in seconds.
+const retryAfter = 1
+
+// Handler serves AdmissionReviews of admission.k8s.io/v1 as controller-runtime's admission.Webhook does, but for their
+// size: it reads up to MaxBytes, waits for memory, and answers a request that it does not read. Create it with New; it is
+// safe for concurrent use.
+type Handler struct {
+	decider Decider
+	webhook *admission.Webhook
+	memory  *Memory
+	timeout time.Duration
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// New returns a handler. A request takes no longer than the timeout, of which it spends half at most waiting for memory.
+func New(d Decider, memory *Memory, timeout time.Duration) *Handler {
+	return &Handler{decider: d, webhook: &admission.Webhook{Handler: d}, memory: memory, timeout: timeout}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
+	defer cancel()
+	// Nobody else ends a connection whose client stops sending. Servers of tests have no deadlines, which is no harm.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.timeout))
+	if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
+		refuse(ctx, w, fmt.Errorf("contentType=%s, expected application/json", contentType))
+		return
+	}
+	size := r.ContentLength
+	if size < 0 {
+		// The API server always says how long a review is.
+		size = MaxBytes
+	}
+	if size > MaxBytes {
+		h.unread(ctx, w, r.Body, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("the admission review has %d bytes, and Berth reads %d at most: make the object smaller", size, MaxBytes)))
+		return
+	}
+	waiting, stop := context.WithTimeout(ctx, h.timeout/2)
+	release, err := h.memory.acquire(waiting, size)
+	stop()
+	if err != nil {
+		h.unread(ctx, w, r.Body, apierrors.NewTooManyRequests("Berth is reading too many large admission reviews: try again", retryAfter))
+		return
+	}
+	defer release()
+	h.read(ctx, w, r, size)
+}
+
+// read decides a request whose review has so many bytes at most.
+func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, size int64) {
+	body, err := readAll(r.Body, r.ContentLength, size)
+	if err != nil {
+		refuse(ctx, w, fmt.Errorf("reading the AdmissionReview: %w", err))
+		return
+	}
+	var in admissionv1.AdmissionReview
+	if err := kjson.Unmarshal(body, &in); err != nil {
+		refuse(ctx, w, fmt.Errorf("decoding the AdmissionReview: %w", err))
+		return
+	}
+	if want := admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"); in.GroupVersionKind() != want || in.Request == nil {
+		refuse(ctx, w, fmt.Errorf("the body is not an AdmissionReview of %s with a request", admissionv1.SchemeGroupVersion))
+		return
+	}
+	write(ctx, w, h.webhook.Handle(ctx, admission.Request{AdmissionRequest: *in.Request}))
+}
+
+// readAll reads a body of the announced length, or, where that is unknown, of up to limit bytes.
+func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
+	if announced >= 0 {
+		out := make([]byte, announced)
+		_, err := io.ReadFull(body, out)
+		return out, err
+	}
+	out, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err == nil && int64(len(out)) > limit {
+		err = fmt.Errorf("it has no Content-Length and more than %d bytes", limit)
+	}
+	return out, err
+}
+
+// unread answers a request of which no more is read than says what it is for.
+func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Reader, reason *apierrors.StatusError) {
+	head, err := readHead(body)
+	if err != nil {
+		refuse(ctx, w, errors.Join(reason, err))
+		return
+	}
+	unread := admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+		return h.decider.HandleUnread(ctx, req, reason)
+	})}
+	answerEarly(ctx, w, body, unread.Handle(ctx, admission.Request{AdmissionRequest: *head}))
+}
+
+// answerEarly answers a client that is still sending, and takes the rest from it: one that loses the connection before it
+// has sent everything may not see the answer.
+func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, response admission.Response) {
+	control := http.NewResponseController(w)
+	duplex := control.EnableFullDuplex()
+	write(ctx, w, response)
+	if duplex != nil || control.Flush() != nil {
+		// The server keeps the connection open for a moment after the answer.
+		return
+	}
+	// How much comes, and whether the client hangs up, is of no interest any more.
+	_, _ = io.Copy(io.Discard, body)
+}
+
+// refuse answers what is no review, and so can't be answered by uid.
+func refuse(ctx context.Context, w http.ResponseWriter, err error) {
+	ctrllog.FromContext(ctx).Error(err, "Refusing what is no admission review")
+	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
+}
+
+func write(ctx context.Context, w http.ResponseWriter, response admission.Response) {
+	out := admissionv1.AdmissionReview{Response: &response.AdmissionResponse}
+	out.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+	text, err := json.Marshal(out)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// The client knows by its length that an answer is complete, while the request is still being read.
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	if _, err := w.Write(text); err != nil {
+		ctrllog.FromContext(ctx).Error(err, "Writing the answer to an admission review")
+	}
+}

@@ -1,0 +1,44 @@
+package suggest_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+func TestNearest(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		candidates []string
+		want       string
+	}{
+		{"deployment", []string{"daemonsets", "deployments", "statefulsets"}, "deployments"},
+		{"Deployments", []string{"deployments"}, "deployments"},
+		{"lables", []string{"annotations", "labels", "name"}, "labels"},
+		{"nodeselector", []string{"nodeSelector", "affinity"}, "nodeSelector"},
+		{"a", []string{"b"}, "b"},
+		{"abc", []string{"xyz"}, ""},
+		{"widgets", []string{"deployments", "pods"}, ""},
+		{"cat", []string{"bat", "hat", "car"}, "bat"},
+		{"", []string{"a"}, ""},
+		{"pod", nil, ""},
+		{"pod", []string{""}, ""},
+		{strings.Repeat("a", 257), []string{strings.Repeat("a", 256)}, ""},
+	} {
+		got, ok := suggest.Nearest(tc.name, tc.candidates)
+		if got != tc.want || ok != (tc.want != "") {
+			t.Errorf("Nearest(%q) = %q, %t, want %q", tc.name, got, ok, tc.want)
+		}
+	}
+}
+
+func TestTheOrderOfTheCandidatesMakesNoDifference(t *testing.T) {
+	candidates := []string{"bat", "hat", "car", "cut"}
+	want, _ := suggest.Nearest("cat", candidates)
+	slices.Reverse(candidates)
+	if got, _ := suggest.Nearest("cat", candidates); got != want {
+		t.Errorf("got %q and %q", want, got)
+	}
+}

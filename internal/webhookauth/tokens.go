@@ -1,0 +1,283 @@
+// Package webhookauth authenticates the API server to the webhook server. Every webhook has a secret token in its path,
+// which the webhook configurations alone tell, and which the leader replaces regularly (see rotation.go). Where the API
+// server presents client certificates, the server may require them too (see clientcertificates.go).
+package webhookauth
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// SecretName is the Secret in Berth's own namespace that holds the tokens.
+const SecretName = "berth-webhook-token"
+
+// dataKey is the key of the Secret's data: a JSON list of the tokens that are accepted, the newest first. The empty
+// token stands for paths without one, which versions of Berth before tokens wrote.
+const dataKey = "tokens"
+
+// maxLength bounds the tokens that are looked at, in bytes. Berth's own are shorter.
+const maxLength = 128
+
+// Options configure the tokens.
+type Options struct {
+	// Namespace holds the Secret.
+	Namespace string
+	// Lifetime is how long a token is in the webhook configurations before the leader replaces it; 0 for an hour.
+	Lifetime time.Duration
+	// Settle is how long replicas have to learn a token before it is in a webhook configuration; 0 for 10 seconds.
+	Settle time.Duration
+	// Overlap is how long a token is accepted after no webhook configuration has it any more; 0 for a minute.
+	Overlap time.Duration
+	// Used returns the tokens in the webhook configurations, one for each webhook, as far as this replica knows.
+	Used func(context.Context) ([]string, error)
+	// Refused is called for each request that is refused.
+	Refused func()
+}
+
+// Tokens are the tokens as this replica knows them. It is safe for concurrent use.
+//
+// Replicas and API servers learn a new token at different times. Hence this order:
+//
+//  1. The leader puts a new token into the Secret, before the others. All replicas accept it from then on.
+//  2. After Settle it writes the new token into the webhook configurations.
+//  3. Once no configuration has had the old token for Overlap, the leader takes it out of the Secret. No replica accepts
+//     it any more.
+//
+// A replica also accepts what a webhook configuration has, whatever the Secret says, since the API servers use it: no
+// request is refused when the Secret is lost or when an older configuration is restored.
+type Tokens struct {
+	options Options
+	reader  client.Reader
+	changes chan event.GenericEvent
+
+	// accepted are the digests of the tokens that are accepted; nil until they are known.
+	accepted atomic.Pointer[[]digest]
+	// current is what belongs into the webhook configurations; nil on a replica that has not led yet.
+	current atomic.Pointer[string]
+}
+
+type digest [sha256.Size]byte
+
+// Add adds the rotation, which the leader does, and the loading, which every replica does, to a manager. The Secret is in
+// state, which may be the manager itself; the webhook configurations are in the manager's cluster.
+func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error) {
+	o.Lifetime, o.Settle, o.Overlap = cmp.Or(o.Lifetime, defaultLifetime), cmp.Or(o.Settle, defaultSettle), cmp.Or(o.Overlap, defaultOverlap)
+	t := &Tokens{options: o, reader: state.GetClient(), changes: make(chan event.GenericEvent, 1)}
+	for name, r := range map[string]struct {
+		reconciler reconcile.Reconciler
+		leads      bool
+	}{
+		"webhook-token": {reconciler: t},
+		"webhook-token-rotation": {leads: true, reconciler: &rotation{
+			tokens: t, client: state.GetClient(), clock: clock.RealClock{},
+			schedule: schedule{lifetime: o.Lifetime, settle: o.Settle, overlap: o.Overlap},
+		}},
+	} {
+		if err := t.add(mgr, state, name, r.reconciler, r.leads); err != nil {
+			return nil, fmt.Errorf("adding controller %s: %w", name, err)
+		}
+	}
+	return t, nil
+}
+
+// add adds a controller that follows the Secret and the webhook configurations.
+func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r reconcile.Reconciler, leads bool) error {
+	secret := types.NamespacedName{Namespace: t.options.Namespace, Name: SecretName}
+	same := func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: secret}}
+	}
+	return builder.ControllerManagedBy(mgr).
+		Named(name).
+		WatchesRawSource(source.Kind[client.Object](state.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(same),
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
+		// A Secret that is not there makes no event.
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			q.Add(reconcile.Request{NamespacedName: secret})
+			return nil
+		})).
+		WithOptions(controller.Options{NeedLeaderElection: &leads}).
+		Complete(r)
+}
+
+// Reconcile accepts the tokens of the Secret and of the webhook configurations, and no others.
+func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	used, err := t.options.Used(ctx)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading the webhook configurations: %w", err)
+	}
+	secret := &corev1.Secret{}
+	if err := t.reader.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	tokens, err := decode(secret.Data)
+	if err != nil {
+		// The leader writes a new one.
+		ctrllog.FromContext(ctx).Error(err, "Accepting the tokens of the webhook configurations alone")
+	}
+	t.accept(slices.Concat(tokens, used))
+	return reconcile.Result{}, nil
+}
+
+func (t *Tokens) accept(tokens []string) {
+	if len(tokens) == 0 {
+		t.accepted.Store(nil)
+		return
+	}
+	digests := make([]digest, len(tokens))
+	for i, token := range tokens {
+		digests[i] = sha256.Sum256([]byte(token))
+	}
+	slices.SortFunc(digests, func(a, b digest) int { return slices.Compare(a[:], b[:]) })
+	digests = slices.Compact(digests)
+	t.accepted.Store(&digests)
+}
+
+// accepts reports whether a token is accepted. The time that it takes depends on the number of accepted tokens alone.
+func (t *Tokens) accepts(token string) bool {
+	accepted := t.accepted.Load()
+	if accepted == nil || len(token) > maxLength {
+		return false
+	}
+	sum := sha256.Sum256([]byte(token))
+	found := 0
+	for _, d := range *accepted {
+		found |= subtle.ConstantTimeCompare(d[:], sum[:])
+	}
+	return found == 1
+}
+
+// Known reports whether this replica knows any token. Until then it refuses every request.
+func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
+
+// Current returns the token that belongs into the webhook configurations; ok is false while this replica does not lead
+// or has not stored one yet.
+func (t *Tokens) Current() (token string, ok bool) {
+	if current := t.current.Load(); current != nil {
+		return *current, true
+	}
+	return "", false
+}
+
+// setCurrent sets what Current returns.
+func (t *Tokens) setCurrent(token string) {
+	if before, ok := t.Current(); ok && before == token {
+		return
+	}
+	t.current.Store(&token)
+	select {
+	case t.changes <- event.GenericEvent{Object: &corev1.Secret{}}:
+	default:
+	}
+}
+
+// Changes tells one receiver that Current has changed.
+func (t *Tokens) Changes() <-chan event.GenericEvent { return t.changes }
+
+// Path returns the path of a webhook for callers that have a token.
+func Path(path, token string) string {
+	if token == "" {
+		return path
+	}
+	return path + "/" + token
+}
+
+// TokenIn returns the token in the path of a configured webhook that is one of paths; ok is false if it is none of them.
+func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
+	var have string
+	switch {
+	case w.Service != nil && w.Service.Path != nil:
+		have = *w.Service.Path
+	case w.URL != nil:
+		u, err := url.Parse(*w.URL)
+		if err != nil {
+			return "", false
+		}
+		have = u.Path
+	}
+	for _, path := range paths {
+		// A proxy may add a prefix.
+		if i := strings.LastIndex(have, path); i >= 0 {
+			if token, ok := tokenOf(have[i:], path); ok {
+				return token, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Handler serves a webhook to callers that have a token in the path: register it for path and for path + "/". All others
+// get 404, before anything of their request is read but its first line and headers. next sees the path without the
+// token, so that it can't log, trace, or count it.
+func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		token, ok := tokenOf(request.URL.Path, path)
+		if !ok || !t.accepts(token) {
+			t.options.Refused()
+			// Else the server would read the body to keep the connection.
+			w.Header().Set("Connection", "close")
+			http.NotFound(w, request)
+			return
+		}
+		inner := request.WithContext(request.Context())
+		inner.URL = &url.URL{Path: path, RawQuery: request.URL.RawQuery}
+		inner.RequestURI = inner.URL.RequestURI()
+		next.ServeHTTP(w, inner)
+	})
+}
+
+// tokenOf returns the token in a path, empty for the webhook's own path; ok is false for any other path.
+func tokenOf(requested, path string) (token string, ok bool) {
+	if requested == path {
+		return "", true
+	}
+	token, ok = strings.CutPrefix(requested, path+"/")
+	return token, ok && token != ""
+}
+
+func decode(data map[string][]byte) ([]string, error) {
+	if len(data[dataKey]) == 0 {
+		return nil, nil
+	}
+	var out []string
+	if json.Unmarshal(data[dataKey], &out) != nil {
+		// The error of the decoder quotes what it read.
+		return nil, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret")
+	}
+	return out, nil
+}
+
+func encode(tokens []string) map[string][]byte {
+	// Strings always encode.
+	text, _ := json.Marshal(tokens)
+	return map[string][]byte{dataKey: text}
+}

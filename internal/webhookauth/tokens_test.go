@@ -1,0 +1,322 @@
+package webhookauth
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+const path = "/placement/fail"
+
+var (
+	start      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	secretName = types.NamespacedName{Namespace: "berth-system", Name: SecretName}
+)
+
+// fixture is a cluster with a Secret and webhook configurations, a leader and a replica that follows.
+type fixture struct {
+	t      *testing.T
+	clock  *testingclock.FakePassiveClock
+	client client.Client
+	// used are the tokens in the configurations. While frozen, nobody writes what the leader wants there.
+	used    []string
+	frozen  bool
+	leader  *rotation
+	replica *Tokens
+	refused int
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, clock: testingclock.NewFakePassiveClock(start), client: fake.NewClientBuilder().Build()}
+	f.replica = f.tokens()
+	f.elect()
+	return f
+}
+
+func (f *fixture) tokens() *Tokens {
+	return &Tokens{reader: f.client, changes: make(chan event.GenericEvent, 1), options: Options{
+		Used: func(context.Context) ([]string, error) { return f.used, nil }, Refused: func() { f.refused++ },
+	}}
+}
+
+// elect replaces the leader.
+func (f *fixture) elect() {
+	f.leader = &rotation{
+		tokens: f.tokens(), client: f.client, clock: f.clock,
+		schedule: schedule{lifetime: time.Hour, settle: 10 * time.Second, overlap: time.Minute},
+	}
+}
+
+// settle has everybody do what there is to do now, and returns how long nothing is.
+func (f *fixture) settle() (after time.Duration) {
+	f.t.Helper()
+	for range 5 {
+		result, err := f.leader.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: secretName})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		after = result.RequeueAfter
+		if token, ok := f.leader.tokens.Current(); ok && !f.frozen {
+			f.used = []string{token, token}
+		}
+		if _, err := f.replica.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: secretName}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return after
+}
+
+func (f *fixture) step(d time.Duration) {
+	f.clock.SetTime(f.clock.Now().Add(d))
+	f.settle()
+}
+
+// stored are the tokens of the Secret.
+func (f *fixture) stored() []string {
+	f.t.Helper()
+	secret := &corev1.Secret{}
+	if err := f.client.Get(f.t.Context(), secretName, secret); err != nil {
+		f.t.Fatal(err)
+	}
+	tokens, err := decode(secret.Data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return tokens
+}
+
+// status is what the replica answers at a path.
+func (f *fixture) status(at string) int {
+	f.t.Helper()
+	handler := f.replica.Handler(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path || strings.Contains(r.RequestURI, "/fail/") || r.URL.Query().Get("timeout") != "5s" {
+			f.t.Errorf("the webhook is asked for %s, as %s", r.URL, r.RequestURI)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, at+"?timeout=5s", strings.NewReader("{}")))
+	return recorder.Code
+}
+
+// A token is accepted before it is used, and the one before until it has not been used for a minute. Both are by the
+// clock of the leader.
+func TestRotation(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	first := f.used[0]
+	if f.status(path+"/"+first) != http.StatusOK {
+		t.Fatal("the first token is refused")
+	}
+	f.step(time.Hour - time.Second)
+	if got := f.stored(); !slices.Equal(got, []string{first}) {
+		t.Fatalf("%d tokens after less than an hour", len(got))
+	}
+
+	f.step(time.Second)
+	second := f.stored()[0]
+	if second == first || f.used[0] != first {
+		t.Fatal("a new token is due, and not to be used before replicas know it")
+	}
+	for _, token := range []string{first, second} {
+		if f.status(path+"/"+token) != http.StatusOK {
+			t.Error("a token is refused while the API server is not told of the new one")
+		}
+	}
+
+	f.step(10 * time.Second)
+	if f.used[0] != second {
+		t.Fatal("the new token is not used after replicas had time to learn it")
+	}
+	f.step(59 * time.Second)
+	if f.status(path+"/"+first) != http.StatusOK {
+		t.Error("the old token is refused while API servers may still use it")
+	}
+	f.step(time.Second)
+	if f.status(path+"/"+first) != http.StatusNotFound || f.status(path+"/"+second) != http.StatusOK {
+		t.Error("after the overlap the new token alone is to be accepted")
+	}
+}
+
+// The old token is accepted for as long as any configuration has it, however long the leader takes to write it.
+func TestConfigurationsThatAreNotWritten(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	first := f.used[0]
+	f.frozen = true
+	for range 10 {
+		f.step(time.Hour)
+	}
+	if f.status(path+"/"+first) != http.StatusOK {
+		t.Error("a token is refused that the API server uses")
+	}
+	if n := len(f.stored()); n > maxTokens {
+		t.Errorf("%d tokens in the Secret", n)
+	}
+}
+
+// What an outage may have shown to users is worth nothing soon after: a new leader replaces it.
+func TestNewLeaderRotates(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	first := f.used[0]
+	f.step(time.Minute)
+	f.elect()
+	f.settle()
+	for range 8 {
+		f.step(10 * time.Second)
+	}
+	if f.status(path+"/"+first) != http.StatusNotFound || f.used[0] == first {
+		t.Error("the token of the leader before is still accepted")
+	}
+}
+
+// The version before wrote paths without a token, and its replicas serve no others.
+func TestUpgrade(t *testing.T) {
+	f := newFixture(t)
+	f.used = []string{"", ""}
+	if _, err := f.replica.Reconcile(t.Context(), reconcile.Request{NamespacedName: secretName}); err != nil {
+		t.Fatal(err)
+	}
+	if !f.replica.Known() || f.status(path) != http.StatusOK {
+		t.Error("a replica that comes before the new leader refuses what the API server uses")
+	}
+	f.settle()
+	f.step(upgradeSettle - time.Second)
+	if f.used[0] != "" || f.status(path) != http.StatusOK {
+		t.Error("a token is used while replicas of the version before may be running")
+	}
+	f.step(time.Second)
+	if f.used[0] == "" {
+		t.Error("no token is used")
+	}
+	f.step(time.Minute)
+	if f.status(path) != http.StatusNotFound {
+		t.Error("paths without a token are served for ever")
+	}
+}
+
+// A Secret that is lost or broken refuses no request of the API server's.
+func TestLostSecret(t *testing.T) {
+	for name, change := range map[string]func(*fixture, *corev1.Secret) error{
+		"deleted": func(f *fixture, s *corev1.Secret) error { return f.client.Delete(f.t.Context(), s) },
+		"emptied": func(f *fixture, s *corev1.Secret) error { s.Data = nil; return f.client.Update(f.t.Context(), s) },
+		"broken": func(f *fixture, s *corev1.Secret) error {
+			s.Data[dataKey] = []byte("{")
+			return f.client.Update(f.t.Context(), s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.settle()
+			f.step(time.Minute)
+			secret := &corev1.Secret{}
+			if err := f.client.Get(t.Context(), secretName, secret); err != nil {
+				t.Fatal(err)
+			}
+			if err := change(f, secret); err != nil {
+				t.Fatal(err)
+			}
+			for range 12 {
+				used := f.used[0]
+				f.settle()
+				if f.status(path+"/"+used) != http.StatusOK || f.status(path+"/"+f.used[0]) != http.StatusOK {
+					t.Fatal("a token is refused that the API server uses")
+				}
+				f.step(9 * time.Second)
+			}
+			if got := f.stored(); len(got) != 1 || got[0] != f.used[0] {
+				t.Errorf("%d tokens in the Secret", len(got))
+			}
+		})
+	}
+}
+
+// Whoever has no token gets the same answer everywhere, nothing of the request is read, and it is counted.
+func TestRefused(t *testing.T) {
+	f := newFixture(t)
+	f.settle()
+	token := f.used[0]
+	for name, at := range map[string]string{
+		"no token": path, "empty": path + "/", "another": path + "/" + newToken(), "longer": path + "/" + token + "a", "shorter": path + "/" + token[1:],
+		"below": path + "/" + token + "/", "upper case": path + "/" + strings.ToUpper(token), "huge": path + "/" + strings.Repeat("a", 1<<16), "another path": "/placement/failed/" + token,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := f.refused
+			body := &unread{}
+			recorder := httptest.NewRecorder()
+			f.replica.Handler(path, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") })).
+				ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, at, body))
+			if recorder.Code != http.StatusNotFound || body.read || f.refused != before+1 || strings.Contains(recorder.Body.String(), token) {
+				t.Errorf("status %d, body read: %v, %d refused: %s", recorder.Code, body.read, f.refused-before, recorder.Body)
+			}
+		})
+	}
+	unknowing := f.tokens()
+	recorder := httptest.NewRecorder()
+	unknowing.Handler(path, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") })).
+		ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, http.NoBody))
+	if recorder.Code != http.StatusNotFound || unknowing.Known() {
+		t.Errorf("a replica that knows no token answers %d", recorder.Code)
+	}
+}
+
+type unread struct{ read bool }
+
+func (u *unread) Read([]byte) (int, error) {
+	u.read = true
+	return 0, io.EOF
+}
+
+// The API server takes the paths, and they are read back from what is configured.
+func TestPaths(t *testing.T) {
+	token := newToken()
+	if errs := validation.IsDNS1123Subdomain(token); len(errs) > 0 || len(token) > maxLength {
+		t.Errorf("%v", errs)
+	}
+	for name, test := range map[string]struct {
+		config admissionregistrationv1.WebhookClientConfig
+		want   string
+		ok     bool
+	}{
+		"service":            {config: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Path: new(Path(path, token))}}, want: token, ok: true},
+		"URL":                {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1" + Path(path, token))}, want: token, ok: true},
+		"URL with a prefix":  {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1/berth" + Path(path, token))}, want: token, ok: true},
+		"without a token":    {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1" + path)}, ok: true},
+		"another's":          {config: admissionregistrationv1.WebhookClientConfig{URL: new("https://h:1/other/" + token)}},
+		"service, no path":   {config: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{}}},
+		"URL that is broken": {config: admissionregistrationv1.WebhookClientConfig{URL: new("%")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := TokenIn(test.config, "/policies", path)
+			if diff := cmp.Diff(test.want, got); diff != "" || ok != test.ok {
+				t.Errorf("%v, -want +got:\n%s", ok, diff)
+			}
+		})
+	}
+}
+
+// No policy has Berth show its own Secret to anybody.
+func TestSecretIsReserved(t *testing.T) {
+	if !slices.Contains(policy.ReservedSecrets, SecretName) {
+		t.Errorf("policies can name the Secret %s", SecretName)
+	}
+}
