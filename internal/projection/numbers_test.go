@@ -1,6 +1,10 @@
 package projection
 
-import "testing"
+import (
+	"bytes"
+	"math"
+	"testing"
+)
 
 // TestNumbersAreAsInJSON: a float is written as in JSON, wherever it is, so that all engines see the same text.
 func TestNumbersAreAsInJSON(t *testing.T) {
@@ -15,5 +19,42 @@ func TestNumbersAreAsInJSON(t *testing.T) {
 		if document["a"].([]any)[0].(map[string]any)["b"] != number {
 			t.Error("the document was changed")
 		}
+	}
+}
+
+// FuzzIntegers: the integer and the float of one number have equal keys if they have equal values, and only then.
+func FuzzIntegers(f *testing.F) {
+	for _, n := range []int64{0, 1, -1, 1000000, 1 << 53, 1<<53 + 1, 1<<53 + 2, -1 << 53, 1 << 62, math.MaxInt64, math.MinInt64} {
+		f.Add(n)
+	}
+	fields := &Fields{}
+	fields.All()
+	fields.Seal()
+	f.Fuzz(func(t *testing.T, n int64) {
+		float := float64(n)
+		one, err := fields.Value(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := fields.Value(float)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := fields.AppendKey(nil, n)
+		b, _ := fields.AppendKey(nil, float)
+		if equal := bytes.Equal(a, b); equal && one.String() != other.String() || !equal && one.String() == other.String() && n <= maxExact && n >= -maxExact {
+			t.Errorf("%d is %v as an integer and %v as a float; their keys are equal: %t", n, one, other, equal)
+		}
+	})
+}
+
+// TestNegativeZeroIsNoInteger: it is written with its sign.
+func TestNegativeZeroIsNoInteger(t *testing.T) {
+	fields := &Fields{}
+	fields.All()
+	fields.Seal()
+	a, _ := fields.AppendKey(nil, int64(0))
+	if b, _ := fields.AppendKey(nil, math.Copysign(0, -1)); bytes.Equal(a, b) {
+		t.Error("0 and -0 have the same key")
 	}
 }

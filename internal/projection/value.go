@@ -133,7 +133,8 @@ var sorter = sync.Pool{New: func() any { return new([]string) }}
 // equal Values. It allocates nothing if the buffer is large enough. ok is false for a document without a Value; what is
 // appended then is of no use.
 //
-// The same number has several keys if it comes in several types of Go.
+// A number that int64 and float64 both hold, and of which they show the same, has one key in both. As a json.Number it
+// has another one.
 func (f *Fields) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
 	space := sorter.Get().(*[]string)
 	defer sorter.Put(space)
@@ -152,6 +153,9 @@ func (f *Fields) appendKey(out []byte, document any, space *[]string) ([]byte, b
 	case int64:
 		return binary.BigEndian.AppendUint64(append(out, keyInt), uint64(d)), true
 	case float64:
+		if n, same := integer(d); same {
+			return binary.BigEndian.AppendUint64(append(out, keyInt), uint64(n)), true
+		}
 		return binary.BigEndian.AppendUint64(append(out, keyFloat), math.Float64bits(d)), true
 	case json.Number:
 		return appendText(append(out, keyNumber), string(d)), true
@@ -168,6 +172,17 @@ func (f *Fields) appendKey(out []byte, document any, space *[]string) ([]byte, b
 		}
 		return appendText(append(out, keyOther), value.String()), true
 	}
+}
+
+// maxExact is up to where each integer is a float64 of its own, whose shortest decimal form is the integer's.
+const maxExact = 1 << 53
+
+// integer returns a float as the integer that is written alike: neither 0.5 nor -0, nor any that may be rounded.
+func integer(f float64) (n int64, ok bool) {
+	if f != math.Trunc(f) || math.Abs(f) > maxExact || f == 0 && math.Signbit(f) {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 func appendText(out []byte, text string) []byte {

@@ -121,6 +121,9 @@ func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod.Spec); err != nil {
 		return nil, below(path, fmt.Errorf("spec: %w", err))
 	}
+	if err := checkSize(&pod.Spec); err != nil {
+		return nil, below(path, fmt.Errorf("spec.%w", err))
+	}
 	// The API server sets these in a pod, and not in its template: a limit is a request where there is none, and so is a
 	// port of the node where the pod is in the node's network.
 	corev1defaults.SetDefaults_Pod(pod)

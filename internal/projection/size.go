@@ -1,0 +1,98 @@
+package projection
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Size returns the size of the document, of JSON values of Go, cut down to the set: in bytes of JSON without spaces. The
+// time is linear in the size of the document.
+func (f *Fields) Size(document any) int {
+	switch d := document.(type) {
+	case map[string]any:
+		return f.objectSize(d)
+	case []any:
+		fields := f.each
+		if f.all {
+			fields = whole
+		}
+		if fields == nil || len(d) == 0 {
+			return len("[]")
+		}
+		size := len("[]") + len(d) - 1
+		for _, member := range d {
+			size += fields.Size(member)
+		}
+		return size
+	case string:
+		return textSize(d)
+	case bool:
+		if d {
+			return len("true")
+		}
+		return len("false")
+	case nil:
+		return len("null")
+	case int64:
+		var space [20]byte
+		return len(strconv.AppendInt(space[:0], d, 10))
+	case json.Number:
+		return len(d)
+	}
+	// Floats, and what is nothing of JSON.
+	text, err := json.Marshal(document)
+	if err != nil {
+		return 0
+	}
+	return len(text)
+}
+
+func (f *Fields) objectSize(object map[string]any) int {
+	size, members := len("{}"), 0
+	add := func(fields *Fields, name string, member any) {
+		size += textSize(name) + len(":") + fields.Size(member)
+		members++
+	}
+	switch {
+	case f.all:
+		for name, member := range object {
+			add(whole, name, member)
+		}
+	case f.each != nil:
+		for name, member := range object {
+			fields, ok := f.named[name]
+			if !ok {
+				fields = f.each
+			}
+			add(fields, name, member)
+		}
+	default:
+		for _, n := range f.names {
+			if member, ok := object[n.text]; ok {
+				add(n.fields, n.text, member)
+			}
+		}
+	}
+	// Commas are between members.
+	return size + max(0, members-1)
+}
+
+// textSize is the size of a string in JSON, with quotes and escapes.
+func textSize(text string) int {
+	size := len(`""`) + len(text)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f':
+			size++
+		case c < ' ':
+			size += len(`u000`) + 1
+		case c == 0xe2 && i+2 < len(text):
+			// Separators of lines and paragraphs are escaped.
+			if r, _ := utf8.DecodeRuneInString(text[i:]); r == '\u2028' || r == '\u2029' {
+				size += len(`\u2028`) - utf8.RuneLen(r)
+			}
+		}
+	}
+	return size
+}
