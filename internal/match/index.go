@@ -234,10 +234,15 @@ func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
 	if Never(resource.GroupResource()) {
 		return out
 	}
+	// A wildcard does not select these.
+	bootstrap := Bootstrap(resource.GroupResource())
 	var space [256]byte
 	for _, group := range [...]string{resource.Group, wildcard} {
 		for _, version := range [...]string{resource.Version, wildcard} {
 			for _, plural := range [...]string{resource.Resource, wildcard} {
+				if bootstrap && (group != resource.Group || plural != resource.Resource) {
+					continue
+				}
 				if b, ok := x.types.Get(typeKey(space[:0], group, version, plural)); ok {
 					out.buckets = append(out.buckets, b)
 				}

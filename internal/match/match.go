@@ -54,6 +54,10 @@ type Matcher struct {
 	conditions *conditions
 	// required are the labels that namespaces and objects cannot do without.
 	required []required
+	// guarded is guarded of the rules.
+	guarded bool
+	// rules is how many of the match's rules its author wrote; they come first.
+	rules int
 }
 
 // conditions are match conditions, compiled.
@@ -73,6 +77,9 @@ func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	errs := validateRules(m.ResourceRules, path.Child("resourceRules"))
 	out := &Matcher{}
 	m.DeepCopyInto(&out.match)
+	out.rules = len(m.ResourceRules)
+	out.match.ResourceRules = explicit(out.match.ResourceRules)
+	out.guarded = guarded(out.match.ResourceRules)
 
 	selector := func(s *metav1.LabelSelector, path *field.Path) (labels.Selector, *metav1.LabelSelector) {
 		if s == nil {
@@ -155,14 +162,13 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 	return conditionCompiler().CompileCondition(accessors, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), nil
 }
 
-// SelectsResource says whether the resource rules name the resource.
+// SelectsResource reports whether a resource rule selects the resource: by name, or by a wildcard, which does not reach
+// what Bootstrap is true of.
 func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
 	if Never(resource.GroupResource()) {
 		return false
 	}
-	return slices.ContainsFunc(m.match.ResourceRules, func(rule placementv1.ResourceRule) bool {
-		return contains(rule.APIGroups, resource.Group) && contains(rule.APIVersions, resource.Version) && contains(rule.Resources, resource.Resource)
-	})
+	return slices.ContainsFunc(m.match.ResourceRules, func(rule placementv1.ResourceRule) bool { return selects(rule, resource) })
 }
 
 func contains(list []string, value string) bool {
@@ -186,7 +192,11 @@ func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
 	}
-	if !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || o.Old == o.Content || !m.SelectsLabels(o.Old.GetLabels())) {
+	if m.guarded && byAPIServer(o.Request) {
+		return false, nil
+	}
+	// Copying the labels for each policy takes long where there are many of both.
+	if !m.objects.Empty() && !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || o.Old == o.Content || !m.SelectsLabels(o.Old.GetLabels())) {
 		return false, nil
 	}
 	if m.conditions == nil {

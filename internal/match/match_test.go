@@ -18,6 +18,8 @@ import (
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
+var csinodes = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csinodes"}
+
 func rule(groups, versions, resources string) placementv1.ResourceRule {
 	return placementv1.ResourceRule{
 		APIGroups: strings.Split(groups, ","), APIVersions: strings.Split(versions, ","), Resources: strings.Split(resources, ","),
@@ -78,6 +80,12 @@ func TestSelectsResource(t *testing.T) {
 		"RequestsNever":      {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, resource: schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"}},
 		"OwnKindsNever":      {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, resource: schema.GroupVersionResource{Group: "placement.berth.dev", Version: "v1alpha1", Resource: "placementpolicies"}},
 		"WebhooksNever":      {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, resource: schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}},
+		"NodesByWildcard":    {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, resource: csinodes},
+		"NodesByGroup":       {rules: []placementv1.ResourceRule{rule("storage.k8s.io", "v1", "*")}, resource: csinodes},
+		"NodesByResource":    {rules: []placementv1.ResourceRule{rule("*", "v1", "csinodes")}, resource: csinodes},
+		"NodesByName":        {rules: []placementv1.ResourceRule{rule("storage.k8s.io", "*", "csinodes")}, resource: csinodes, want: true},
+		"NodesByNameOfAny":   {rules: []placementv1.ResourceRule{rule("*", "v1", "*"), rule("storage.k8s.io", "v1beta1", "csinodes")}, resource: csinodes, want: true},
+		"NodesByOtherName":   {rules: []placementv1.ResourceRule{rule("storage.k8s.io", "v1beta1", "csinodes")}, resource: csinodes},
 		"NodesOfOthersMatch": {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "nodes"}, want: true},
 	}
 	for name, tc := range tests {

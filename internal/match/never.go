@@ -3,18 +3,28 @@ package match
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // NamespaceSystem is never matched: a cluster must come up, and stay up, without Berth.
 const NamespaceSystem = "kube-system"
+
+const (
+	// apiServerUser is who the API server is where it makes requests of its own, and mastersGroup its group, whose members
+	// may do everything.
+	apiServerUser = "system:apiserver"
+	mastersGroup  = "system:masters"
+)
 
 // neverGroups are API groups of which nothing is ever matched: Berth's own kinds, so that a policy can always be
 // corrected, and what the API server itself asks for to authenticate, to authorize and to call webhooks.
@@ -37,6 +47,30 @@ var neverResources = []schema.GroupResource{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 }
 
+// bootstrapResources are resource types that a wildcard does not match, since a cluster writes them when it starts, and
+// nodes when they join: the API server exits if it can't create its roles, and the kubelet without its CSINode.
+var bootstrapResources = []schema.GroupResource{
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"},
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+	{Group: "networking.k8s.io", Resource: "servicecidrs"},
+	{Group: "networking.k8s.io", Resource: "ipaddresses"},
+	{Group: "coordination.k8s.io", Resource: "leasecandidates"},
+	{Group: "internal.apiserver.k8s.io", Resource: "storageversions"},
+	{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"},
+	{Group: "storage.k8s.io", Resource: "csinodes"},
+	{Group: "storage.k8s.io", Resource: "volumeattachments"},
+	{Group: "resource.k8s.io", Resource: "resourceslices"},
+}
+
+// mixedGroups are API groups in which the API server writes objects of its own beside those of users: the Service
+// kubernetes and its endpoints, and the first namespaces.
+var mixedGroups = []string{"", "discovery.k8s.io"}
+
 // Exempt says whether nothing in a namespace is ever asked about, counted or limited: in kube-system and in Berth's own,
 // which is empty where the served cluster has none. Objects of no namespace, "", are not exempt.
 func Exempt(namespace, ownNamespace string) bool {
@@ -57,19 +91,163 @@ func Never(resource schema.GroupResource) bool {
 	return slices.Contains(neverGroups, resource.Group) || slices.Contains(neverResources, resource)
 }
 
-// neverCondition is Never as a condition of a webhook configuration, for rules with wildcards.
-func neverCondition() admissionregistrationv1.MatchCondition {
-	groups := make([]string, len(neverGroups))
-	for i, g := range neverGroups {
-		groups[i] = fmt.Sprintf("%q", g)
+// Bootstrap reports whether a cluster writes objects of the resource when it starts or a node joins. A wildcard does not
+// match them; a rule that names both the group and the resource does.
+func Bootstrap(resource schema.GroupResource) bool {
+	return slices.Contains(bootstrapResources, resource)
+}
+
+// byAPIServer reports whether the API server makes a request on its own behalf. It asks for both user and group: who is
+// in the group may change and delete policies, and gains nothing by the user.
+func byAPIServer(r *admissionv1.AdmissionRequest) bool {
+	return r != nil && r.UserInfo.Username == apiServerUser && slices.Contains(r.UserInfo.Groups, mastersGroup)
+}
+
+// selects reports whether a rule selects a resource that is not among those that never match.
+func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource) bool {
+	if !contains(rule.APIVersions, resource.Version) {
+		return false
 	}
-	resources := make([]string, len(neverResources))
-	for i, r := range neverResources {
-		resources[i] = fmt.Sprintf("%q", r.Group+"/"+r.Resource)
+	if names(rule, resource.GroupResource()) {
+		return true
+	}
+	return covers(rule, resource.GroupResource()) && !Bootstrap(resource.GroupResource())
+}
+
+// covers reports whether a rule has the resource in some version, by name or by wildcard.
+func covers(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
+	return contains(rule.APIGroups, resource.Group) && contains(rule.Resources, resource.Resource)
+}
+
+// names reports whether a rule has both the group and the name of the resource.
+func names(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
+	return slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
+}
+
+// guarded reports whether a webhook with these rules needs the guard, the condition that keeps requests from it which the
+// rules cover and a policy does not match. Rules that name types by group and resource need none, nor does a wildcard in a
+// group that has no such types. The API server converts each object for a condition, which costs it more than the rest of
+// the call.
+func guarded(rules []placementv1.ResourceRule) bool {
+	return slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool {
+		return slices.ContainsFunc(rule.APIGroups, func(group string) bool {
+			if group == wildcard || slices.Contains(neverGroups, group) {
+				return true
+			}
+			return slices.ContainsFunc(rule.Resources, func(resource string) bool {
+				if resource == wildcard {
+					return mixed(group)
+				}
+				return Never(schema.GroupResource{Group: group, Resource: resource})
+			})
+		})
+	})
+}
+
+// mixed reports whether a group has types, or objects, that a wildcard does not match, besides others.
+func mixed(group string) bool {
+	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
+	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
+}
+
+// explicit returns the rules, and further ones for versions in which a wildcard covers a bootstrap type that another rule
+// names. The API server sends an object in the version of the request if any rule covers that, though the rule be a
+// wildcard, and not in the version that the name came with.
+func explicit(rules []placementv1.ResourceRule) []placementv1.ResourceRule {
+	out := slices.Clone(rules)
+	for _, resource := range bootstrapNamed(rules) {
+		for _, rule := range rules {
+			if !covers(rule, resource) {
+				continue
+			}
+			missing := slices.DeleteFunc(slices.Clone(rule.APIVersions), func(version string) bool {
+				return slices.ContainsFunc(out, func(r placementv1.ResourceRule) bool {
+					return names(r, resource) && contains(r.APIVersions, version)
+				})
+			})
+			if len(missing) > 0 {
+				out = append(out, placementv1.ResourceRule{APIGroups: []string{resource.Group}, APIVersions: missing, Resources: []string{resource.Resource}})
+			}
+		}
+	}
+	return out
+}
+
+// bootstrapNamed returns the bootstrap types that a rule names by group and resource.
+func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
+	return slices.DeleteFunc(slices.Clone(bootstrapResources), func(resource schema.GroupResource) bool {
+		return !slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool { return names(rule, resource) })
+	})
+}
+
+// Warnings tell the author of a policy which types the wildcards of its rules do not match, what depends on types that its
+// rules name, and what of its selectors and conditions never selects anything. The path is that of the match.
+func Warnings(m placementv1.Match, path *field.Path) []string {
+	var out []string
+	for i, rule := range m.ResourceRules {
+		at := path.Child("resourceRules").Index(i)
+		var named, missed []string
+		for _, resource := range bootstrapResources {
+			switch {
+			case names(rule, resource):
+				named = append(named, resource.String())
+			case covers(rule, resource):
+				missed = append(missed, resource.String())
+			}
+		}
+		if len(named) > 0 {
+			out = append(out, fmt.Sprintf("%s: the cluster needs %s to start and to add nodes: while Berth is down, or if the policy denies them, it may not", at, strings.Join(named, ", ")))
+		}
+		if len(missed) > 0 {
+			if more := len(missed) - maxListed; more > 0 {
+				missed = append(missed[:maxListed], fmt.Sprintf("and %d other types that a cluster needs to start", more))
+			}
+			out = append(out, fmt.Sprintf("%s: wildcards do not match %s; to match a type, name both its group and resource", at, strings.Join(missed, ", ")))
+		}
+	}
+	out = append(out, warnOfNamespaceName(m, path.Child("objectSelector"))...)
+	for i, condition := range m.MatchConditions {
+		out = append(out, warnOfOperations(condition.Expression, path.Child("matchConditions").Index(i).Child("expression"))...)
+	}
+	return out
+}
+
+// maxListed is how many types a warning lists that a rule does not match.
+const maxListed = 4
+
+// guard is the condition that keeps from a webhook with wildcards what its policies do not match: types that never match,
+// bootstrap types but for those that the policies name, and what the API server itself writes.
+func guard(rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MatchCondition {
+	const resource = `(request.resource.group + "/" + request.resource.resource)`
+	unnamed := slices.DeleteFunc(slices.Clone(bootstrapResources), func(resource schema.GroupResource) bool {
+		return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+			return slices.Contains(r.APIGroups, resource.Group) && slices.Contains(r.Resources, resource.Resource)
+		})
+	})
+	clauses := []string{
+		fmt.Sprintf(`request.resource.group in %s`, stringList(neverGroups)),
+		fmt.Sprintf(`%s in %s`, resource, resourceList(slices.Concat(neverResources, unnamed))),
+		fmt.Sprintf(`has(request.userInfo.username) && request.userInfo.username == %q && has(request.userInfo.groups) && %q in request.userInfo.groups`,
+			apiServerUser, mastersGroup),
 	}
 	return admissionregistrationv1.MatchCondition{
-		Name: "never-hooked.placement.berth.dev",
-		Expression: fmt.Sprintf(`!(request.resource.group in [%s]) && !((request.resource.group + "/" + request.resource.resource) in [%s])`,
-			strings.Join(groups, ", "), strings.Join(resources, ", ")),
+		Name:       "never-hooked." + placementv1.GroupVersion.Group,
+		Expression: "!(" + strings.Join(clauses, ") && !(") + ")",
 	}
+}
+
+func stringList(list []string) string {
+	quoted := make([]string, len(list))
+	for i, text := range list {
+		quoted[i] = strconv.Quote(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+func resourceList(resources []schema.GroupResource) string {
+	texts := make([]string, len(resources))
+	for i, r := range resources {
+		texts[i] = r.Group + "/" + r.Resource
+	}
+	return stringList(texts)
 }

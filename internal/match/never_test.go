@@ -3,9 +3,12 @@ package match_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 )
 
@@ -37,5 +40,52 @@ func TestExemptNamespaces(t *testing.T) {
 		if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": tt.namespace}); got == tt.want {
 			t.Errorf("Elsewhere(%q) selects %q: %v", tt.own, tt.namespace, got)
 		}
+	}
+}
+
+func TestOnlyWildcardsTakeACondition(t *testing.T) {
+	tests := map[string]struct {
+		rules []placementv1.ResourceRule
+		want  bool
+	}{
+		"Names":            {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("", "*", "pods,services")}},
+		"BootstrapName":    {rules: []placementv1.ResourceRule{rule("storage.k8s.io", "v1", "csinodes")}},
+		"AllOfAGroup":      {rules: []placementv1.ResourceRule{rule("apps,batch", "v1", "*")}},
+		"AllOfNodes":       {rules: []placementv1.ResourceRule{rule("storage.k8s.io", "v1", "*")}, want: true},
+		"AllOfTheCore":     {rules: []placementv1.ResourceRule{rule("", "v1", "*")}, want: true},
+		"AllOfEndpoints":   {rules: []placementv1.ResourceRule{rule("discovery.k8s.io", "v1", "*")}, want: true},
+		"OfAnyGroup":       {rules: []placementv1.ResourceRule{rule("*", "v1", "deployments")}, want: true},
+		"BesidesNames":     {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("*", "*", "*")}, want: true},
+		"NeverNonetheless": {rules: []placementv1.ResourceRule{rule("", "v1", "nodes")}, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			// Rules that name what never matches are refused, and not matched all the same.
+			m, _ := match.New(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))
+			groups := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
+			if got := len(groups[0].Webhook.MatchConditions) > 0; got != tc.want {
+				t.Errorf("has a condition: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	tests := map[string]struct {
+		rules []placementv1.ResourceRule
+		want  []string
+	}{
+		"Names":     {rules: []placementv1.ResourceRule{rule("apps", "*", "deployments"), rule("apps", "v1", "*"), rule("*", "v1", "pods")}},
+		"Bootstrap": {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments"), rule("storage.k8s.io", "*", "csinodes")}, want: []string{"match.resourceRules[1]: the cluster needs csinodes.storage.k8s.io to start and to add nodes: while Berth is down, or if the policy denies them, it may not"}},
+		"Wildcard":  {rules: []placementv1.ResourceRule{rule("*", "v1", "csinodes")}, want: []string{"match.resourceRules[0]: wildcards do not match csinodes.storage.k8s.io; to match a type, name both its group and resource"}},
+		"Everything": {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, want: []string{"match.resourceRules[0]: wildcards do not match clusterroles.rbac.authorization.k8s.io, clusterrolebindings.rbac.authorization.k8s.io, " +
+			"roles.rbac.authorization.k8s.io, rolebindings.rbac.authorization.k8s.io, and 11 other types that a cluster needs to start; to match a type, name both its group and resource"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, match.Warnings(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

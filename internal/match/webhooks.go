@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 // Hook is one policy's part in the webhook configuration.
@@ -19,6 +20,8 @@ type Hook struct {
 	Policy        string
 	FailurePolicy placementv1.FailurePolicy
 	Matcher       *Matcher
+	// Decision are the fields of objects that the policy's decisions depend on, sealed; nil for none.
+	Decision *projection.Fields
 }
 
 // Group is a webhook of the configuration and the policies that it stands for.
@@ -30,7 +33,8 @@ type Group struct {
 // common is what policies must have in common to share a webhook whatever their resource rules are. The API server
 // sends an object in a version that one of the webhook's rules names, so policies share only where any such version is
 // one that all of them match: where all rules of both name the same versions. A policy that names several lists of
-// versions shares with its equals alone.
+// versions shares with its equals alone. Policies that need the guard share with each other alone, so that the others do
+// without it.
 type common struct {
 	FailurePolicy     placementv1.FailurePolicy
 	NamespaceSelector normal
@@ -38,6 +42,9 @@ type common struct {
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	Versions          []string
 	Rules             []placementv1.ResourceRule
+	Guarded           bool `json:",omitempty"`
+	// Subresources sets webhooks for subresources apart from those for objects.
+	Subresources bool `json:",omitempty"`
 }
 
 // shape is what policies must have in common to share a webhook where they want different values of one label: all
@@ -68,7 +75,8 @@ type cut struct {
 // Webhooks renders the policies' matches as webhooks of a MutatingWebhookConfiguration, without client configuration.
 // Policies that differ in nothing but their resource rules share one, and so do policies that differ in nothing but
 // the values that they want of one label: the API server calls webhooks one after the other. None is called for
-// anything that no policy of it is about. The result is sorted and depends on nothing but the set of hooks; a
+// anything that no policy of it is about. A policy that reads what subresources change is part of two: one for objects,
+// and one for those subresources. The result is sorted and depends on nothing but the set of hooks; a
 // webhook's name does not depend on the values that it wants. ownNamespace, empty for none, is excluded besides
 // kube-system.
 func Webhooks(hooks []Hook, ownNamespace string) []Group {
@@ -132,8 +140,7 @@ func (u *union) group(ownNamespace string) Group {
 func partsOf(hooks []Hook) []*part {
 	byKey := map[string]*part{}
 	var out []*part
-	for _, hook := range sortedByPolicy(hooks) {
-		key := commonOf(hook)
+	add := func(policy string, key common, rules []admissionregistrationv1.RuleWithOperations) {
 		text := keyText(key)
 		p, ok := byKey[text]
 		if !ok {
@@ -141,9 +148,15 @@ func partsOf(hooks []Hook) []*part {
 			byKey[text] = p
 			out = append(out, p)
 		}
-		p.policies = append(p.policies, hook.Policy)
-		for _, rule := range hook.Matcher.match.ResourceRules {
+		p.policies = append(p.policies, policy)
+		for _, rule := range rules {
 			p.rules = appendRule(p.rules, rule)
+		}
+	}
+	for _, hook := range sortedByPolicy(hooks) {
+		add(hook.Policy, commonOf(hook), objectRules(hook))
+		if rules := subresourceRules(hook); len(rules) > 0 {
+			add(hook.Policy, subresourceCommon(hook), rules)
 		}
 	}
 	for _, p := range out {
@@ -159,6 +172,7 @@ func commonOf(hook Hook) common {
 	key := common{
 		FailurePolicy: hook.FailurePolicy, MatchConditions: m.MatchConditions,
 		NamespaceSelector: normalise(m.NamespaceSelector), ObjectSelector: normalise(m.ObjectSelector),
+		Guarded: hook.Matcher.guarded,
 	}
 	for i, rule := range m.ResourceRules {
 		versions := slices.Sorted(slices.Values(rule.APIVersions))
@@ -217,6 +231,10 @@ func webhookName(failure placementv1.FailurePolicy, key string) string {
 }
 
 func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
+	conditions := key.MatchConditions
+	if key.Guarded {
+		conditions = slices.Concat([]admissionregistrationv1.MatchCondition{guard(rules)}, conditions)
+	}
 	return admissionregistrationv1.MutatingWebhook{
 		Name:                    name,
 		Rules:                   rules,
@@ -224,23 +242,33 @@ func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWit
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		NamespaceSelector:       key.NamespaceSelector.selector(Elsewhere(ownNamespace)),
 		ObjectSelector:          key.ObjectSelector.selector(),
-		MatchConditions:         append([]admissionregistrationv1.MatchCondition{neverCondition()}, key.MatchConditions...),
+		MatchConditions:         conditions,
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 		ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
 		AdmissionReviewVersions: []string{"v1"},
 	}
 }
 
-func appendRule(rules []admissionregistrationv1.RuleWithOperations, rule placementv1.ResourceRule) []admissionregistrationv1.RuleWithOperations {
-	next := admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+// objectRules are a policy's rules for objects themselves.
+func objectRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
+	var out []admissionregistrationv1.RuleWithOperations
+	for _, rule := range hook.Matcher.match.ResourceRules {
+		out = append(out, newRule(rule.APIGroups, rule.APIVersions, rule.Resources, admissionregistrationv1.Create, admissionregistrationv1.Update))
+	}
+	return out
+}
+
+func newRule(groups, versions, resources []string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: operations,
 		Rule: admissionregistrationv1.Rule{
-			APIGroups:   rule.APIGroups,
-			APIVersions: rule.APIVersions,
-			Resources:   rule.Resources,
-			Scope:       new(admissionregistrationv1.AllScopes),
+			APIGroups: groups, APIVersions: versions, Resources: resources, Scope: new(admissionregistrationv1.AllScopes),
 		},
 	}
+}
+
+// appendRule appends a rule unless there is one for the same resources. All have the same operations.
+func appendRule(rules []admissionregistrationv1.RuleWithOperations, next admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return ruleText(r) == ruleText(next) }) {
 		return rules
 	}

@@ -147,10 +147,15 @@ var expressions = []string{
 	"request.userInfo.username.startsWith('a')", "object.metadata.labels['b'] == request.name",
 }
 
+// Of the types, some never match, and some do where they are named.
+var (
+	groups    = []string{"", "apps", "storage.k8s.io"}
+	resources = []string{"pods", "deployments", "nodes", "csinodes", "namespaces"}
+)
+
 func (g generator) rule() placementv1.ResourceRule {
 	return placementv1.ResourceRule{
-		APIGroups: g.list("", "apps", "coordination.k8s.io"), APIVersions: g.list("v1", "v2"),
-		Resources: g.list("pods", "deployments", "nodes", "leases", "namespaces"),
+		APIGroups: g.list(groups...), APIVersions: g.list("v1", "v2"), Resources: g.list(resources...),
 	}
 }
 
@@ -167,9 +172,9 @@ func (g generator) match() placementv1.Match {
 
 func (g generator) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{
-		Group:    []string{"", "apps", "coordination.k8s.io"}[g.IntN(3)],
+		Group:    groups[g.IntN(len(groups))],
 		Version:  []string{"v1", "v2"}[g.IntN(2)],
-		Resource: []string{"pods", "deployments", "nodes", "leases", "namespaces"}[g.IntN(5)],
+		Resource: resources[g.IntN(len(resources))],
 	}
 }
 
@@ -227,7 +232,7 @@ func (g generator) request() request {
 		oldObject = old
 	}
 	record := admission.NewAttributesRecord(obj, oldObject, kind, ns, obj.GetName(), resource, "", operation, nil, false,
-		&user.DefaultInfo{Name: []string{"alice", "bob"}[g.IntN(2)]})
+		&user.DefaultInfo{Name: []string{"", "alice", "bob", user.APIServerUser}[g.IntN(4)], Groups: [][]string{nil, {user.AllAuthenticated, user.SystemPrivilegedGroup}}[g.IntN(2)]})
 	return request{
 		attributes:      &admission.VersionedAttributes{Attributes: record, VersionedObject: obj, VersionedOldObject: oldObject, VersionedKind: kind},
 		namespaceLabels: namespaceLabels,
@@ -351,6 +356,84 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever policies share webhooks, and whatever wildcards their rules have: the API server calls exactly if some policy of
+// the webhook selects the type in some version, and sends the object in a version in which each policy selects it that
+// selects the type at all.
+func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
+	g := generator{rand.New(rand.NewPCG(9, 10))}
+	versions := []string{"v1", "v2"}
+	calls, skips, named := 0, 0, 0
+	for range 300 {
+		var hooks []match.Hook
+		for i := range 1 + g.IntN(3) {
+			spec := placementv1.Match{ResourceRules: []placementv1.ResourceRule{g.rule()}}
+			if g.IntN(2) == 0 {
+				spec.ResourceRules = append(spec.ResourceRules, rule("storage.k8s.io", g.some(versions...)[0], "csinodes"))
+			}
+			// Rules that name what never matches are refused, and not matched all the same.
+			m, _ := match.New(spec, field.NewPath("match"))
+			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
+		}
+		for _, group := range match.Webhooks(hooks, ownNamespace) {
+			for range 10 {
+				r := g.resource()
+				sent := sentVersion(t, group.Webhook, r, versions)
+				var selecting []string
+				for _, hook := range hooks {
+					if !slices.Contains(group.Policies, hook.Policy) || !slices.ContainsFunc(versions, func(v string) bool {
+						return hook.Matcher.SelectsResource(r.GroupResource().WithVersion(v))
+					}) {
+						continue
+					}
+					selecting = append(selecting, hook.Policy)
+					if sent != "" && !hook.Matcher.SelectsResource(r.GroupResource().WithVersion(sent)) {
+						t.Fatalf("%v is sent in version %q, in which policy %s does not select it; rules %v", r, sent, hook.Policy, ruleTexts(group.Webhook))
+					}
+				}
+				if (sent != "") != (len(selecting) > 0) {
+					t.Fatalf("%v is selected by %v and sent in version %q; rules %v, conditions %v", r, selecting, sent, ruleTexts(group.Webhook), group.Webhook.MatchConditions)
+				}
+				switch {
+				case sent == "":
+					skips++
+				case r.Resource == "csinodes" && r.Group == "storage.k8s.io":
+					named++
+				default:
+					calls++
+				}
+			}
+		}
+	}
+	if calls < 100 || skips < 100 || named < 20 {
+		t.Errorf("%d called, %d not, %d for a bootstrap type: the test is too weak", calls, skips, named)
+	}
+}
+
+// sentVersion is the version in which the API server sends an object of the resource, which it converts to all versions;
+// empty if it does not call.
+func sentVersion(t *testing.T, w admissionregistrationv1.MutatingWebhook, r schema.GroupVersionResource, versions []string) string {
+	t.Helper()
+	for _, version := range append([]string{r.Version}, versions...) {
+		attributes := admission.NewAttributesRecord(newObject(nil), nil, schema.GroupVersionKind{}, "shop", "web", r.GroupResource().WithVersion(version), "", admission.Create, nil, false,
+			&user.DefaultInfo{Name: "alice"})
+		if !slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+			return (&rules.Matcher{Rule: rule, Attr: attributes}).Matches()
+		}) {
+			continue
+		}
+		versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedObject: newObject(nil)}
+		result := webhook.NewMutatingWebhookAccessor("uid", "berth", &w).GetCompiledMatcher(compiler).Match(t.Context(), versioned, nil, nil)
+		if result.Error != nil {
+			t.Fatal(result.Error)
+		}
+		if result.Matches {
+			return version
+		}
+		return ""
+	}
+	return ""
 }
 
 func ruleTexts(w admissionregistrationv1.MutatingWebhook) []string {

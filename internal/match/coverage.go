@@ -1,0 +1,217 @@
+package match
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Coverage tells what of a match there is to be matched.
+type Coverage struct {
+	// Covered reports whether the API server serves something of some entry of the resource rules.
+	Covered bool
+	// Unserved says of each entry of which the API server serves nothing what it is, and what is probably meant.
+	Unserved []string
+	// Impossible is why the match can't match anything, whatever is served; "" if it can.
+	Impossible string
+	// Namespaced reports whether all types that are matched are in namespaces, so that nothing is matched where the
+	// namespace selector selects none.
+	Namespaced bool
+	// ClusterScoped reports whether all types that the match names are served, and neither in namespaces nor Namespaces
+	// themselves, so that the namespace selector has no effect.
+	ClusterScoped bool
+}
+
+// Coverage judges the match against what the API server serves; ownNamespace is Berth's own, where nothing is matched.
+// An entry of a rule's resources is served if the API server serves it in any of the rule's groups and versions.
+func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string) Coverage {
+	if served == nil {
+		return Coverage{Covered: true}
+	}
+	out := Coverage{Namespaced: true, ClusterScoped: true}
+	var excluded []string
+	for i, rule := range m.match.ResourceRules[:m.rules] {
+		for j, resource := range rule.Resources {
+			at := path.Child("resourceRules").Index(i).Child("resources").Index(j)
+			entry := placementv1.ResourceRule{APIGroups: rule.APIGroups, APIVersions: rule.APIVersions, Resources: []string{resource}}
+			matched, covered := served.matched(entry)
+			switch {
+			case len(matched) > 0:
+				out.Covered = true
+				out.Namespaced = out.Namespaced && !slices.ContainsFunc(matched, func(t ServedType) bool { return !t.Namespaced })
+				out.ClusterScoped = out.ClusterScoped && !slices.ContainsFunc(matched, ServedType.inNamespace)
+			case served.hasSilent(rule.APIGroups, rule.APIVersions):
+				out.Covered, out.Namespaced, out.ClusterScoped = true, false, false
+			case covered:
+				excluded = append(excluded, fmt.Sprintf("%s: wildcards do not match any of the types that it stands for", at))
+			default:
+				out.Unserved = append(out.Unserved, fmt.Sprintf("%s: %s", at, served.unserved(entry)))
+			}
+		}
+	}
+	out.ClusterScoped = out.ClusterScoped && out.Covered && len(out.Unserved) == 0
+	switch {
+	case !out.Covered && len(out.Unserved) == 0:
+		out.Impossible = strings.Join(excluded, "; ")
+	case m.match.ObjectSelector != nil && contradicts(m.match.ObjectSelector) != "":
+		out.Impossible = path.Child("objectSelector").String() + ": " + contradicts(m.match.ObjectSelector)
+	case m.match.NamespaceSelector != nil && out.Namespaced && out.Covered:
+		if why := ExcludesAll(m.match.NamespaceSelector, ownNamespace); why != "" {
+			out.Impossible = path.Child("namespaceSelector").String() + ": " + why
+		}
+	}
+	return out
+}
+
+// Types returns the types that the match names; ok is false if it may match others: by wildcards, or where the API server
+// does not serve a type, or does not tell.
+func (m *Matcher) Types(served *Served) (types []ServedType, ok bool) {
+	if served == nil {
+		return nil, false
+	}
+	for _, rule := range m.match.ResourceRules[:m.rules] {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.APIVersions, rule.Resources), wildcard) || served.hasSilent(rule.APIGroups, rule.APIVersions) {
+			return nil, false
+		}
+		for _, resource := range rule.Resources {
+			matched, _ := served.matched(placementv1.ResourceRule{APIGroups: rule.APIGroups, APIVersions: rule.APIVersions, Resources: []string{resource}})
+			if len(matched) == 0 {
+				return nil, false
+			}
+			types = append(types, matched...)
+		}
+	}
+	return types, true
+}
+
+// inNamespace reports whether a namespace selector is about objects of the type: a Namespace is selected by its own labels.
+func (t ServedType) inNamespace() bool {
+	return t.Namespaced || t.GroupResource() == namespacesResource
+}
+
+// SelectsNamespaces reports whether the match has a namespace selector that does not select all.
+func (m *Matcher) SelectsNamespaces() bool { return !m.namespaces.Empty() }
+
+// SelectsNoneOf reports whether the match has a namespace selector that selects none of the namespaces, by name and
+// labels, that may be matched at all.
+func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string], ownNamespace string) bool {
+	if !m.SelectsNamespaces() {
+		return false
+	}
+	for name, labels := range namespaces {
+		if !Exempt(name, ownNamespace) && m.SelectsNamespace(name, labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// matched returns the types that an entry matches; covered reports whether there are some that it names, or its
+// wildcards stand for, and that are not matched all the same.
+func (s *Served) matched(entry placementv1.ResourceRule) (matched []ServedType, covered bool) {
+	for _, t := range s.types {
+		if !covers(entry, t.GroupResource()) || !contains(entry.APIVersions, t.Version) {
+			continue
+		}
+		if selects(entry, t.GroupVersionResource) && !Never(t.GroupResource()) {
+			matched = append(matched, t)
+		} else {
+			covered = true
+		}
+	}
+	return matched, covered
+}
+
+// unserved says that nothing is served of an entry, which has one resource, and what is probably meant.
+func (s *Served) unserved(entry placementv1.ResourceRule) string {
+	name := entry.Resources[0]
+	if name == wildcard {
+		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups), stringList(entry.APIVersions))
+		for _, group := range entry.APIGroups {
+			if meant, ok := s.groupMeant(group); ok && meant != group {
+				return text + fmt.Sprintf(" (did you mean the group %q?)", meant)
+			}
+		}
+		return text
+	}
+	text := fmt.Sprintf("the API server does not serve %q in apiGroups %s, apiVersions %s", name, stringList(entry.APIGroups), stringList(entry.APIVersions))
+	plural, ok := s.Plural(name, entry.APIGroups)
+	if !ok {
+		return text
+	}
+	t := s.best(plural, entry.APIGroups, entry.APIVersions)
+	text += fmt.Sprintf(" (did you mean %s", t.Resource)
+	var in []string
+	if !contains(entry.APIGroups, t.Group) {
+		in = append(in, fmt.Sprintf("apiGroups [%q]", t.Group))
+	}
+	if !contains(entry.APIVersions, t.Version) {
+		in = append(in, fmt.Sprintf("apiVersions [%q]", t.Version))
+	}
+	if len(in) > 0 {
+		text += " in " + strings.Join(in, ", ")
+	}
+	return text + "?)"
+}
+
+// contradicts returns why no object can have the labels that a selector wants; "" if some can.
+func contradicts(s *metav1.LabelSelector) string {
+	list := normalise(s)
+	for _, r := range list {
+		values, bounded := valuesOf(list, r.Key)
+		if bounded && len(values) == 0 {
+			return fmt.Sprintf("no value of the label %s meets all requirements on it", r.Key)
+		}
+	}
+	return ""
+}
+
+// ExcludesAll returns why a namespace selector can't select any namespace that may be matched; "" if it can.
+func ExcludesAll(s *metav1.LabelSelector, ownNamespace string) string {
+	if why := contradicts(s); why != "" {
+		return why
+	}
+	values, bounded := valuesOf(normalise(s), corev1.LabelMetadataName)
+	if bounded && !slices.ContainsFunc(values, func(name string) bool { return !Exempt(name, ownNamespace) }) {
+		return fmt.Sprintf("it selects %s only, where nothing is ever matched: kube-system and Berth's own namespace are protected", strings.Join(values, ", "))
+	}
+	return ""
+}
+
+// valuesOf returns the values that a label may have by a selector's requirements; bounded is false if those name none,
+// so that there are others.
+func valuesOf(list normal, key string) (values []string, bounded bool) {
+	var not []string
+	absent, present := false, false
+	for _, r := range list {
+		if r.Key != key {
+			continue
+		}
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			present = true
+			if !bounded {
+				values, bounded = slices.Clone(r.Values), true
+				continue
+			}
+			values = slices.DeleteFunc(values, func(v string) bool { return !slices.Contains(r.Values, v) })
+		case metav1.LabelSelectorOpNotIn:
+			not = append(not, r.Values...)
+		case metav1.LabelSelectorOpExists:
+			present = true
+		case metav1.LabelSelectorOpDoesNotExist:
+			absent = true
+		}
+	}
+	if absent && present {
+		return nil, true
+	}
+	return slices.DeleteFunc(values, func(v string) bool { return slices.Contains(not, v) }), bounded
+}
