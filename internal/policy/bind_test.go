@@ -78,7 +78,9 @@ func TestBind(t *testing.T) {
 		"Nothing": {reads: `input.x`, served: world},
 		"Unique": {
 			reads: `data.kubernetes.pods.x`, served: world,
-			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods")}, Resources: []policy.Resource{pods}},
+			want: policy.Binding{
+				Paths: []policy.BoundPath{at(pods, "kubernetes", "pods")}, Resources: []policy.Resource{pods}, Bindings: policy.Bindings{"pods": ""},
+			},
 		},
 		"Ambiguous": {
 			reads: `data.kubernetes.events.x`, served: world,
@@ -94,7 +96,10 @@ func TestBind(t *testing.T) {
 		},
 		"BothPlaces": {
 			reads: `data.resources.v1.pods.x == data.kubernetes.pods.x`, served: world,
-			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")}, Resources: []policy.Resource{pods}},
+			want: policy.Binding{
+				Paths:     []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")},
+				Resources: []policy.Resource{pods}, Bindings: policy.Bindings{"pods": ""},
+			},
 		},
 		"Missing": {
 			reads: `data.kubernetes.carts2.x`, served: world,
@@ -106,7 +111,9 @@ func TestBind(t *testing.T) {
 		},
 		"PreferredVersion": {
 			reads: `data.kubernetes.carts.x`, served: world,
-			want: policy.Binding{Paths: []policy.BoundPath{at(beta, "kubernetes", "carts")}, Resources: []policy.Resource{beta}},
+			want: policy.Binding{
+				Paths: []policy.BoundPath{at(beta, "kubernetes", "carts")}, Resources: []policy.Resource{beta}, Bindings: policy.Bindings{"carts": "shop.example"},
+			},
 		},
 		"TwoVersions": {
 			reads: `data.resources["shop.example/v1alpha1"].carts.x == data.resources["shop.example/v1beta1"].carts.x`, served: world,
@@ -151,7 +158,10 @@ func TestBind(t *testing.T) {
 		},
 		"ListedBesidesRead": {
 			reads: `data.kubernetes.pods.x`, listed: []placementv1.ReplicatedResource{{Resource: "pods"}}, served: world,
-			want: policy.Binding{Paths: []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")}, Resources: []policy.Resource{pods}},
+			want: policy.Binding{
+				Paths:     []policy.BoundPath{at(pods, "kubernetes", "pods"), at(pods, "resources", "v1", "pods")},
+				Resources: []policy.Resource{pods}, Bindings: policy.Bindings{"pods": ""},
+			},
 		},
 		"ListedMissing": {
 			reads: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nothings"}}, served: world,
@@ -160,7 +170,7 @@ func TestBind(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(placementv1.RegoV1, "package p\nlabels := [1 | "+tc.reads+"]")
+			spec := specOf(placementv1.RegoV1, "package p\nvalues := [1 | "+tc.reads+"]\nlabels := {} if values")
 			spec.Replicate = tc.listed
 			m, err := policy.Compile("p", spec)
 			if err != nil {

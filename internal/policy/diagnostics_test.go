@@ -46,8 +46,14 @@ func TestDiagnostics(t *testing.T) {
 		"Parse":     {specOf(v1, "package p\n\nlabels := {\"a\": }\n"), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
 		"ParseV0":   {specOf(v0, "package p\n\nlabels = {\"a\": }\n"), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
 		"V0AsV1": {specOf(v1, "package p\n\nerrors[\"x\"] { true }\n"), []string{
-			"p.rego:3:1: rego_parse_error: `if` keyword is required before rule body",
-			"p.rego:3:1: rego_parse_error: `contains` keyword is required for partial set rules",
+			"p.rego:3:1: rego_parse_error: the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: `if` keyword is required before rule body)",
+		}},
+		"V1AsV0": {specOf(v0, "package p\n\nerrors contains \"x\" if true\n"), []string{
+			"p.rego:3:1: rego_parse_error: the text is Rego v1: remove spec.regoVersion: v0 (as v0: ",
+		}},
+		"Caret": {specOf(v1, "package p\n\n\tlabels := {\"a\": }\n"), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
+		"RecursionThroughData": {withData(specOf(v1, "package acme\n\ncustomers := data.acme.customers\n"), `{"acme": {"regions": []}}`), []string{
+			"p.rego:3:1: rego_recursion_error: rule data.acme.customers is recursive: data.acme.customers -> data.acme.customers; data.acme is both the policy's package (data.acme) and a document of spec.data",
 		}},
 		"Unsafe":          {specOf(v1, "package p\nlabels := {\"a\": x}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
 		"UnsafeV0":        {specOf(v0, "package p\nlabels[x] = \"a\" { y := 1 }\n"), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},

@@ -18,7 +18,9 @@ func FuzzCompile(f *testing.F) {
 		"package p\nerrors contains x if data.kubernetes[x]", "package p\nannotations[\"a/b\"] := data.resources[\"apps/v1\"].deployments",
 		"package p\nx if every y in data.clusters { y }", "package p\nx := http.send({})", "package a[\"b\"].c\nwarnings contains $\"{data.a}\"",
 		"package p\nf(x) := x\nlabels := f(1) with f as input.y", "# METADATA\n# title: x\npackage p\ndefault labels := {}",
-		"package p\nlabels := {x: y | some x, y in data.acme}\nelse := data[input.x]", "package \"p\"", "package data\nx := data", "package input",
+		"package p\nlabels := {x: y | some x, y in data.acme}\nelse := data[input.x]", "package p\nerrors contains r if {\n\tsome _, r in data.acme.a\n\tx := lower(input.x)\n\tx == \"A\"\n\tx in [r]\n\tnot startswith(input.x, r)\n}",
+		"package p\nimport data.acme as d\nerrors[x] { x = d.a[_]; input.y != x; input.labels.a-b.c/d-1; input.z < 1; 2 < input.z }",
+		"package \"p\"", "package data\nx := data", "package input",
 	} {
 		f.Add(text, `{"acme": {"a": [1, 2.50]}}`, false, false)
 		f.Add(text, `[]`, true, true)

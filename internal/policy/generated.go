@@ -19,7 +19,7 @@ func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generated module: %w", compileError(file, err))
 	}
-	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
+	compiler := newCompiler(capabilities).WithDefaultRegoVersion(version)
 	if compiler.Compile(map[string]*ast.Module{file: parsed}); compiler.Failed() {
 		return nil, fmt.Errorf("generated module: %w", compileError(file, compiler.Errors))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -16,10 +17,13 @@ import (
 )
 
 // ContractRules are the rules of a policy's own package that Berth evaluates.
-var ContractRules = []string{"annotations", "labels", RuleScheduling, "clusters", "errors", "warnings"}
+var ContractRules = []string{ruleAnnotations, ruleLabels, RuleScheduling, RuleClusters, ruleErrors, ruleWarnings}
 
 // RuleScheduling is the contract's rule that says where pods run.
 const RuleScheduling = "scheduling"
+
+// RuleClusters is the contract's rule that names the clusters that a policy allows.
+const RuleClusters = "clusters"
 
 // Roots are the names below `data` that Berth fills; a policy's own data can't use them.
 var Roots = []string{rootKubernetes, rootResources, rootClusters, rootBerth}
@@ -70,6 +74,8 @@ type Module struct {
 	Rules []string
 	// Reads are the resource types that the text reads, sorted.
 	Reads []Read
+	// Keyed are the references of the text to objects by constant keys, sorted, without duplicates.
+	Keyed []KeyedRead
 	// Input and Data are the fields of `input` and `data` that the contract's rules read: what differs nowhere there
 	// makes no difference to the decision.
 	Input, Data *projection.Fields
@@ -81,13 +87,26 @@ type Module struct {
 	Candidates placementv1.PredicateCandidates
 	// Predicates are the names that spec.predicates narrows the manager's predicates to; nil for all of those.
 	Predicates []string
+	// InputBytes is the size of the largest input that is evaluated, in bytes of JSON; 0 for no limit.
+	InputBytes int
 	// Static are the policy's own documents; nil if it has none.
 	Static ast.Object
 	// Warnings say what is probably not meant.
 	Warnings []string
+	// Findings are what of the text has no effect. Warnings has them, too.
+	Findings []Finding
 
 	// unit is kept for other policies of the same text.
 	unit *unit
+}
+
+// Finding is a part of a text that has no effect.
+type Finding struct {
+	// Row and Col are its place, from 1.
+	Row, Col int
+	Message  string
+	// Undefined reports whether it is an expression that never has a value.
+	Undefined bool
 }
 
 // Diagnostic is one mistake in a policy's text, or elsewhere in its spec.
@@ -98,6 +117,9 @@ type Diagnostic struct {
 	Message  string
 	// Field is the path of the field that is wrong, as in "spec.predicates.names[0]"; empty for spec.rego and spec.data.
 	Field string
+
+	// contract says that the text compiles all the same; see CompileError.ContractOnly.
+	contract bool
 }
 
 // String is "file:row:col: code: message", with as much of the place as is known, after the field.
@@ -140,16 +162,26 @@ const (
 	codeData      = "berth_data_error"
 	codeRead      = "berth_unresolved_read"
 	codeAmbiguous = "berth_ambiguous_resource"
+	codeNotServed = "berth_resource_not_served"
 	codePredicate = "berth_predicate_error"
 )
 
 // Compile parses, compiles and analyses a policy's text and data. name stands for the file in messages. The error is
-// a *CompileError.
+// a *CompileError. Where that is about clauses of contract rules alone (CompileError.ContractOnly), the module is returned
+// besides the error, for callers that have the same text in force already.
 //
 // Policies of equal text share what is made of it, for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
 	if spec.Remote != nil {
-		return compileRemote(name, *spec.WithDefaults().Remote)
+		m, err := compileRemote(name, *spec.WithDefaults().Remote)
+		if err != nil {
+			return nil, err
+		}
+		m.InputBytes = int(spec.Limits.MaxInputBytes())
+		if m.Remote.secretsOf(spec.Match); m.Remote.MatchesSecrets {
+			m.Warnings = append(m.Warnings, "the policy matches secrets: the engine gets them without data, stringData, and the annotation "+corev1.LastAppliedConfigAnnotation)
+		}
+		return m, nil
 	}
 	if err := sized(name+".rego", spec); err != nil {
 		return nil, err
@@ -159,15 +191,23 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	u, err := unitOf(spec)
 	if err != nil {
-		return nil, inFile(name, err)
+		return nil, inFile(name, explainRecursion(err, spec))
 	}
 	m := u.module
-	m.unit, m.Warnings = u, slices.Clone(m.Warnings)
+	m.unit, m.Warnings, m.Findings = u, slices.Clone(m.Warnings), slices.Clone(m.Findings)
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
+	m.warnOfEachEntry(u.eachEntry)
+	for i, w := range m.Warnings {
+		m.Warnings[i] = InFile(name, w)
+	}
+	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)
-	m.warnOfMissingData(u.static)
+	m.findMissingData(u.static)
+	if len(u.contract) > 0 {
+		return &m, inFile(name, &CompileError{Diagnostics: u.contract})
+	}
 	return &m, nil
 }
 
@@ -186,11 +226,14 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 		}
 	}
 	if len(m.Rules) == 0 {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("the package %s defines none of the rules %s: the policy decides nothing",
-			m.Package, strings.Join(ContractRules, ", ")))
+		m.Warnings = append(m.Warnings, fmt.Sprintf("the package %s defines none of the rules %s: %s",
+			m.Package, strings.Join(ContractRules, ", "), decidesNothing))
 	}
 	return nil
 }
+
+// decidesNothing ends the warning of a text without rules of the contract.
+const decidesNothing = "the policy decides nothing"
 
 func ruleNames(module *ast.Module) map[string]bool {
 	names := map[string]bool{}
@@ -273,10 +316,74 @@ func compileError(file string, err error) *CompileError {
 	out := &CompileError{}
 	for _, e := range list {
 		d := oneError(file, e.Location, e.Code, e.Message).Diagnostics[0]
+		if detail, ok := e.Details.(*ast.ParserErrorDetail); ok {
+			d.Message += sourceLine(detail)
+		}
 		if name, known := forbidden(e.Message); known {
 			d.Message += fmt.Sprintf(" (%s is not allowed in a placement policy: decisions are pure functions of the object and the replicated data)", name)
 		}
+		if _, name, found := strings.Cut(e.Message, "undefined function "); found {
+			if today, renamed := RenamedBuiltin(name); renamed {
+				d.Message += fmt.Sprintf(" (it was renamed: write %s)", today)
+			}
+		}
 		out.Diagnostics = append(out.Diagnostics, d)
+	}
+	return out
+}
+
+// maxLine bounds the source line of a message, in bytes on each side of the mistake.
+const maxLine = 60
+
+// sourceLine is the line of a mistake and a caret below its place, each on a line of its own.
+func sourceLine(detail *ast.ParserErrorDetail) string {
+	line, at := strings.ReplaceAll(detail.Line, "\t", " "), min(max(0, detail.Idx), len(detail.Line))
+	if at > maxLine {
+		line, at = line[at-maxLine:], maxLine
+	}
+	line = strings.ToValidUTF8(line[:min(len(line), at+maxLine)], "?")
+	return "\n\t" + line + "\n\t" + strings.Repeat(" ", at) + "^"
+}
+
+// otherLanguage returns the diagnostic of a text that does not parse in its policy's language and does in the other one;
+// nil if it parses in neither. first is the first mistake.
+func otherLanguage(regoVersion placementv1.RegoVersion, text string, first Diagnostic) *CompileError {
+	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: %s)"
+	if regoVersion == placementv1.RegoV0 {
+		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (as v0: %s)"
+	}
+	version, capabilities := language(other)
+	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	if err != nil || parsed == nil {
+		return nil
+	}
+	why, _, _ := strings.Cut(first.Message, "\n")
+	first.Message = fmt.Sprintf(message, why)
+	return &CompileError{Diagnostics: []Diagnostic{first}}
+}
+
+// explainRecursion says of rules that depend on themselves which document of spec.data they may have been meant to read.
+func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
+	list, ok := errors.AsType[*CompileError](err)
+	var document map[string]json.RawMessage
+	if !ok || spec.Data == nil || json.Unmarshal(spec.Data.Raw, &document) != nil {
+		return err
+	}
+	version, capabilities := language(spec.RegoVersion)
+	parsed, parseErr := ast.ParseModuleWithOpts(textFile, spec.Rego, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+	if parseErr != nil || parsed == nil {
+		return err
+	}
+	root, _ := part(parsed.Package.Path, 1)
+	if _, collides := document[root]; !collides {
+		return err
+	}
+	out := &CompileError{Diagnostics: slices.Clone(list.Diagnostics)}
+	for i := range out.Diagnostics {
+		if d := &out.Diagnostics[i]; d.Code == ast.RecursionErr {
+			d.Message += fmt.Sprintf("; data.%s is both the policy's package (%s) and a document of spec.data, so that a reference to the document "+
+				"reads the policy's own rules: rename the document or the package", root, parsed.Package.Path)
+		}
 	}
 	return out
 }

@@ -76,6 +76,10 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 		return
 	}
 	m.Predicates, m.Candidates = slices.Clone(p.Names), p.Candidates
+	if len(p.Names) > 0 && p.Candidates == "" && !m.Nodes && !m.Clusters {
+		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing asks the predicates. Set spec.predicates.candidates to Nodes or Clusters, "+
+			"or call k8s.feasible or k8s.feasible_clusters in the text")
+	}
 	switch p.Candidates {
 	case placementv1.PredicateCandidatesNodes:
 		m.Nodes = true
@@ -97,7 +101,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 	m.Input = projection.Union(m.Input, workload.Fields())
 	if len(m.Rules) == 0 {
 		// That the text decides nothing is as it should be.
-		m.Warnings = nil
+		m.Warnings = slices.DeleteFunc(m.Warnings, func(w string) bool { return strings.HasSuffix(w, decidesNothing) })
 	}
 }
 

@@ -147,3 +147,27 @@ func TestNoText(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+func TestPredicatesThatNothingAsks(t *testing.T) {
+	fit := []string{"NodeResourcesFit"}
+	const ineffective = "spec.predicates.names has no effect"
+	tests := map[string]struct {
+		predicates placementv1.Predicates
+		body       string
+		want       []string
+	}{
+		"Nobody":     {placementv1.Predicates{Names: fit}, "", []string{ineffective}},
+		"Candidates": {placementv1.Predicates{Names: fit, Candidates: placementv1.PredicateCandidatesNodes}, "", nil},
+		"Clusters":   {placementv1.Predicates{Names: fit, Candidates: placementv1.PredicateCandidatesClusters}, "", nil},
+		"Called":     {placementv1.Predicates{Names: fit}, `errors contains "none" if count(k8s.feasible(input, "*")) == 0`, nil},
+		"OfClusters": {placementv1.Predicates{Names: fit}, `errors contains "none" if count(k8s.feasible_clusters(input, 1, "*")) == 0`, nil},
+		"Empty":      {placementv1.Predicates{}, "", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(placementv1.RegoV1, "package p\nlabels := {}\n"+tc.body+"\n")
+			spec.Predicates = &tc.predicates
+			warned(t, spec, tc.want...)
+		})
+	}
+}

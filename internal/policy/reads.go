@@ -9,6 +9,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // Read is a resource type as a policy's text names it.
@@ -23,6 +25,9 @@ type Read struct {
 	Quotas string
 	// Row and Col are the place of the first mention.
 	Row, Col int
+	// Note is set in Binding.Missing where the text is bound to a group that does not serve the type any more: which one that
+	// is, and where the type may be instead.
+	Note string
 }
 
 // String is the read as the text writes it.
@@ -39,6 +44,30 @@ func (r Read) String() string {
 	}
 }
 
+// Explained is the read as the text writes it, with its note.
+func (r Read) Explained() string {
+	if r.Note == "" {
+		return r.String()
+	}
+	return r.String() + ", " + r.Note
+}
+
+// KeyedRead is a reference to objects of a type, or to one, by constant keys.
+type KeyedRead struct {
+	Read
+	// First is the first key below the type: a namespace where the type is namespaced. Second is the next one; empty if
+	// there is none, or if it is not constant.
+	First, Second string
+}
+
+// String is the reference with its keys as the text may write it.
+func (k KeyedRead) String() string {
+	if k.Second == "" {
+		return fmt.Sprintf("%s[%q]", k.Read, k.First)
+	}
+	return fmt.Sprintf("%s[%q][%q]", k.Read, k.First, k.Second)
+}
+
 func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 
 // analyser collects what a compiled module can read of the cluster's data.
@@ -53,15 +82,17 @@ type analyser struct {
 	rules   map[string]bool
 	dynamic bool
 	reads   map[Read]Read
-	static  map[string]bool
+	keyed   map[string]KeyedRead
+	static  map[string][]*ast.Location
 	errs    []Diagnostic
 }
 
-// analyse finds what the module reads, and returns the names of the documents among it that Berth does not keep.
-func (m *Module) analyse(file string, module *ast.Module, listed bool) (static []string, err error) {
+// analyse finds what the module reads, and returns the references to documents that Berth does not keep, by the documents'
+// names.
+func (m *Module) analyse(file string, module *ast.Module, listed bool) (static map[string][]*ast.Location, err error) {
 	a := &analyser{
 		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
-		reads: map[Read]Read{}, static: map[string]bool{},
+		reads: map[Read]Read{}, keyed: map[string]KeyedRead{}, static: map[string][]*ast.Location{},
 	}
 	for _, rule := range module.Rules {
 		ast.WalkRefs(rule, func(ref ast.Ref) bool {
@@ -76,20 +107,92 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) (static [
 		m.Reads = append(m.Reads, read)
 	}
 	slices.SortFunc(m.Reads, compareReads)
-	return slices.Sorted(maps.Keys(a.static)), nil
+	for _, name := range slices.Sorted(maps.Keys(a.keyed)) {
+		m.Keyed = append(m.Keyed, a.keyed[name])
+	}
+	return a.static, nil
 }
 
-// warnOfMissingData names top-level documents that the text reads and that spec.data does not have.
-func (m *Module) warnOfMissingData(read []string) {
+// findMissingData finds top-level documents that the text reads and that spec.data does not have.
+func (m *Module) findMissingData(read map[string][]*ast.Location) {
 	var missing []string
-	for _, name := range read {
+	present := m.documents()
+	for _, name := range slices.Sorted(maps.Keys(read)) {
 		if m.Static == nil || m.Static.Get(ast.StringTerm(name)) == nil {
-			missing = append(missing, "data."+name)
+			missing = append(missing, name)
 		}
 	}
-	if len(missing) > 0 {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("the policy reads %s, which spec.data does not have", strings.Join(missing, ", ")))
+	if len(missing) == 0 {
+		return
 	}
+	// What the text reads under its own name is not meant by another one.
+	candidates := slices.DeleteFunc(slices.Clone(present), func(name string) bool { return read[name] != nil })
+	if len(missing)*len(candidates) > maxComparedNames {
+		candidates = nil
+	}
+	for _, name := range missing {
+		message := missingData([]string{name}, present, candidates)
+		for _, at := range read[name] {
+			if at != nil {
+				m.Findings = append(m.Findings, Finding{Row: at.Row, Col: at.Col, Message: message, Undefined: true})
+			}
+		}
+	}
+	m.Warnings = append(m.Warnings, missingData(missing, present, candidates))
+}
+
+// Bounds of the documents of spec.data that messages name.
+const (
+	maxNamed         = 5
+	maxNameLength    = 64
+	maxComparedNames = 10_000
+)
+
+// documents returns the sorted names of the documents of spec.data but for long ones.
+func (m *Module) documents() []string {
+	var out []string
+	if m.Static == nil {
+		return nil
+	}
+	m.Static.Foreach(func(key, _ *ast.Term) {
+		if name, ok := key.Value.(ast.String); ok && len(name) <= maxNameLength {
+			out = append(out, string(name))
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+// missingData says that spec.data does not have the documents of the missing names, which ones are present, and which of the
+// candidates are probably meant.
+func missingData(missing, present, candidates []string) string {
+	layout := oldLayout(missing)
+	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
+	if len(present) == 0 || layout != "" {
+		return message
+	}
+	message += "; it has " + strings.Join(present[:min(len(present), maxNamed)], ", ")
+	if more := len(present) - maxNamed; more > 0 {
+		message += fmt.Sprintf(", and %d more", more)
+	}
+	var meant []string
+	for _, name := range missing {
+		if near, ok := suggest.Nearest(name, candidates); ok {
+			meant = append(meant, "data."+near)
+		}
+	}
+	if len(meant) > 0 {
+		message += fmt.Sprintf("; did you mean %s?", strings.Join(meant, ", "))
+	}
+	return message
+}
+
+// oldLayout says where that is what the federation's OPA had at data.io; "" if the names are others.
+func oldLayout(names []string) string {
+	if !slices.Contains(names, "io") {
+		return ""
+	}
+	return fmt.Sprintf("; Berth keeps clusters at data.%s[name] and objects of the cluster at data.%s.<plural>", rootClusters, rootKubernetes)
 }
 
 func (a *analyser) visit(ref ast.Ref) {
@@ -132,9 +235,10 @@ func (a *analyser) visit(ref ast.Ref) {
 			return
 		}
 		a.add(ref, Read{Quotas: name})
+		a.addKeyed(ref, Read{Quotas: name}, 3)
 	default:
 		if !ref.HasPrefix(a.pkg) {
-			a.static[root] = true
+			a.static[root] = append(a.static[root], ref[0].Location)
 		}
 	}
 }
@@ -154,7 +258,27 @@ func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 		a.unresolved(ref, ref[:at].String())
 		return
 	}
-	a.add(ref, Read{Plural: plural, GroupVersion: groupVersion})
+	read := Read{Plural: plural, GroupVersion: groupVersion}
+	a.add(ref, read)
+	a.addKeyed(ref, read, at+1)
+}
+
+// addKeyed notes the constant keys of a reference; at is the place of the first one.
+func (a *analyser) addKeyed(ref ast.Ref, read Read, at int) {
+	first, ok := part(ref, at)
+	if !ok {
+		return
+	}
+	keyed := KeyedRead{Read: read, First: first}
+	keyed.Second, _ = part(ref, at+1)
+	name := keyed.String()
+	if _, seen := a.keyed[name]; seen {
+		return
+	}
+	if loc := ref[0].Location; loc != nil {
+		keyed.Row, keyed.Col = loc.Row, loc.Col
+	}
+	a.keyed[name] = keyed
 }
 
 func (a *analyser) add(ref ast.Ref, read Read) {

@@ -33,6 +33,9 @@ type Remote struct {
 	// Modules are the texts that the engine is to have, in order, and ModulesDigest stands for all of them.
 	Modules       []RemoteModule
 	ModulesDigest string
+	// NamesSecrets reports whether the policy matches or replicates Secrets by name, and MatchesSecrets whether it matches
+	// them at all.
+	NamesSecrets, MatchesSecrets bool
 	// OwnPackage says that the document is a package of Modules: an engine that has them always has a result.
 	OwnPackage bool
 }
@@ -73,10 +76,37 @@ func (r *Remote) Secrets() []SecretUse {
 
 // ReservedSecrets are those of the operator's own namespace that no policy can name: by them Berth itself is known, or
 // what it writes is believed.
-var ReservedSecrets = []string{"berth-webhook-cert", "berth-intent-key", "berth-served-kubeconfig"}
+var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "berth-intent-key", "berth-served-kubeconfig"}
 
 // ModulePrefix is that of the IDs of all modules that Berth keeps in engines.
 const ModulePrefix = "placement.berth.dev/"
+
+// secretsOf finds out whether the engine would get Secrets.
+func (r *Remote) secretsOf(match placementv1.Match) {
+	for _, rule := range match.ResourceRules {
+		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {
+			continue
+		}
+		named := slices.Contains(rule.Resources, secretResource)
+		r.NamesSecrets = r.NamesSecrets || named
+		r.MatchesSecrets = r.MatchesSecrets || named || slices.Contains(rule.Resources, "*")
+	}
+	for _, replicated := range r.Spec.Replicate {
+		r.NamesSecrets = r.NamesSecrets || replicated.APIGroup == "" && replicated.Resource == secretResource
+	}
+}
+
+const secretResource = "secrets"
+
+// CheckSecrets returns a *CompileError if a remote engine would get Secrets that the policy names. Policies that are not
+// decided by a remote engine have no such trouble.
+func (m *Module) CheckSecrets() error {
+	if m.Remote == nil || !m.Remote.NamesSecrets {
+		return nil
+	}
+	return &CompileError{Diagnostics: []Diagnostic{remoteError("url", "the policy matches or replicates secrets, and a remote engine gets none: "+
+		"remove secrets from spec.match and spec.remote.replicate, decide them in spec.rego, or have the manager run with --allow-remote-secrets")}}
+}
 
 const codeRemote = "berth_remote_error"
 
@@ -263,7 +293,7 @@ func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []
 	}
 	capabilities := ast.CapabilitiesForThisVersion()
 	capabilities.AllowNet = []string{}
-	compiler := ast.NewCompiler().WithCapabilities(capabilities)
+	compiler := newCompiler(capabilities)
 	compiler.Compile(modules)
 	for _, e := range compiler.Errors {
 		if e.Code == ast.TypeErr && strings.HasPrefix(e.Message, "undefined function ") {

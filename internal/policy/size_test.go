@@ -48,6 +48,10 @@ func TestSize(t *testing.T) {
 		"TooManyRules":         {rego: chain(maxRules+1, "x0 := 1", "x# := x$"), refused: "there are 513 rules, at most 512"},
 		"TooManyBranches":      {rego: "x := 1 if input.a" + strings.Repeat(" else := 2 if input.a", maxRules), refused: "rules, at most 512"},
 		"TypesThatDouble":      {rego: chain(maxRules, "x0 := [1]", "x# := [x$, x$]")},
+		"ListsOfVariables":     {rego: "errors contains \"x\" if {\n" + chain(200, "v0 := [1]", "v# := ["+strings.Repeat("v$, ", 50)+"1]") + "v199 != data.a[_]\n}", data: `{"a": [1, 2]}`},
+		"CallsWithLists":       {rego: "s := lower(concat(\"\", [" + strings.Repeat("\"\", ", 7000) + "input.a]))\nerrors contains \"x\" if {\n" + strings.Repeat("s == \"A\"\n", 2500) + "}"},
+		"EntriesOfAll":         {rego: "errors contains \"x\" if {\n\tsome r in data.a\n" + strings.Repeat("not startswith(input.a, r)\n", 2000) + "}", data: `{"a": ["a", "b"]}`},
+		"ManyNamesOfData":      {rego: "labels := {}\n" + chain(500, "x0 := data.x0", "x# := data.abcdefghijklmnopqrst#"), data: `{"` + strings.Repeat("a", 60) + `": 1}`},
 		"FunctionsOfFunctions": {rego: chain(maxRules, "f0(x) := x", "f#(x) := f$(f$(x))")},
 	}
 	for name, test := range tests {

@@ -21,8 +21,12 @@ const textFile = "<policy>.rego"
 type unit struct {
 	// module is what depends on nothing but the text.
 	module Module
-	// static are the names of the top-level documents that the text reads and that Berth does not keep.
-	static []string
+	// static are the references to top-level documents that Berth does not keep, by the documents' names.
+	static map[string][]*ast.Location
+	// contract are the clauses of contract rules that can never have a valid value.
+	contract []Diagnostic
+	// eachEntry are clauses that deny every object if nothing matches all entries of a collection.
+	eachEntry []eachEntry
 }
 
 // units are the texts that some policy has, or that is being compiled.
@@ -49,7 +53,11 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	version, capabilities := language(regoVersion)
 	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if err != nil {
-		return nil, compileError(textFile, err)
+		wrong := compileError(textFile, err)
+		if other := otherLanguage(regoVersion, text, wrong.Diagnostics[0]); other != nil {
+			wrong = other
+		}
+		return nil, wrong
 	}
 	if parsed == nil {
 		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
@@ -57,9 +65,10 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	if err := bounded(textFile, parsed); err != nil {
 		return nil, err
 	}
-	compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version)
+	compiler, inferred := newTypedCompiler(capabilities)
+	compiler = compiler.WithDefaultRegoVersion(version)
 	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
-		return nil, compileError(textFile, compiler.Errors)
+		return nil, explainUnsafe(compileError(textFile, compiler.Errors), parsed)
 	}
 	if root, _ := part(parsed.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(parsed.Package.Path) == 2) {
 		return nil, oneError(textFile, parsed.Package.Location, codeContract,
@@ -73,9 +82,30 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	if u.static, err = m.analyse(textFile, module, listed); err != nil {
 		return nil, err
 	}
+	m.warnOfNearNames(module)
+	m.warnOfPlaceholders(parsed, module)
+	m.warnOfManyValues(module)
+	u.eachEntry = m.warnOfLogic(parsed)
+	if regoVersion == placementv1.RegoV0 {
+		m.warnOfOldTexts(parsed)
+	}
 	m.findPredicates(module)
 	m.analyseFields(module)
+	u.contract = m.checkContract(module, &contractChecker{v0: regoVersion == placementv1.RegoV0}, inferred.clauses)
 	return u, nil
+}
+
+// warnOfLogic warns of conditions that cannot be meant, and returns those that depend on spec.data. The module is as it was
+// parsed.
+func (m *Module) warnOfLogic(parsed *ast.Module) (eachEntry []eachEntry) {
+	module := moduleNames(parsed)
+	for _, rule := range parsed.Rules {
+		n := namesOf(rule, module)
+		m.warnOfContradictions(rule, n)
+		m.warnOfComparisons(rule, n)
+		eachEntry = append(eachEntry, findEachEntry(rule, n)...)
+	}
+	return eachEntry[:min(len(eachEntry), maxClauses)]
 }
 
 // InFile has a message about a policy's text name the policy's own file.

@@ -7,7 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
 // mostReplicas is up to where it is tried how many replicas fit on one candidate: a pod that asks for nothing may fit on
@@ -69,8 +72,8 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 		o.Preemption = w.rejected.Code() == fwk.Unschedulable
 		return o, nil
 	}
-	for i, names := range w.named {
-		if names != nil && !names.Has(name) {
+	for i, some := range w.named {
+		if some != nil && !some.Has(name) {
 			// The scheduler names all plugins that let only some nodes through.
 			o.Predicate = w.plugins[i].Name
 			o.Reasons = []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(w.narrowing))}
@@ -83,11 +86,20 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	}
 	if !status.IsSuccess() {
 		o.Predicate, o.Reasons, o.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
+		if objecting == names.TaintToleration && w.kind == Clusters {
+			taint, _ := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), info.Node().Spec.Taints, w.Pod.Spec.Tolerations, keepsAway, true)
+			o.Taint = taint.ToString()
+		}
 		return o, nil
 	}
 	o.Feasible = true
 	o.Replicas, err = w.replicas(ctx, info)
 	return o, err
+}
+
+// keepsAway reports whether a taint keeps pods away from a candidate, as TaintToleration sees it.
+func keepsAway(taint *corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
 // sorted returns reasons in one order, so that equal worlds have equal verdicts: NodeResourcesFit gives those of extended

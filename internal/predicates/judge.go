@@ -100,7 +100,7 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 	if err != nil {
 		return nil, err
 	}
-	j := &judgment{Workload: w, plugins: used.list, snapshot: snapshot, world: world, asked: &s.asked}
+	j := &judgment{Workload: w, kind: q.Kind, plugins: used.list, snapshot: snapshot, world: world, asked: &s.asked}
 	report := &Report{Kind: q.Kind, set: s, workload: w, query: q}
 	err = j.report(ctx, report, before)
 	pool.give(used, err)
@@ -117,6 +117,8 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 // judgment is one workload before all candidates.
 type judgment struct {
 	workload.Workload
+	// kind is that of the candidates.
+	kind    Candidates
 	plugins []plugin
 	// world is the snapshot without the workload's own pods.
 	snapshot, world *Snapshot

@@ -41,6 +41,8 @@ type Outcome struct {
 	// sorted.
 	Predicate string
 	Reasons   []string
+	// Taint is the first taint of a cluster that the pod does not tolerate, where TaintToleration objects; empty for nodes.
+	Taint string
 	// Preemption says that it could help to preempt pods there.
 	Preemption bool
 	// Replicas is how many of the workload's replicas fit there at once, no more than there are to be.
@@ -53,7 +55,7 @@ func (v Verdict) equal(other Verdict) bool {
 
 func (o *Outcome) equal(other *Outcome) bool {
 	return o == other || o.Feasible == other.Feasible && o.Predicate == other.Predicate &&
-		o.Preemption == other.Preemption && o.Replicas == other.Replicas && slices.Equal(o.Reasons, other.Reasons)
+		o.Taint == other.Taint && o.Preemption == other.Preemption && o.Replicas == other.Replicas && slices.Equal(o.Reasons, other.Reasons)
 }
 
 // Report are the verdicts on all candidates of a query. It is immutable.
@@ -121,7 +123,8 @@ func (r *Report) equal(other *Report) bool {
 }
 
 // Summary says how many candidates there are, how many fit, and why the others do not, by reason in kube-scheduler's
-// order, as in "0/3 clusters fit: 1 node(s) had untolerated taint(s), 2 Insufficient cpu".
+// order, as in "0/3 nodes fit: 1 node(s) had untolerated taint(s), 2 Insufficient cpu". Of clusters it names the taints, as in
+// "0/1 clusters fit: 1 cluster(s) had untolerated taint(s) (eu-1: example.com/pci:NoSchedule)".
 func (r *Report) Summary() string {
 	fit := framework.FitError{
 		NumAllNodes: len(r.Verdicts),
@@ -141,5 +144,35 @@ func (r *Report) Summary() string {
 	}
 	// The scheduler counts so for a pod that fits nowhere, and begins with that.
 	why := strings.TrimPrefix(fit.Error(), fmt.Sprintf(framework.NoNodeAvailableMsg, len(r.Verdicts)))
-	return fmt.Sprintf("%d/%d %ss fit%s", feasible, len(r.Verdicts), r.Kind.noun(), strings.TrimRight(why, ":."))
+	why = strings.TrimRight(why, ":.")
+	if r.Kind == Clusters {
+		// The scheduler knows nothing but nodes.
+		why = strings.ReplaceAll(why, "node(s)", "cluster(s)") + r.taints()
+	}
+	return fmt.Sprintf("%d/%d %ss fit%s", feasible, len(r.Verdicts), r.Kind.noun(), why)
+}
+
+// maxTaints bounds the clusters whose taints a summary names.
+const maxTaints = 5
+
+// taints names clusters and the taints that keep the workload from them; "" for none.
+func (r *Report) taints() string {
+	var out []string
+	more := 0
+	for _, v := range r.Verdicts {
+		switch {
+		case v.Taint == "":
+		case len(out) == maxTaints:
+			more++
+		default:
+			out = append(out, v.Name+": "+v.Taint)
+		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(out, ", ") + ")"
 }

@@ -59,6 +59,15 @@ func judging(kind Candidates, predicates []configured) []configured {
 // Names are those of the predicates, in their order.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
+// NamesOf are the names of the predicates that judge candidates of a kind, in their order.
+func (s *Set) NamesOf(kind Candidates) []string {
+	var out []string
+	for _, p := range judging(kind, s.predicates) {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
 // Narrow returns the set of those predicates of s that are named, in the order of s; no names stand for all. A name that
 // s does not have is an error that lists those that it has: nothing widens a white-list. Sets of equal names are the same.
 func (s *Set) Narrow(names []string) (*Set, error) {

@@ -77,6 +77,19 @@ func TestWhitelist(t *testing.T) {
 	}
 }
 
+func TestNamesOf(t *testing.T) {
+	registry, err := NewRegistry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := registry.New([]string{"NodePorts", "TaintToleration", "NodeAffinity"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "Ports are those of nodes.", []string{"TaintToleration", "NodeAffinity"}, set.NamesOf(Clusters))
+	diff(t, "All judge nodes.", set.Names(), set.NamesOf(Nodes))
+}
+
 func TestNarrow(t *testing.T) {
 	s := setOf(t, []string{"NodeResourcesFit", "NodeName", "NodePorts"})
 	few, err := s.Narrow([]string{"NodePorts", "NodeResourcesFit", "NodePorts"})
@@ -170,13 +183,15 @@ func TestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var asked atomic.Int64
 		s := setOf(t, []string{"Mine"}, predicate("Mine", func(string) *fwk.Status {
-			if asked.Add(1) == 5 {
+			switch n := asked.Add(1); {
+			case n < 5:
+				return nil
+			case n == 5:
 				cancel()
 			}
-			if ctx.Err() != nil {
-				return answer
-			}
-			return nil
+			// Other workers don't run ahead of the one that cancels.
+			<-ctx.Done()
+			return answer
 		}))
 		for range 2 {
 			if _, err := s.Judge(ctx, world, w, Query{Kind: Nodes}); !errors.Is(err, context.Canceled) || errors.As(err, new(*PluginError)) {
@@ -331,14 +346,14 @@ func TestClusters(t *testing.T) {
 	r := judge(t, setOf(t, nil), world, w, Query{Kind: Clusters, Names: []string{"any", "away", "big", "gone", "iron", "small"}})
 	diff(t, "Clusters are judged like nodes, by what can be said of clusters.", []Verdict{
 		{Name: "any", Outcome: &Outcome{Feasible: true, Replicas: 20}},
-		{Name: "away", Outcome: &Outcome{Predicate: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}}},
+		{Name: "away", Outcome: &Outcome{Predicate: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Taint: "node.kubernetes.io/not-ready:NoSchedule"}},
 		{Name: "big", Outcome: &Outcome{Feasible: true, Replicas: 15}},
 		{Name: "gone", Outcome: &Outcome{Reasons: []string{"cluster(s) didn't exist"}}},
 		{Name: "iron", Outcome: &Outcome{Predicate: "NodeAffinity", Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}}},
 		{Name: "small", Outcome: &Outcome{Predicate: "NodeResourcesFit", Reasons: []string{"Insufficient cpu"}}},
 	}, r.Verdicts)
-	diff(t, "They are called clusters.", "2/6 clusters fit: 1 Insufficient cpu, 1 cluster(s) didn't exist, 1 node(s) didn't match Pod's node affinity/selector, "+
-		"1 node(s) had untolerated taint(s)", r.Summary())
+	diff(t, "They are called clusters.", "2/6 clusters fit: 1 Insufficient cpu, 1 cluster(s) didn't exist, 1 cluster(s) didn't match Pod's node affinity/selector, "+
+		"1 cluster(s) had untolerated taint(s) (away: node.kubernetes.io/not-ready:NoSchedule)", r.Summary())
 }
 
 func TestVolumes(t *testing.T) {

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// AbsentLabel is a label that an object must not have for the policy to decide anything.
+type AbsentLabel struct {
+	// Row and Col are the place of the first condition that says so, from 1.
+	Row, Col int
+	Key      string
+}
+
+// AbsentLabels returns the labels that all clauses of contract rules want to be absent, as by
+// `not input.metadata.labels.team`.
+func (m *Module) AbsentLabels() []AbsentLabel {
+	if m.Compiler == nil || m.Compiler.Modules[textFile] == nil {
+		return nil
+	}
+	var out []AbsentLabel
+	first := true
+	for _, rule := range m.Compiler.Modules[textFile].Rules {
+		if !slices.Contains(ContractRules, ruleName(rule)) {
+			continue
+		}
+		for clause := rule; clause != nil; clause = clause.Else {
+			absent := absentLabels(clause.Body)
+			if first {
+				out, first = absent, false
+			}
+			out = slices.DeleteFunc(out, func(label AbsentLabel) bool {
+				return !slices.ContainsFunc(absent, func(other AbsentLabel) bool { return other.Key == label.Key })
+			})
+			if len(out) == 0 {
+				return nil
+			}
+		}
+	}
+	return out
+}
+
+var labelsRef = ast.InputRootRef.Append(ast.StringTerm("metadata")).Append(ast.StringTerm("labels"))
+
+func absentLabels(body ast.Body) []AbsentLabel {
+	var out []AbsentLabel
+	for _, expr := range body {
+		term, ok := expr.Terms.(*ast.Term)
+		if !ok || !expr.Negated || len(expr.With) > 0 || expr.Location == nil {
+			continue
+		}
+		ref, ok := term.Value.(ast.Ref)
+		if !ok || len(ref) != len(labelsRef)+1 || !ref.HasPrefix(labelsRef) {
+			continue
+		}
+		if key, isText := part(ref, len(labelsRef)); isText {
+			out = append(out, AbsentLabel{Row: expr.Location.Row, Col: expr.Location.Col, Key: key})
+		}
+	}
+	return out
+}

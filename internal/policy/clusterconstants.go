@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// ClusterConstant is a constant of a text that stands for a cluster's name, or for the value of a field of clusters.
+type ClusterConstant struct {
+	// Row and Col are its place, from 1.
+	Row, Col int
+	// Value is the constant.
+	Value string
+	// Given reports whether the rule clusters has it in its value.
+	Given bool
+	// Field is the path of the field of data.clusters[name] that the text compares with the constant, or whose members it
+	// compares. It is empty for the name.
+	Field []string
+}
+
+// ClusterConstants returns the names of clusters in the values of the rule clusters, the constants with which the text
+// compares fields of data.clusters, and the constant keys of data.clusters, in the order of the text.
+func (m *Module) ClusterConstants() []ClusterConstant {
+	var out []ClusterConstant
+	if m.Remote != nil || m.Compiler == nil {
+		return nil
+	}
+	for _, module := range m.Compiler.Modules {
+		s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
+		s.names(module)
+		s.fields(module)
+		out = append(out, s.found...)
+	}
+	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+	return slices.CompactFunc(out, func(a, b ClusterConstant) bool {
+		return a.Row == b.Row && a.Col == b.Col && a.Value == b.Value && slices.Equal(a.Field, b.Field)
+	})
+}
+
+// constantSearch looks for constants about clusters.
+type constantSearch struct {
+	found []ClusterConstant
+	// assigned are the references whose values variables have.
+	assigned map[ast.Var]ast.Ref
+}
+
+func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
+	text, ok := t.Value.(ast.String)
+	at := t.Location
+	if at == nil {
+		at = fallback
+	}
+	if ok && at != nil {
+		s.found = append(s.found, ClusterConstant{Row: at.Row, Col: at.Col, Value: string(text), Given: given, Field: field})
+	}
+}
+
+// names looks for the constants in the values of the rule clusters.
+func (s *constantSearch) names(module *ast.Module) {
+	for _, rule := range module.Rules {
+		if ruleName(rule) != RuleClusters {
+			continue
+		}
+		for clause := rule; clause != nil; clause = clause.Else {
+			if clause.Head.RuleKind() == ast.MultiValue {
+				s.add(clause.Head.Key, clause.Location, true, nil)
+			} else if clause.Head.Value != nil {
+				s.each(clause.Head.Value, clause.Location, true, nil)
+			}
+		}
+	}
+}
+
+// each adds the members of a constant array or set.
+func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field []string) {
+	switch v := t.Value.(type) {
+	case ast.Set:
+		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
+	case *ast.Array:
+		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
+	}
+}
+
+// fields looks for comparisons of fields of clusters with constants, and for constant keys of data.clusters.
+func (s *constantSearch) fields(module *ast.Module) {
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsEquality() {
+			return false
+		}
+		name, isVar := e.Operand(0).Value.(ast.Var)
+		if ref, isRef := e.Operand(1).Value.(ast.Ref); isVar && isRef {
+			s.assigned[name] = ref
+		}
+		return false
+	})
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsCall() || len(e.Operands()) != 2 {
+			return false
+		}
+		a, b := e.Operand(0), e.Operand(1)
+		switch operator := e.Operator(); {
+		case operator.Equal(ast.Equality.Ref()), operator.Equal(ast.NotEqual.Ref()):
+			for _, pair := range [][2]*ast.Term{{a, b}, {b, a}} {
+				if field, ok := s.field(pair[0]); ok {
+					s.add(pair[1], e.Location, false, field)
+				}
+			}
+		case operator.Equal(ast.Member.Ref()):
+			if field, ok := s.field(a); ok {
+				s.each(b, e.Location, false, field)
+			}
+			if field, ok := s.field(b); ok {
+				s.add(a, e.Location, false, field)
+			}
+		}
+		return false
+	})
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if root, _ := part(ref, 1); ref.HasPrefix(ast.DefaultRootRef) && root == rootClusters && len(ref) > 2 {
+			s.add(ref[2], ref[0].Location, false, nil)
+		}
+		return false
+	})
+}
+
+// maxAssigned bounds the variables that stand for one another.
+const maxAssigned = 8
+
+// field returns the path below data.clusters[name] of what a term refers to; ok is false for other terms.
+func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
+	var ref ast.Ref
+	switch v := t.Value.(type) {
+	case ast.Ref:
+		ref = v
+	case ast.Var:
+		ref = ast.Ref{t}
+	default:
+		return nil, false
+	}
+	for range maxAssigned {
+		name, isVar := ref[0].Value.(ast.Var)
+		source, assigned := s.assigned[name]
+		if !isVar || !assigned {
+			break
+		}
+		ref = append(slices.Clone(source), ref[1:]...)
+	}
+	root, _ := part(ref, 1)
+	if !ref.HasPrefix(ast.DefaultRootRef) || root != rootClusters || len(ref) < 4 {
+		return nil, false
+	}
+	for i, step := range ref[3:] {
+		name, isString := step.Value.(ast.String)
+		if !isString && i == len(ref)-4 && i > 0 {
+			break
+		}
+		if !isString {
+			return nil, false
+		}
+		path = append(path, string(name))
+	}
+	return path, true
+}

@@ -1,0 +1,550 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// Rules of the decision contract; see ContractRules.
+const (
+	ruleAnnotations = "annotations"
+	ruleLabels      = "labels"
+	ruleErrors      = "errors"
+	ruleWarnings    = "warnings"
+)
+
+// schedulingTypes are the API's types of the members of the rule scheduling.
+var schedulingTypes = map[string]reflect.Type{
+	"nodeSelector":              reflect.TypeFor[map[string]string](),
+	"affinity":                  reflect.TypeFor[corev1.Affinity](),
+	"tolerations":               reflect.TypeFor[[]corev1.Toleration](),
+	"topologySpreadConstraints": reflect.TypeFor[[]corev1.TopologySpreadConstraint](),
+	"priorityClassName":         reflect.TypeFor[string](),
+	"schedulerName":             reflect.TypeFor[string](),
+}
+
+// ContractOnly reports whether all mistakes are clauses of contract rules that can never have a valid value. Such a text
+// compiles, and decides wherever those clauses have no value.
+func (e *CompileError) ContractOnly() bool {
+	return !slices.ContainsFunc(e.Diagnostics, func(d Diagnostic) bool { return !d.contract })
+}
+
+// contractChecker finds the clauses of contract rules that can never have a valid value. It knows what OPA infers: what
+// depends on the input, or on documents without a schema, may be anything and is not judged.
+type contractChecker struct {
+	v0 bool
+	// schemas reports whether types come from the schemas of the API server, which may have newer fields.
+	schemas bool
+	found   []Diagnostic
+	// rule and clause are what is being looked at.
+	rule   string
+	clause *ast.Rule
+}
+
+// checkContract returns the mistakes in the clauses of a module's contract rules, in the order of the text. clauses are the
+// types of their values, as typeWork infers them one by one. OPA's own inference knows only the union over all clauses of
+// a rule. It has to contain the same mistake, so that a difference between the two is never a finding.
+func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
+	var all []*ast.Rule
+	for _, rule := range module.Rules {
+		for ; rule != nil; rule = rule.Else {
+			all = append(all, rule)
+		}
+	}
+	for _, rule := range all {
+		c.rule, c.clause = ruleName(rule), rule
+		if !slices.Contains(ContractRules, c.rule) {
+			continue
+		}
+		found, tpe := len(c.found), clauses[rule]
+		if tpe != nil && c.doubted(m.Compiler.TypeEnv.GetByRef(append(slices.Clone(m.Package), ast.StringTerm(c.rule)))) {
+			c.check(tpe)
+		}
+		c.checkLiterals(rule, len(c.found) == found)
+	}
+	slices.SortStableFunc(c.found, func(x, y Diagnostic) int { return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) })
+	return c.found
+}
+
+// doubted reports whether a value of the type may be invalid. It gives up on types of too many alternatives.
+func (c *contractChecker) doubted(tpe types.Type) bool {
+	if tpe == nil {
+		return false
+	}
+	left := maxAlternatives
+	for _, one := range spread(tpe, &left) {
+		trial := contractChecker{rule: c.rule, clause: c.clause, schemas: c.schemas}
+		if trial.check(one); len(trial.found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// maxAlternatives bounds the parts of a type that are looked at one by one. Types share their parts, so that a small text
+// can have types with a great number of them.
+const maxAlternatives = 4096
+
+// spread returns the alternatives of a type, down to the members of arrays, sets, and objects. Each part that it looks at
+// takes one from left; parts beyond that are left out.
+func spread(tpe types.Type, left *int) []types.Type {
+	if *left--; *left < 0 {
+		return nil
+	}
+	var out []types.Type
+	each := func(part types.Type, wrap func(types.Type) types.Type) {
+		if part == nil || *left <= 0 {
+			return
+		}
+		for _, one := range spread(part, left) {
+			out = append(out, wrap(one))
+		}
+	}
+	switch t := tpe.(type) {
+	case types.Any:
+		for _, part := range t {
+			each(part, func(p types.Type) types.Type { return p })
+		}
+	case *types.Set:
+		each(t.Of(), func(p types.Type) types.Type { return types.NewSet(p) })
+	case *types.Array:
+		for i := range t.Len() {
+			each(t.Select(i), func(p types.Type) types.Type { return types.NewArray([]types.Type{p}, nil) })
+		}
+		each(t.Dynamic(), func(p types.Type) types.Type { return types.NewArray(nil, p) })
+	case *types.Object:
+		for _, property := range t.StaticProperties() {
+			each(property.Value, func(p types.Type) types.Type {
+				return types.NewObject([]*types.StaticProperty{types.NewStaticProperty(property.Key, p)}, nil)
+			})
+		}
+		if d := t.DynamicProperties(); d != nil {
+			each(d.Value, func(p types.Type) types.Type { return types.NewObject(nil, types.NewDynamicProperty(d.Key, p)) })
+		}
+	}
+	if len(out) == 0 {
+		return []types.Type{tpe}
+	}
+	return out
+}
+
+func (c *contractChecker) fail(format string, args ...any) {
+	d := oneError(textFile, c.clause.Location, codeContract, fmt.Sprintf(format, args...)).Diagnostics[0]
+	d.contract = true
+	c.found = append(c.found, d)
+}
+
+// check judges the type of a clause's value. Null stands for no opinion.
+func (c *contractChecker) check(tpe types.Type) {
+	if _, isNull := alternatives[types.Null](tpe); isNull {
+		return
+	}
+	switch c.rule {
+	case ruleAnnotations:
+		c.checkMap(tpe, nil)
+	case ruleLabels:
+		c.checkMap(tpe, isText)
+	case RuleScheduling:
+		c.checkScheduling(tpe)
+	default:
+		c.checkTexts(tpe)
+	}
+}
+
+// alternatives returns a type's alternatives of the Go type T; ok is false if it has others that are known, and none of T.
+func alternatives[T types.Type](tpe types.Type) (of []T, ok bool) {
+	switch t := tpe.(type) {
+	case nil, *types.Recursive, *types.NamedType:
+		return nil, true
+	case types.Any:
+		ok = len(t) == 0
+		for _, one := range t {
+			parts, some := alternatives[T](one)
+			of, ok = append(of, parts...), ok || some
+		}
+		return of, ok
+	case T:
+		return []T{t}, true
+	}
+	return nil, false
+}
+
+func isText(tpe types.Type) bool {
+	_, ok := alternatives[types.String](tpe)
+	return ok
+}
+
+// checkTexts wants a set or an array of strings.
+func (c *contractChecker) checkTexts(tpe types.Type) {
+	sets, areSets := alternatives[*types.Set](tpe)
+	arrays, areArrays := alternatives[*types.Array](tpe)
+	if !areSets && !areArrays {
+		c.fail("%s must be a set or an array of strings, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
+		return
+	}
+	if len(sets)+len(arrays) != 1 {
+		return
+	}
+	for _, part := range sets {
+		if of := part.Of(); of != nil && !isText(of) {
+			c.failMember(of)
+		}
+	}
+	for _, part := range arrays {
+		members := slices.Clone(arrayMembers(part))
+		if i := slices.IndexFunc(members, func(of types.Type) bool { return !isText(of) }); i >= 0 {
+			c.failMember(members[i])
+		}
+	}
+}
+
+func (c *contractChecker) failMember(of types.Type) {
+	hint := ""
+	if _, isObject := of.(*types.Object); isObject && c.rule == RuleClusters {
+		hint = "; a cluster's name is its key, as in some name, cluster in data.clusters"
+	}
+	c.fail("%s must hold strings, holds %s; write: %s%s", c.rule, DescribeType(of), c.example(), hint)
+}
+
+// arrayMembers are the types of an array's members, first those at known places.
+func arrayMembers(a *types.Array) []types.Type {
+	var out []types.Type
+	for i := range a.Len() {
+		out = append(out, a.Select(i))
+	}
+	if a.Dynamic() != nil {
+		out = append(out, a.Dynamic())
+	}
+	return out
+}
+
+// checkMap wants an object with keys of metadata, and values that are taken; nil takes all.
+func (c *contractChecker) checkMap(tpe types.Type, takes func(types.Type) bool) {
+	objects, ok := alternatives[*types.Object](tpe)
+	if !ok {
+		c.fail("%s must be an object, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
+		return
+	}
+	if len(objects) != 1 {
+		return
+	}
+	for _, property := range objects[0].StaticProperties() {
+		key, isString := property.Key.(string)
+		if !isString {
+			continue
+		}
+		if why := wrongKey(c.rule, key); why != "" {
+			c.fail("%s: key %q: %s", c.rule, key, why)
+		} else if takes != nil && !takes(property.Value) {
+			c.fail("%s: key %q: must be a string, is %s", c.rule, key, DescribeType(property.Value))
+		}
+	}
+	if d := objects[0].DynamicProperties(); d != nil && takes != nil && !takes(d.Value) {
+		c.fail("%s must hold strings, holds %s; write: %s", c.rule, DescribeType(d.Value), c.example())
+	}
+}
+
+// wrongKey returns why metadata can't have a key; "" if it can. The API server judges the keys of annotations without regard
+// to case, and those of labels as they are.
+func wrongKey(rule, key string) string {
+	judged := key
+	if rule == ruleAnnotations {
+		judged = strings.ToLower(key)
+	}
+	if problems := validation.IsQualifiedName(judged); len(problems) > 0 {
+		return strings.Join(problems, "; ")
+	}
+	if prefix := placementv1.GroupVersion.Group + "/"; strings.HasPrefix(key, prefix) {
+		why := fmt.Sprintf("the prefix %s is Berth's own", prefix)
+		if key == placementv1.ClustersAnnotation {
+			why += "; use the rule " + RuleClusters
+		}
+		return why
+	}
+	return ""
+}
+
+// checkScheduling wants an object with members of a pod's spec.
+func (c *contractChecker) checkScheduling(tpe types.Type) {
+	objects, ok := alternatives[*types.Object](tpe)
+	if !ok {
+		c.fail("%s must be an object, is %s; write: %s", c.rule, DescribeType(tpe), c.example())
+		return
+	}
+	if len(objects) == 1 {
+		c.checkMembers(c.rule, objects[0], schedulingTypes, false)
+	}
+}
+
+// checkMembers wants an object with members of the API's types. nullable says that they may be null.
+func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
+	for _, property := range object.StaticProperties() {
+		name, isString := property.Key.(string)
+		if !isString {
+			continue
+		}
+		at := path + "." + name
+		want, isKnown := known[name]
+		if !isKnown && c.schemas && nullable {
+			continue
+		}
+		if !isKnown {
+			names, hint := slices.Sorted(maps.Keys(known)), ""
+			if near, ok := suggest.Nearest(name, names); ok {
+				hint = fmt.Sprintf("; did you mean %s?", near)
+			} else {
+				hint = "."
+			}
+			c.fail("%s: unknown%s Known are %s", at, hint, strings.Join(names, ", "))
+			continue
+		}
+		c.checkAPI(at, property.Value, want, nullable)
+	}
+}
+
+// checkAPI wants a value that can be read into a type of the API.
+func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Type, nullable bool) {
+	if _, isNull := alternatives[types.Null](tpe); isNull && nullable {
+		return
+	}
+	if want.Kind() == reflect.Pointer {
+		want = want.Elem()
+	}
+	wrong := func(noun string) { c.fail("%s: must be %s, is %s", path, noun, DescribeType(tpe)) }
+	switch {
+	case want == reflect.TypeFor[intstr.IntOrString]():
+		return
+	case want.Kind() == reflect.Struct || want.Kind() == reflect.Map:
+		objects, ok := alternatives[*types.Object](tpe)
+		if !ok {
+			wrong("an object")
+		} else if len(objects) == 1 && want.Kind() == reflect.Struct {
+			c.checkMembers(path, objects[0], fieldsOfStruct(want), true)
+		} else if len(objects) == 1 {
+			c.checkEntries(path, objects[0], want.Elem())
+		}
+	case want.Kind() == reflect.Slice:
+		c.checkList(path, tpe, want.Elem())
+	case want.Kind() == reflect.String:
+		if !isText(tpe) {
+			wrong("a string")
+		}
+	case want.Kind() == reflect.Bool:
+		if _, ok := alternatives[types.Boolean](tpe); !ok {
+			wrong("a boolean")
+		}
+	default:
+		if _, ok := alternatives[types.Number](tpe); !ok {
+			wrong("a number")
+		}
+	}
+}
+
+// checkEntries wants an object whose values can be read into a type of the API.
+func (c *contractChecker) checkEntries(path string, object *types.Object, want reflect.Type) {
+	for _, property := range object.StaticProperties() {
+		c.checkAPI(fmt.Sprintf("%s.%v", path, property.Key), property.Value, want, true)
+	}
+	if d := object.DynamicProperties(); d != nil {
+		c.checkAPI(path+"[]", d.Value, want, true)
+	}
+}
+
+// checkList wants an array or a set of what can be read into a type of the API.
+func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Type) {
+	sets, areSets := alternatives[*types.Set](tpe)
+	arrays, areArrays := alternatives[*types.Array](tpe)
+	switch {
+	case !areSets && !areArrays:
+		c.fail("%s: must be an array, is %s", path, DescribeType(tpe))
+	case len(sets)+len(arrays) != 1:
+	case len(sets) == 1 && sets[0].Of() != nil:
+		c.checkAPI(path+"[]", sets[0].Of(), want, true)
+	case len(arrays) == 1:
+		for i, member := range arrayMembers(arrays[0]) {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if i == arrays[0].Len() {
+				at = path + "[]"
+			}
+			c.checkAPI(at, member, want, true)
+		}
+	}
+}
+
+// fieldsOfStruct are the fields of a type of the API by their names in JSON.
+func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" && field.Anonymous {
+			maps.Copy(out, fieldsOfStruct(field.Type))
+		} else if name != "" && name != "-" {
+			out[name] = field.Type
+		}
+	}
+	return out
+}
+
+// checkLiterals judges the constants of a clause's value. typed reports whether nothing is wrong with the types of the value.
+func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
+	value := rule.Head.Value
+	if rule.Head.RuleKind() == ast.MultiValue {
+		value = rule.Head.Key
+	}
+	if value == nil {
+		return
+	}
+	value = assigned(rule.Body, value)
+	switch c.rule {
+	case RuleClusters:
+		c.checkClusterNames(value)
+	case RuleScheduling:
+		if typed {
+			c.checkScheduled(rule, value)
+		}
+	case ruleLabels:
+		if ref := rule.Ref(); len(ref) > 0 && rule.Head.RuleKind() == ast.SingleValue {
+			if key, ok := ref[len(ref)-1].Value.(ast.String); ok && string(key) != c.rule {
+				c.checkLabelValue(string(key), value)
+				return
+			}
+		}
+		if object, ok := value.Value.(ast.Object); ok {
+			object.Foreach(func(k, v *ast.Term) {
+				if key, ok := k.Value.(ast.String); ok {
+					c.checkLabelValue(string(key), v)
+				}
+			})
+		}
+	}
+}
+
+// assigned returns the term that a body has a variable equal; other terms, and variables without one, as they are. The
+// compiler puts values that are not constant into the body.
+func assigned(body ast.Body, value *ast.Term) *ast.Term {
+	if _, ok := value.Value.(ast.Var); !ok {
+		return value
+	}
+	for _, expr := range body {
+		if expr.Negated || !expr.IsEquality() {
+			continue
+		}
+		if operands := expr.Operands(); operands[0].Equal(value) {
+			return operands[1]
+		}
+	}
+	return value
+}
+
+func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
+	text, ok := value.Value.(ast.String)
+	if !ok || wrongKey(ruleLabels, key) != "" {
+		return
+	}
+	if problems := validation.IsValidLabelValue(string(text)); len(problems) > 0 {
+		c.fail("%s: key %q: %q: %s", ruleLabels, key, string(text), strings.Join(problems, "; "))
+	}
+}
+
+func (c *contractChecker) checkClusterNames(value *ast.Term) {
+	check := func(t *ast.Term) {
+		name, ok := t.Value.(ast.String)
+		if !ok {
+			return
+		}
+		if problems := validation.IsDNS1123Subdomain(string(name)); len(problems) > 0 {
+			c.fail("%s: %q is not a cluster's name: %s", RuleClusters, string(name), strings.Join(problems, "; "))
+		}
+	}
+	switch v := value.Value.(type) {
+	case ast.String:
+		if c.clause.Head.RuleKind() == ast.MultiValue {
+			check(value)
+		}
+	case ast.Set:
+		v.Foreach(check)
+	case *ast.Array:
+		v.Foreach(check)
+	}
+}
+
+// example is a clause as the author may have meant it, in the text's language.
+func (c *contractChecker) example() string {
+	v1 := map[string]string{
+		ruleAnnotations: `annotations["example.com/key"] := "<value>" if { ... }`,
+		ruleLabels:      `labels["example.com/key"] := "<value>" if { ... }`,
+		RuleScheduling:  `scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
+		RuleClusters:    `clusters := {"<cluster>"} if { ... }`,
+		ruleErrors:      `errors contains "<message>" if { ... }`,
+		ruleWarnings:    `warnings contains "<message>" if { ... }`,
+	}
+	v0 := map[string]string{
+		ruleAnnotations: `annotations["example.com/key"] = "<value>" { ... }`,
+		ruleLabels:      `labels["example.com/key"] = "<value>" { ... }`,
+		RuleScheduling:  `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`,
+		RuleClusters:    `clusters = {"<cluster>"} { ... }`,
+		ruleErrors:      `errors["<message>"] { ... }`,
+		ruleWarnings:    `warnings["<message>"] { ... }`,
+	}
+	if c.v0 {
+		return v0[c.rule]
+	}
+	return v1[c.rule]
+}
+
+// DescribeType names a type for messages, as in "a boolean" or "a string or null".
+func DescribeType(t types.Type) string {
+	switch t := PlainType(t).(type) {
+	case types.Null:
+		return "null"
+	case types.Boolean:
+		return "a boolean"
+	case types.Number:
+		return "a number"
+	case types.String:
+		return "a string"
+	case *types.Array:
+		return "an array"
+	case *types.Set:
+		return "a set"
+	case *types.Object:
+		return "an object"
+	case types.Any:
+		if len(t) == 0 {
+			return "any value"
+		}
+		var out []string
+		for _, one := range t {
+			if name := DescribeType(one); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		return strings.Join(out, " or ")
+	default:
+		return "a value"
+	}
+}
+
+// PlainType returns a type without its name, and the one that a recursive type stands for.
+func PlainType(t types.Type) types.Type {
+	switch t := t.(type) {
+	case *types.NamedType:
+		return PlainType(t.Type)
+	case *types.Recursive:
+		return PlainType(t.Unwrap())
+	}
+	return t
+}

@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// warnOfContradictions warns of pairs of expressions of one body that compare the same term with constants and cannot both
+// be true: their author has probably taken AND for OR.
+func (m *Module) warnOfContradictions(rule *ast.Rule, n *names) {
+	ast.WalkBodies(rule, func(body ast.Body) bool {
+		known := map[string][]comparison{}
+		for _, expr := range body {
+			c, ok := n.comparison(expr)
+			if !ok || len(known[c.subject]) == maxComparisons {
+				continue
+			}
+			if i := slices.IndexFunc(known[c.subject], c.contradicts); i >= 0 {
+				other := known[c.subject][i]
+				m.warnAt(expr.Location, fmt.Sprintf("%s and %s are never true together: expressions of one body are joined by AND. For OR, %s",
+					source(other.expr), source(expr), other.alternative(c)))
+				known[c.subject] = nil
+				continue
+			}
+			known[c.subject] = append(known[c.subject], c)
+		}
+		return false
+	})
+}
+
+// maxComparisons bounds the comparisons of one term that are compared with each other.
+const maxComparisons = 16
+
+// comparison is an expression that compares a term with a constant, or with the members of one.
+type comparison struct {
+	// subject identifies the term: equal subjects of one body have equal values.
+	subject string
+	// operator is that with the term on the left: eq, neq, lt, lte, gt, gte, or internal.member_2.
+	operator string
+	// values are the constant; the members for internal.member_2.
+	values []*ast.Term
+	expr   *ast.Expr
+}
+
+// mirrored are the operators of comparisons, each with the one that means the same when the operands change places.
+var mirrored = map[string]string{
+	ast.Equality.Name: ast.Equality.Name, ast.Equal.Name: ast.Equality.Name, ast.NotEqual.Name: ast.NotEqual.Name,
+	ast.LessThan.Name: ast.GreaterThan.Name, ast.LessThanEq.Name: ast.GreaterThanEq.Name,
+	ast.GreaterThan.Name: ast.LessThan.Name, ast.GreaterThanEq.Name: ast.LessThanEq.Name,
+}
+
+// comparison returns an expression as a comparison with a constant, if it is one.
+func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
+	if expr.Negated || len(expr.With) > 0 || !expr.IsCall() || len(expr.Operands()) != 2 {
+		return c, false
+	}
+	operator, left, right := expr.Operator().String(), expr.Operand(0), n.resolve(expr.Operand(1))
+	c = comparison{operator: operator, expr: expr}
+	if operator == ast.Member.Name {
+		c.values = members(right)
+	} else if flipped, known := mirrored[operator]; known {
+		if ast.IsConstant(right.Value) {
+			c.operator = mirrored[flipped]
+		} else {
+			c.operator = flipped
+			left, right = right, n.resolve(left)
+		}
+		c.values = []*ast.Term{right}
+	}
+	if len(c.values) == 0 || slices.ContainsFunc(c.values, func(t *ast.Term) bool { return !ast.IsConstant(t.Value) }) {
+		return c, false
+	}
+	resolved := n.resolve(left)
+	if c.subject = n.subject(resolved); c.subject == "" {
+		c.subject = n.subject(left)
+	}
+	return c, c.subject != ""
+}
+
+// subject returns a text that identifies the value of a term in a body; "" for constants, and for terms that may have
+// several values in one solution of a body.
+func (n *names) subject(term *ast.Term) string {
+	text, known := n.subjects[term]
+	if !known {
+		if single(term) && !ast.IsConstant(term.Value) {
+			text = term.String()
+		}
+		n.subjects[term] = text
+	}
+	return text
+}
+
+// maxMembers bounds the members of a constant collection that are compared.
+const maxMembers = 64
+
+// members returns the members of a set or an array; nil if there are too many.
+func members(collection *ast.Term) []*ast.Term {
+	switch c := collection.Value.(type) {
+	case ast.Set:
+		if c.Len() > maxMembers {
+			return nil
+		}
+		return c.Slice()
+	case *ast.Array:
+		if c.Len() > maxMembers {
+			return nil
+		}
+		var out []*ast.Term
+		c.Foreach(func(t *ast.Term) { out = append(out, t) })
+		return out
+	}
+	return nil
+}
+
+// single reports whether a term has one value in each solution of a body, wherever it is written.
+func single(term *ast.Term) bool {
+	ok := true
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+			ok = false
+		case ast.Var:
+			ok = ok && !x.IsWildcard()
+		case ast.Call:
+			function, known := ast.BuiltinMap[x[0].String()]
+			ok = ok && known && !function.Relation
+		}
+		return !ok
+	}).Walk(term)
+	return ok
+}
+
+// contradicts reports whether no value satisfies both comparisons.
+func (c comparison) contradicts(other comparison) bool {
+	for _, pair := range [][2]comparison{{c, other}, {other, c}} {
+		x, y := pair[0], pair[1]
+		if x.operator == ast.Equality.Name || x.operator == ast.Member.Name {
+			return !slices.ContainsFunc(x.values, y.holds)
+		}
+		if x.isLower() && y.isUpper() {
+			order := x.values[0].Value.Compare(y.values[0].Value)
+			return order > 0 || order == 0 && (x.operator == ast.GreaterThan.Name || y.operator == ast.LessThan.Name)
+		}
+	}
+	return false
+}
+
+func (c comparison) isLower() bool {
+	return c.operator == ast.GreaterThan.Name || c.operator == ast.GreaterThanEq.Name
+}
+
+func (c comparison) isUpper() bool {
+	return c.operator == ast.LessThan.Name || c.operator == ast.LessThanEq.Name
+}
+
+// holds reports whether the comparison is true of a value. Rego orders values of all types.
+func (c comparison) holds(value *ast.Term) bool {
+	order := value.Value.Compare(c.values[0].Value)
+	switch c.operator {
+	case ast.NotEqual.Name:
+		return order != 0
+	case ast.LessThan.Name:
+		return order < 0
+	case ast.LessThanEq.Name:
+		return order <= 0
+	case ast.GreaterThan.Name:
+		return order > 0
+	case ast.GreaterThanEq.Name:
+		return order >= 0
+	default:
+		return slices.ContainsFunc(c.values, func(t *ast.Term) bool { return t.Equal(value) })
+	}
+}
+
+// alternative is what to write for either of two comparisons.
+func (c comparison) alternative(other comparison) string {
+	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
+		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
+			return text
+		}
+	}
+	return "write a rule for each"
+}
+
+// maxSource bounds the text of an expression in a message, in bytes.
+const maxSource = 80
+
+// source is an expression as its author wrote it.
+func source(expr *ast.Expr) string {
+	if text := string(expr.Location.Text); text != "" && len(text) <= maxSource {
+		return text
+	}
+	return expr.String()
+}

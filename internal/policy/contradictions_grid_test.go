@@ -1,0 +1,37 @@
+package policy
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Two comparisons contradict each other if and only if no value satisfies both.
+func TestContradictionsOfAllPairs(t *testing.T) {
+	var values, constants []*ast.Term
+	for _, text := range []string{"null", "0", "1", "1.5", "2", "2.5", `""`, `"a"`, `"aa"`, `"b"`, "[]"} {
+		values = append(values, ast.MustParseTerm(text))
+	}
+	for _, text := range []string{"1", "2", `"a"`} {
+		constants = append(constants, ast.MustParseTerm(text))
+	}
+	var comparisons []comparison
+	for _, operator := range []*ast.Builtin{ast.Equality, ast.NotEqual, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq, ast.Member} {
+		for i, constant := range constants {
+			c := comparison{operator: operator.Name, values: []*ast.Term{constant}}
+			if operator == ast.Member {
+				c.values = constants[i:]
+			}
+			comparisons = append(comparisons, c)
+		}
+	}
+	for _, x := range comparisons {
+		for _, y := range comparisons {
+			both := slices.ContainsFunc(values, func(v *ast.Term) bool { return x.holds(v) && y.holds(v) })
+			if got := x.contradicts(y); got == both {
+				t.Errorf("%s %v and %s %v: contradicts = %t", x.operator, x.values, y.operator, y.values, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// keyedFields are the fields whose keys often have dots and slashes.
+var keyedFields = []string{
+	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
+}
+
+// explainUnsafe adds to unsafe variables that are a part of a name with slashes or hyphens how to write the name: without
+// brackets, labels.example.com/team is a quotient, and labels.cost-center is a difference.
+func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
+	for i := range wrong.Diagnostics {
+		d := &wrong.Diagnostics[i]
+		name, unsafe := strings.CutSuffix(strings.TrimPrefix(d.Message, "var "), " is unsafe")
+		if d.Code != ast.UnsafeVarErr || !unsafe {
+			continue
+		}
+		if meant := nameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
+			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
+		}
+	}
+	return wrong
+}
+
+// nameInBrackets returns the reference that the node at a place is without the brackets, and of which the variable is a
+// part; nil if there is none.
+func nameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
+	// Of a-b-c, a-b is a call as well: the longest one has the whole name.
+	longest := map[int]unbracketed{}
+	eachCall(parsed, func(c funcCall) {
+		if name, ok := unbracketedCall(c.operator, c.operands); ok && len(name.rest) > len(longest[name.offset].rest) {
+			longest[name.offset] = name
+		}
+	})
+	look := func(node any, at *ast.Location) {
+		if at == nil || at.Row != row || at.Col != col {
+			return
+		}
+		eachCall(node, func(c funcCall) {
+			if name, ok := unbracketedCall(c.operator, c.operands); ok && meant == nil && slices.Contains(name.variables, variable) {
+				meant = longest[name.offset].bracketed()
+			}
+		})
+	}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.Expr:
+			look(x, x.Location)
+		case *ast.Term:
+			look(x, x.Location)
+		}
+		return meant != nil
+	}).Walk(parsed)
+	return meant
+}
+
+// unbracketed is a reference whose last name is written without the brackets that it needs.
+type unbracketed struct {
+	// ref is what comes before the first operator.
+	ref ast.Ref
+	// rest is the text from the first operator on.
+	rest string
+	// variables are the parts of rest that Rego takes for variables.
+	variables []ast.Var
+	// offset is where it begins.
+	offset int
+}
+
+func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok bool) {
+	sign := map[string]string{ast.Divide.Name: "/", ast.Minus.Name: "-"}[operator]
+	if sign == "" || len(operands) != 2 {
+		return u, false
+	}
+	left, right := operands[0], operands[1]
+	switch value := left.Value.(type) {
+	case ast.Ref:
+		u = unbracketed{ref: value, offset: left.Location.Offset}
+	case ast.Call:
+		if u, ok = unbracketedCall(value[0].String(), value[1:]); !ok {
+			return u, false
+		}
+	default:
+		return u, false
+	}
+	// Who subtracts puts spaces around the operator.
+	if right.Location.Offset != u.offset+len(u.ref.String())+len(u.rest)+len(sign) {
+		return u, false
+	}
+	ast.WalkVars(right, func(v ast.Var) bool {
+		u.variables = append(u.variables, v)
+		return false
+	})
+	u.rest += sign + right.String()
+	return u, true
+}
+
+// bracketed returns the reference with the brackets; nil if it is none.
+func (u unbracketed) bracketed() ast.Ref {
+	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
+		name, ok := t.Value.(ast.String)
+		return ok && slices.Contains(keyedFields, string(name))
+	}) + 1
+	if at == len(u.ref) || at == 0 && strings.Contains(u.rest, "/") {
+		return nil
+	}
+	if at == 0 {
+		at = len(u.ref) - 1
+	}
+	var names []string
+	for i := range u.ref[at:] {
+		name, ok := part(u.ref, at+i)
+		if !ok {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return append(slices.Clone(u.ref[:at]), ast.StringTerm(strings.Join(names, ".")+u.rest))
+}

@@ -1,0 +1,286 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// eachEntry is a clause of errors that is true if one entry of a collection does not match a term, and that says nothing
+// else of the entry. If no term matches all entries, the clause denies every object.
+type eachEntry struct {
+	// collection are the entries: a constant, or a reference to a document of spec.data.
+	collection *ast.Term
+	// ends returns with what each text that matches an entry begins and ends. It is nil where a value matches that is equal.
+	ends    func(entry string) (start, end string)
+	at      *ast.Location
+	message string
+}
+
+// Bounds of the clauses of a text that are looked at, and of the entries of a collection that are compared with each other.
+const (
+	maxClauses = 64
+	maxEntries = 16
+)
+
+// warnOfEachEntry warns of clauses that are true whatever the object has. Static is known.
+func (m *Module) warnOfEachEntry(clauses []eachEntry) {
+	for _, c := range clauses {
+		if entries := m.entries(c.collection); c.exclusive(entries[:min(len(entries), maxEntries)]) {
+			m.warnAt(c.at, c.message)
+		}
+	}
+}
+
+// exclusive reports whether nothing matches all entries, because nothing matches two of them.
+func (c eachEntry) exclusive(entries []*ast.Term) bool {
+	if c.ends == nil {
+		return slices.ContainsFunc(entries, func(t *ast.Term) bool { return !t.Equal(entries[0]) })
+	}
+	var starts, ends []string
+	for _, entry := range entries {
+		text, ok := entry.Value.(ast.String)
+		if !ok {
+			continue
+		}
+		start, end := c.ends(string(text))
+		for i := range starts {
+			if !strings.HasPrefix(start, starts[i]) && !strings.HasPrefix(starts[i], start) ||
+				!strings.HasSuffix(end, ends[i]) && !strings.HasSuffix(ends[i], end) {
+				return true
+			}
+		}
+		starts, ends = append(starts, start), append(ends, end)
+	}
+	return false
+}
+
+// entries returns the members of a collection; nil if they are not known.
+func (m *Module) entries(collection *ast.Term) []*ast.Term {
+	if ref, ok := collection.Value.(ast.Ref); ok {
+		if m.Static == nil || len(ref) < 2 || !ref.IsGround() {
+			return nil
+		}
+		value, err := m.Static.Find(ref[1:])
+		if err != nil {
+			return nil
+		}
+		collection = ast.NewTerm(value)
+	}
+	if object, ok := collection.Value.(ast.Object); ok {
+		var out []*ast.Term
+		object.Foreach(func(_, value *ast.Term) { out = append(out, value) })
+		return out
+	}
+	if array, ok := collection.Value.(*ast.Array); ok {
+		return members(ast.NewTerm(array.Slice(0, min(array.Len(), maxEntries))))
+	}
+	return members(collection)
+}
+
+// findEachEntry returns what of a rule warnOfEachEntry looks at.
+func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
+	if ruleName(rule) != ruleErrors || slices.ContainsFunc(rule.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
+		return nil
+	}
+	mentioned := map[ast.Var][]*ast.Expr{}
+	for _, expr := range rule.Body {
+		ast.WalkVars(expr, func(v ast.Var) bool {
+			if in := mentioned[v]; len(in) == 0 || in[len(in)-1] != expr {
+				mentioned[v] = append(in, expr)
+			}
+			return false
+		})
+	}
+	var out []eachEntry
+	for _, expr := range rule.Body {
+		if !expr.IsCall() {
+			continue
+		}
+		for i, operand := range expr.Operands() {
+			rest := slices.Delete(slices.Clone(expr.Operands()), i, i+1)
+			collection := n.entriesOf(operand, expr, mentioned)
+			if collection == nil || slices.ContainsFunc(rest, func(t *ast.Term) bool { return mentions(t, operand) }) {
+				continue
+			}
+			if c, ok := n.mismatch(expr, i); ok {
+				c.collection, c.at = collection, expr.Location
+				c.message = fmt.Sprintf("%s is true of every object, because nothing matches all of %s: one entry that does not match is enough. %s",
+					source(expr), brief(collection), c.message)
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// entriesOf returns the collection whose entries a term has in turn, if nothing else in the body depends on the entry; nil
+// otherwise. expr is the expression that has the term, and mentioned are the expressions of the body that have a variable.
+func (n *names) entriesOf(term *ast.Term, expr *ast.Expr, mentioned map[ast.Var][]*ast.Expr) *ast.Term {
+	v, ok := term.Value.(ast.Var)
+	if !ok {
+		return n.wildcardOf(term)
+	}
+	var collection *ast.Term
+	for _, other := range mentioned[v] {
+		switch {
+		case other == expr:
+		case collection != nil:
+			return nil
+		default:
+			if collection = n.iteration(other, v); collection == nil {
+				return nil
+			}
+		}
+	}
+	return collection
+}
+
+// iteration returns the collection of `some v in collection` and of `v := collection[_]`; nil for other expressions.
+func (n *names) iteration(expr *ast.Expr, v ast.Var) *ast.Term {
+	if some, ok := expr.Terms.(*ast.SomeDecl); ok {
+		in, ok := some.Symbols[0].Value.(ast.Call)
+		if !ok || in[len(in)-2].Value.Compare(v) != 0 {
+			return nil
+		}
+		if key, ok := in[1].Value.(ast.Var); len(in) == 4 && (!ok || !key.IsWildcard()) {
+			return nil
+		}
+		return n.known(in[len(in)-1])
+	}
+	if operands := expr.Operands(); len(operands) == 2 && !expr.Negated && (expr.IsAssignment() || expr.IsEquality()) && operands[0].Value.Compare(v) == 0 {
+		return n.wildcardOf(operands[1])
+	}
+	return nil
+}
+
+// wildcardOf returns the collection of `collection[_]`; nil for other terms.
+func (n *names) wildcardOf(term *ast.Term) *ast.Term {
+	ref, ok := term.Value.(ast.Ref)
+	if !ok || len(ref) < 2 {
+		return nil
+	}
+	last := len(ref) - 1
+	if v, ok := ref[last].Value.(ast.Var); !ok || !v.IsWildcard() {
+		return nil
+	}
+	if last == 1 {
+		return n.known(ref[0])
+	}
+	return n.known(ast.NewTerm(ref[:last]))
+}
+
+// known returns a collection that is constant, or that spec.data may have; nil for others.
+func (n *names) known(collection *ast.Term) *ast.Term {
+	collection = n.resolve(collection)
+	if ast.IsConstant(collection.Value) {
+		return collection
+	}
+	ref, ok := collection.Value.(ast.Ref)
+	if root, _ := part(ref, 1); !ok || !ref.HasPrefix(ast.DefaultRootRef) || !ref.IsGround() || slices.Contains(Roots, root) {
+		return nil
+	}
+	return collection
+}
+
+// mismatch returns what an expression that is true if an entry does not match is about, with what to write in its place.
+// entry is the operand that is the entry.
+func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
+	operands := expr.Operands()
+	var subject *ast.Term
+	switch operator := expr.Operator().String(); {
+	case len(operands) == 2 && (operator == ast.NotEqual.Name && !expr.Negated || mirrored[operator] == ast.Equality.Name && expr.Negated):
+		subject = operands[1-entry]
+	case !expr.Negated:
+		return c, false
+	case operator == ast.StartsWith.Name && entry == 1:
+		subject, c.ends = operands[0], func(s string) (string, string) { return s, "" }
+	case operator == ast.EndsWith.Name && entry == 1:
+		subject, c.ends = operands[0], func(s string) (string, string) { return "", s }
+	case operator == ast.GlobMatch.Name && entry == 0 && len(operands) == 3:
+		subject, c.ends = operands[2], globEnds
+	case operator == ast.RegexMatch.Name && entry == 0:
+		subject, c.ends = operands[1], func(s string) (string, string) { return regexStart(s), "" }
+	default:
+		return c, false
+	}
+	if !n.ofObject(subject, map[ast.Var]bool{}) {
+		return c, false
+	}
+	if c.message = "If one that matches is enough, write a rule such as ok(x) if { some entry in ...; ... }, and not ok(x) here"; expr.Operator().String() == ast.NotEqual.Name {
+		c.message = fmt.Sprintf("If one that is equal is enough, write not %s in the collection", subject)
+	}
+	return c, true
+}
+
+// ofObject reports whether a term depends on something else than constants and documents of data.
+func (n *names) ofObject(term *ast.Term, seen map[ast.Var]bool) (found bool) {
+	ast.WalkVars(term, func(v ast.Var) bool {
+		value := n.local[v]
+		if value == nil {
+			value = n.iterated[v]
+		}
+		switch {
+		case found || seen[v] || v.IsWildcard() || v.Equal(ast.DefaultRootDocument.Value):
+		case value != nil:
+			seen[v] = true
+			found = n.ofObject(value, seen)
+		default:
+			found = true
+		}
+		return found
+	})
+	return found
+}
+
+// mentions reports whether a node has the term, where that is a variable.
+func mentions(node any, term *ast.Term) (found bool) {
+	name, ok := term.Value.(ast.Var)
+	if !ok {
+		return false
+	}
+	ast.WalkVars(node, func(v ast.Var) bool {
+		found = found || v == name
+		return found
+	})
+	return found
+}
+
+// globWildcards are the characters that stand for others in patterns of glob.match.
+const globWildcards = `*?[]{}!\`
+
+// globEnds returns with what each text that matches a glob begins and ends.
+func globEnds(pattern string) (start, end string) {
+	first := strings.IndexAny(pattern, globWildcards)
+	if first < 0 {
+		return pattern, pattern
+	}
+	return pattern[:first], pattern[strings.LastIndexAny(pattern, globWildcards)+1:]
+}
+
+// regexSyntax are the characters that have a meaning in regular expressions.
+const regexSyntax = `\.+*?()|[]{}^$`
+
+// regexStart returns with what each text that matches a regular expression begins; "" for expressions that match in the
+// middle of a text, too.
+func regexStart(pattern string) string {
+	rest, anchored := strings.CutPrefix(pattern, "^")
+	// An alternative may be without the anchor.
+	if !anchored || strings.Contains(rest, "|") {
+		return ""
+	}
+	end := strings.IndexAny(rest, regexSyntax)
+	if end < 0 {
+		return rest
+	}
+	start := rest[:end]
+	if strings.ContainsRune("*?{", rune(rest[end])) {
+		// What is repeated may be missing.
+		_, size := utf8.DecodeLastRuneInString(start)
+		start = start[:len(start)-size]
+	}
+	return start
+}

@@ -1,0 +1,55 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+func TestInputConstants(t *testing.T) {
+	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
+	kind := func(row, col int, value string) policy.InputConstant {
+		return policy.InputConstant{Row: row, Col: col, Field: "kind", Value: value}
+	}
+	differs := func(c policy.InputConstant) policy.InputConstant {
+		c.Differs = true
+		return c
+	}
+	for name, tc := range map[string]struct {
+		version placementv1.RegoVersion
+		body    string
+		want    []policy.InputConstant
+	}{
+		"Equal":      {v1, `errors contains "no" if input.kind == "pods"`, []policy.InputConstant{kind(2, 25, "pods")}},
+		"Turned":     {v1, `errors contains "no" if "pods" == input.kind`, []policy.InputConstant{kind(2, 25, "pods")}},
+		"Unified":    {v0, `errors["no"] { input.kind = "pods" }`, []policy.InputConstant{kind(2, 16, "pods")}},
+		"APIVersion": {v1, `errors contains "no" if input.apiVersion == "v1"`, []policy.InputConstant{{Row: 2, Col: 25, Field: "apiVersion", Value: "v1"}}},
+		"Differs":    {v1, `errors contains "no" if input.kind != "pods"`, []policy.InputConstant{differs(kind(2, 25, "pods"))}},
+		"Negated":    {v1, `errors contains "no" if not input.kind == "pods"`, []policy.InputConstant{differs(kind(2, 25, "pods"))}},
+		"Set":        {v1, `errors contains "no" if input.kind in {"pods", "Job"}`, []policy.InputConstant{kind(2, 25, "Job"), kind(2, 25, "pods")}},
+		"NotInArray": {v1, `errors contains "no" if not input.kind in ["pods"]`, []policy.InputConstant{differs(kind(2, 25, "pods"))}},
+		"SetByName":  {v1, "errors contains \"no\" if input.kind in kinds\nkinds := {\"pods\"}", []policy.InputConstant{kind(2, 25, "pods")}},
+		"Variable":   {v1, "errors contains \"no\" if {\n\tkind := input.kind\n\tkind == \"pods\"\n}", []policy.InputConstant{kind(4, 2, "pods")}},
+		"Helper":     {v1, "errors contains \"no\" if is_pod\nis_pod if input.kind == \"pods\"", []policy.InputConstant{kind(3, 11, "pods")}},
+		"Nested":     {v1, `errors contains "no" if count([1 | input.kind == "pods"]) > 0`, []policy.InputConstant{kind(2, 36, "pods")}},
+		"OtherField": {v1, `errors contains "no" if input.spec.kind == "pods"`, nil},
+		"OtherInput": {v1, "errors contains \"no\" if is_pod with input as {\"kind\": \"pods\"}\nis_pod if input.kind == \"pods\"", nil},
+		"NoConstant": {v1, `errors contains "no" if input.kind == input.metadata.labels.kind`, nil},
+		"SetOfInput": {v1, `errors contains "no" if input.kind in {"pods", input.x}`, nil},
+		"SetBySome":  {v1, "errors contains \"no\" if input.kind in kinds\nkinds contains \"pods\" if input.x", nil},
+		"Number":     {v1, `errors contains "no" if input.kind == 1`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body+"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, m.InputConstants()); diff != "" {
+				t.Errorf("constants (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// body is a clause of errors with these expressions.
+func body(expressions ...string) string {
+	return "errors contains \"x\" if {\n\t" + strings.Join(expressions, "\n\t") + "\n}"
+}
+
+// logicTest is a text, with parts of the warnings that it must give.
+type logicTest struct {
+	text string
+	// data is spec.data; v0 says that the text is Rego v0.
+	data string
+	v0   bool
+	want []string
+}
+
+func testLogic(t *testing.T, tests map[string]logicTest) {
+	t.Helper()
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			version := placementv1.RegoV1
+			if tc.v0 {
+				version = placementv1.RegoV0
+			}
+			spec := specOf(version, "package p\n"+tc.text+"\n")
+			if tc.data != "" {
+				spec.Data = &apiextensionsv1.JSON{Raw: []byte(tc.data)}
+			}
+			warned(t, spec, tc.want...)
+		})
+	}
+}

@@ -1,0 +1,280 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// warnOfManyValues warns of clauses that give a constant key the name of each cluster, or of each replicated object, that
+// they match: with two of them, the evaluation fails. It leaves out clauses that may single one out, by a label, by a
+// comparison with a value of the object, or by the name. The module is compiled.
+func (m *Module) warnOfManyValues(module *ast.Module) {
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if name != ruleAnnotations && name != ruleLabels && name != RuleScheduling || rule.Head.RuleKind() != ast.SingleValue || !rule.Head.Ref().IsGround() {
+			continue
+		}
+		for clause := rule; clause != nil; clause = clause.Else {
+			if collection := manyValues(clause); collection != nil {
+				m.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if it matches two, the evaluation fails. "+
+					"Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(), collection, collection))
+			}
+		}
+	}
+}
+
+// maxManyValues bounds the variables of a clause's value that are looked at, and the passes over its body for each: a text of
+// the size that is allowed must not take long.
+const maxManyValues = 8
+
+// manyValues returns the collection of whose keys each one that a clause matches is another value of it; nil if there is
+// none.
+func manyValues(clause *ast.Rule) ast.Ref {
+	if slices.ContainsFunc(clause.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
+		return nil
+	}
+	keys := valueKeys(clause)
+	if len(keys) > maxManyValues {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		it := iteration{key: key, source: keys[key]}
+		if collection := it.collection(clause.Body); collection != nil && it.unfixed(clause.Body, collection) && !hasOneMember(clause.Body, collection) {
+			return collection
+		}
+	}
+	return nil
+}
+
+// valueKeys returns the variables that a clause's value contains, each with the expression of the body that puts it there;
+// nil for the head.
+func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
+	out := map[ast.Var]*ast.Expr{}
+	in := func(node any, source *ast.Expr) {
+		ast.NewGenericVisitor(func(x any) bool {
+			switch x := x.(type) {
+			case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension, ast.Ref, ast.Call, ast.Set:
+				return true
+			case ast.Var:
+				out[x] = source
+			}
+			return false
+		}).Walk(node)
+	}
+	in(clause.Head.Value, nil)
+	value, ok := clause.Head.Value.Value.(ast.Var)
+	if !ok {
+		return out
+	}
+	for _, expr := range clause.Body {
+		operands := expr.Operands()
+		if expr.IsCall() && expr.Operator().Equal(ast.Sprintf.Ref()) && len(operands) == 3 && operands[2].Value.Compare(value) == 0 {
+			in(operands[1], expr)
+		}
+	}
+	return out
+}
+
+// iteration is a variable for the keys of a collection.
+type iteration struct {
+	key ast.Var
+	// source is the expression that makes the value of the key; nil for the head.
+	source *ast.Expr
+	// tied are the variables that depend on the key.
+	tied map[ast.Var]bool
+}
+
+// collection returns the clusters or replicated objects whose keys the variable has; nil if it has others.
+func (it *iteration) collection(body ast.Body) ast.Ref {
+	var out ast.Ref
+	for _, expr := range body {
+		ast.WalkRefs(expr, func(ref ast.Ref) bool {
+			if n := keyAt(ref); out == nil && n > 0 && ref[n].Value.Compare(it.key) == 0 {
+				out = ref[:n]
+			}
+			return false
+		})
+	}
+	return out
+}
+
+// keyAt returns at which part a reference has the first key below data.clusters or a replicated type; 0 for other
+// references, and for those that end before it.
+func keyAt(ref ast.Ref) int {
+	if !ref.HasPrefix(ast.DefaultRootRef) {
+		return 0
+	}
+	root, _ := part(ref, 1)
+	at := map[string]int{rootClusters: 2, rootKubernetes: 3, rootResources: 4}[root]
+	if at == 0 || len(ref) <= at || !ref[:at].IsGround() {
+		return 0
+	}
+	return at
+}
+
+// unfixed reports whether a body says nothing of the key, and of its member nothing but what many clusters have in common.
+func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
+	it.tied = map[ast.Var]bool{it.key: true}
+	for before, passes := 0, 0; before != len(it.tied); passes++ {
+		if before = len(it.tied); passes > maxManyValues {
+			return false
+		}
+		for _, expr := range body {
+			if expr != it.source && it.mentions(expr) && !it.common(expr, collection) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// hasOneMember reports whether a body requires that the collection has no more than one member, as by count(collection) == 1.
+func hasOneMember(body ast.Body, collection ast.Ref) bool {
+	// In the compiled text each call is an expression of its own, and the collection has a variable.
+	collections, counts := map[ast.Var]bool{}, map[ast.Var]bool{}
+	isCollection := func(t *ast.Term) bool {
+		v, isVar := t.Value.(ast.Var)
+		return isVar && collections[v] || t.Value.Compare(collection) == 0
+	}
+	// What a variable is may be said after its use.
+	for range 2 {
+		for _, expr := range body {
+			operands := expr.Operands()
+			if expr.Negated || !expr.IsCall() || len(operands) != 2 {
+				continue
+			}
+			if v, isVar := operands[0].Value.(ast.Var); isVar && expr.IsEquality() && isCollection(operands[1]) {
+				collections[v] = true
+			}
+			if expr.Operator().Equal(ast.Count.Ref()) && isCollection(operands[0]) {
+				if result, ok := operands[1].Value.(ast.Var); ok {
+					counts[result] = true
+				} else if isAtMost(operands[1], 1) {
+					return true
+				}
+			} else if boundsCount(expr, operands, counts) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// boundsCount reports whether a comparison says that a count is one at most. A variable that equals a count is one.
+func boundsCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) bool {
+	is := func(b *ast.Builtin) bool { return expr.Operator().Equal(b.Ref()) }
+	equal := expr.IsEquality() || is(ast.Equal)
+	for i, operand := range operands {
+		other := operands[1-i]
+		count, ok := operand.Value.(ast.Var)
+		if !ok || !counts[count] {
+			continue
+		}
+		if v, isVar := other.Value.(ast.Var); isVar && equal {
+			counts[v] = true
+		}
+		first := i == 0
+		switch {
+		case equal, first && is(ast.LessThanEq), !first && is(ast.GreaterThanEq):
+			return isAtMost(other, 1)
+		case first && is(ast.LessThan), !first && is(ast.GreaterThan):
+			return isAtMost(other, 2)
+		}
+	}
+	return false
+}
+
+// isAtMost reports whether a term is a whole number, and a limit at most.
+func isAtMost(term *ast.Term, limit int) bool {
+	number, ok := term.Value.(ast.Number)
+	if !ok {
+		return false
+	}
+	n, ok := number.Int()
+	return ok && n <= limit
+}
+
+func (it *iteration) mentions(expr *ast.Expr) (found bool) {
+	ast.WalkVars(expr, func(v ast.Var) bool {
+		found = found || it.tied[v]
+		return found
+	})
+	return found
+}
+
+// commonChecks are the functions with which an expression can tell many clusters from many others.
+var commonChecks = []*ast.Builtin{
+	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
+}
+
+// common reports whether an expression reads the member, or compares what many members have in common with constants.
+// A variable that it gives a part of the member is tied to the key, too.
+func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
+	if expr.Negated {
+		return false
+	}
+	if term, ok := expr.Terms.(*ast.Term); ok {
+		return it.isCommon(term, collection)
+	}
+	if !expr.IsCall() || !slices.ContainsFunc(commonChecks, func(b *ast.Builtin) bool { return expr.Operator().Equal(b.Ref()) }) {
+		return false
+	}
+	for _, operand := range expr.Operands() {
+		switch v := operand.Value.(type) {
+		case ast.Var:
+			if !expr.IsEquality() && !it.tied[v] || v.Compare(it.key) == 0 {
+				return false
+			}
+			it.tied[v] = true
+		case ast.Ref:
+			if !it.isCommon(operand, collection) {
+				return false
+			}
+		default:
+			if !ast.IsConstant(v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// commonFields are the fields of clusters that tell no cluster from all others, and commonLabels the labels.
+var (
+	commonFields = []string{"region", "zones", "ready", "taints", "capacity", "allocatable", "allocated"}
+	commonLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
+)
+
+// isCommon reports whether a term is a whole member, or something of a cluster that others have as well.
+func (it *iteration) isCommon(term *ast.Term, collection ast.Ref) bool {
+	ref, ok := term.Value.(ast.Ref)
+	if !ok {
+		return false
+	}
+	path := ref[1:]
+	if ref.HasPrefix(collection) && len(ref) > len(collection) && ref[len(collection)].Value.Compare(it.key) == 0 {
+		path = ref[len(collection)+1:]
+	} else if head, isVar := ref[0].Value.(ast.Var); !isVar || head.Compare(it.key) == 0 || !it.tied[head] {
+		return false
+	}
+	for _, t := range path {
+		if v, isVar := t.Value.(ast.Var); !t.IsGround() && (!isVar || !v.IsWildcard()) {
+			return false
+		}
+	}
+	if len(path) == 0 {
+		return true
+	}
+	if root, _ := part(collection, 1); root != rootClusters {
+		return false
+	}
+	name, _ := part(path, 0)
+	if name == "labels" {
+		label, _ := part(path, 1)
+		return slices.Contains(commonLabels, label)
+	}
+	return slices.Contains(commonFields, name)
+}

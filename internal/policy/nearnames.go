@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// foreignRules are rules that other tools evaluate, and members of the contract's rules that authors take for rules, with
+// what stands for them here.
+var foreignRules = map[string]string{
+	"deny": ruleErrors, "denied": ruleErrors, "denies": ruleErrors, "violation": ruleErrors, "violations": ruleErrors, "reject": ruleErrors,
+	"warn":  ruleWarnings,
+	"patch": ruleAnnotations + " or " + ruleLabels, "patches": ruleAnnotations + " or " + ruleLabels, "mutate": ruleAnnotations + " or " + ruleLabels,
+	"allow":        ruleErrors + "? Without " + ruleErrors + " everything is allowed",
+	"nodeSelector": RuleScheduling + ".nodeSelector", "affinity": RuleScheduling + ".affinity", "tolerations": RuleScheduling + ".tolerations",
+	"topologySpreadConstraints": RuleScheduling + ".topologySpreadConstraints", "priorityClassName": RuleScheduling + ".priorityClassName",
+	"schedulerName": RuleScheduling + ".schedulerName",
+}
+
+// warnOfNearNames names rules that Berth does not evaluate, no contract rule uses, and whose authors have probably meant a
+// rule of the contract.
+func (m *Module) warnOfNearNames(module *ast.Module) {
+	used := usedByContract(m.Compiler.Graph, module)
+	seen := map[string]bool{}
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if seen[name] || len(rule.Head.Args) > 0 || len(rule.Head.Ref()) > 1 && !rule.Head.Ref()[1].IsGround() || slices.Contains(ContractRules, name) {
+			continue
+		}
+		meant := meantBy(name)
+		if meant == "" || used[name] {
+			continue
+		}
+		seen[name] = true
+		at := rule.Head.Location
+		message := fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(ContractRules, ", "), meant)
+		m.warnAt(at, message)
+		m.Findings = append(m.Findings, Finding{Row: at.Row, Col: at.Col, Message: message})
+	}
+}
+
+// meantBy returns what a rule's name stands for, as the end of a question; "" for nothing.
+func meantBy(name string) string {
+	meant, ok := foreignRules[name]
+	if !ok {
+		if meant, ok = suggest.Nearest(name, ContractRules); !ok || meant == name {
+			return ""
+		}
+	}
+	if strings.Contains(meant, "?") {
+		return meant
+	}
+	return meant + "?"
+}
+
+// usedByContract returns the names of the rules that contract rules use, themselves or through others.
+func usedByContract(graph *ast.Graph, module *ast.Module) map[string]bool {
+	out := map[string]bool{}
+	visited := map[any]bool{}
+	var queue []any
+	add := func(rule any) {
+		if !visited[rule] {
+			visited[rule] = true
+			queue = append(queue, rule)
+		}
+	}
+	for _, rule := range module.Rules {
+		if slices.Contains(ContractRules, ruleName(rule)) {
+			for ; rule != nil; rule = rule.Else {
+				add(rule)
+			}
+		}
+	}
+	for len(queue) > 0 {
+		next := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if rule, ok := next.(*ast.Rule); ok {
+			out[ruleName(rule)] = true
+		}
+		for rule := range graph.Dependencies(next) {
+			add(rule)
+		}
+	}
+	return out
+}

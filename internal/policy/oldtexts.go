@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// RenamedBuiltin returns today's name of a builtin function of OPA before 0.5, which had underscores for dots, as in
+// json_marshal; ok is false for names that are none.
+func RenamedBuiltin(name string) (today string, ok bool) {
+	if _, known := ast.BuiltinMap[name]; known || !strings.Contains(name, "_") {
+		return "", false
+	}
+	// A name has up to two dots, and may have underscores behind them.
+	once := strings.Replace(name, "_", ".", 1)
+	for _, candidate := range []string{once, strings.Replace(once, "_", ".", 1)} {
+		if _, known := ast.BuiltinMap[candidate]; known {
+			return candidate, true
+		}
+	}
+	return "", false
+}
+
+// warnOfOldTexts names what means something else in a text of Rego v0 than it did in the OPA that it may have been written
+// for. The module is as it was parsed.
+func (m *Module) warnOfOldTexts(parsed *ast.Module) {
+	for _, rule := range parsed.Rules {
+		for ; rule != nil; rule = rule.Else {
+			ast.WalkBodies(rule, func(body ast.Body) bool {
+				m.warnOfNegation(body)
+				return false
+			})
+		}
+	}
+	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
+		if isOldInput(ref) && ref[0].Location != nil {
+			m.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")
+			return true
+		}
+		return false
+	})
+	slices.Sort(m.Warnings)
+	m.Warnings = slices.Compact(m.Warnings)
+}
+
+// isOldInput reports whether a reference reads the object where the federation's admission controller had it.
+func isOldInput(ref ast.Ref) bool {
+	name, ok := part(ref, 1)
+	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
+}
+
+// warnOfNegation warns of expressions under `not` that look something up by a key of the input or of data. Where the key is
+// undefined the expression is true today, and OPA before 0.5 failed. A body that needs the key anyway is not meant.
+func (m *Module) warnOfNegation(body ast.Body) {
+	var needed []ast.Ref
+	for _, expr := range body {
+		keys := dynamicKeys(expr)
+		if !expr.Negated {
+			ast.WalkRefs(expr, func(ref ast.Ref) bool {
+				needed = append(needed, ref)
+				return false
+			})
+			continue
+		}
+		for _, key := range keys {
+			if slices.ContainsFunc(needed, func(ref ast.Ref) bool { return ref.HasPrefix(key) }) {
+				continue
+			}
+			m.warnAt(expr.Location, fmt.Sprintf("%s: where %s is undefined this is true, while OPA before 0.5 failed, which denied the object: "+
+				"put %s in a line before it, and deny objects without it by a rule of their own", expr, key, key))
+		}
+	}
+}
+
+// alwaysDefined are the fields that practically all objects have that a policy decides. The namespace is missing in those of
+// cluster-scoped types, and the name in those that the API server is to name.
+var alwaysDefined = []ast.Ref{
+	ast.MustParseRef("input.apiVersion"), ast.MustParseRef("input.kind"),
+	ast.MustParseRef("input.metadata.name"), ast.MustParseRef("input.metadata.namespace"),
+}
+
+// dynamicKeys are the references to the input and to data by which an expression looks something up, but for those that are
+// always defined.
+func dynamicKeys(expr *ast.Expr) []ast.Ref {
+	var out []ast.Ref
+	ast.WalkRefs(expr, func(ref ast.Ref) bool {
+		for _, term := range ref[1:] {
+			key, ok := term.Value.(ast.Ref)
+			if ok && (key.HasPrefix(ast.InputRootRef) || key.HasPrefix(ast.DefaultRootRef)) && len(key) > 1 && !slices.ContainsFunc(alwaysDefined, func(ref ast.Ref) bool { return ref.Equal(key) }) {
+				out = append(out, key)
+			}
+		}
+		return false
+	})
+	return out
+}
+
+func (m *Module) warnAt(at *ast.Location, message string) {
+	m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, at.Row, at.Col, message))
+}

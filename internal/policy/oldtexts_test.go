@@ -1,0 +1,63 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// What meant something else in an older OPA is named.
+func TestOldTexts(t *testing.T) {
+	const lookup = "not customers[input.metadata.labels.customer]"
+	tests := map[string]struct {
+		version placementv1.RegoVersion
+		body    string
+		want    []string
+	}{
+		"Lookup":      {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { " + lookup + " }", []string{"p.rego:3:16: " + lookup + ": where input.metadata.labels.customer is undefined this is true"}},
+		"LookupV1":    {placementv1.RegoV1, "customers := {\"a\": 1}\nerrors contains \"no\" if " + lookup, nil},
+		"Needed":      {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { input.metadata.labels.customer; " + lookup + " }", nil},
+		"NeededLater": {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { x := input.metadata.labels.customer; x != \"\"; " + lookup + " }", nil},
+		"Kind":        {placementv1.RegoV0, "kinds = {\"Pod\"}\nerrors[\"no\"] { not kinds[input.kind]; not kinds[input.apiVersion] }", nil},
+		"Namespace":   {placementv1.RegoV0, "errors[\"no\"] { not data.kubernetes.namespaces[input.metadata.namespace].metadata.labels.ok; not data.kubernetes.nodes[input.metadata.name] }", nil},
+		"Constant":    {placementv1.RegoV0, "customers = {\"a\": 1}\nerrors[\"no\"] { not customers.a }", nil},
+		"Resource":    {placementv1.RegoV0, "errors[\"no\"] { input.resource.metadata.name == \"x\" }", []string{"p.rego:2:16: input.resource: the object is input itself"}},
+		"Layout":      {placementv1.RegoV0, "annotations[\"a\"] = x { x := data.io.k8s.clusters.a }", []string{"the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body+"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := m.Warnings
+			for i := range got {
+				if i < len(tc.want) && strings.HasPrefix(got[i], tc.want[i]) {
+					got[i] = tc.want[i]
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRenamedBuiltins(t *testing.T) {
+	for name, want := range map[string]string{
+		"json_marshal": "json.marshal", "json_unmarshal": "json.unmarshal", "base64url_decode": "base64url.decode", "time_parse_rfc3339_ns": "time.parse_rfc3339_ns",
+		"io_jwt_decode": "io.jwt.decode", "yaml_unmarshal": "yaml.unmarshal", "re_match": "", "to_number": "", "my_helper": "", "count": "",
+	} {
+		if got, ok := policy.RenamedBuiltin(name); got != want || ok != (want != "") {
+			t.Errorf("%s is %q today, %t", name, got, ok)
+		}
+	}
+	got := diagnostics(t, specOf(placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := json_marshal(input) }\n"))
+	if len(got) != 1 || !strings.Contains(got[0], "undefined function json_marshal (it was renamed: write json.marshal)") {
+		t.Errorf("diagnostics %q", got)
+	}
+}

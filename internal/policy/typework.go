@@ -1,0 +1,839 @@
+package policy
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+)
+
+// maxTypeWork bounds the steps of OPA's type checker on one text. A step takes up to a
+// microsecond. The policies of the documentation and of the conformance corpus take less than a hundredth of it.
+const maxTypeWork = 2_000_000
+
+// newCompiler returns a compiler that refuses a text whose types would take too much work to check. OPA's type checker
+// can't be canceled, and compares types as trees: two variables that were each doubled sixteen times take 4^16 steps.
+func newCompiler(capabilities *ast.Capabilities) *ast.Compiler {
+	compiler, _ := newTypedCompiler(capabilities)
+	return compiler
+}
+
+// newTypedCompiler returns such a compiler, and what has the types of contract rules, clause by clause, once it compiled.
+func newTypedCompiler(capabilities *ast.Capabilities) (*ast.Compiler, *typeWork) {
+	w := newTypeWork(capabilities)
+	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
+		Name: "BerthBoundTypes", MetricName: "compile_stage_berth_bound_types",
+		Stage: func(c *ast.Compiler) *ast.Error {
+			_, err := w.bound(c)
+			return err
+		},
+	}), w
+}
+
+// boundTypes counts the steps of the type checker on the compiler's modules. The error is the place where they exceed
+// maxTypeWork. It takes no more steps itself.
+func boundTypes(c *ast.Compiler, capabilities *ast.Capabilities) (spent int, err *ast.Error) {
+	return newTypeWork(capabilities).bound(c)
+}
+
+// bound is boundTypes.
+func (w *typeWork) bound(c *ast.Compiler) (spent int, err *ast.Error) {
+	sorted, _ := c.Graph.Sort()
+	for _, node := range sorted {
+		rule, ok := node.(*ast.Rule)
+		if !ok {
+			continue
+		}
+		if w.rule(rule); w.over() {
+			place := rule.Location
+			if w.place != nil {
+				place = w.place
+			}
+			return w.spent, ast.NewError(codeSize, place, "the types of the values here take more than %d steps to check: "+
+				"values that hold other values several times double in each step; build large values in fewer steps, "+
+				"or keep tables in spec.data", maxTypeWork)
+		}
+	}
+	return w.spent, nil
+}
+
+// typeWork counts the steps that OPA's type checker takes. It infers the types that the type checker infers, in its
+// order, and counts the steps of a comparison without taking them: types share their parts, and what is known of a pair
+// of types is counted once.
+type typeWork struct {
+	builtins map[string]types.Type
+	rules    *typeNode
+	pairs    map[typePair]int
+	sizes    map[any]int
+	closures map[any]closureWork
+	// clauses has what each clause of a contract rule adds to the rule's document.
+	clauses map[*ast.Rule]types.Type
+	spent   int
+	// place is the expression that is looked at.
+	place *ast.Location
+}
+
+// closureWork is a comprehension: its type, and the steps that one check of it takes.
+type closureWork struct {
+	tpe   types.Type
+	steps int
+}
+
+// typePair identifies two types.
+type typePair struct{ a, b any }
+
+// typeNode has the types of documents and rules, by their path.
+type typeNode struct {
+	tpe      types.Type
+	children map[string]*typeNode
+	// keys are the constants of children.
+	keys map[string]ast.Value
+}
+
+// typeScope has the types of a body's variables. The type checker knows those of the bodies around it, too.
+type typeScope struct {
+	next *typeScope
+	vars map[ast.Var]types.Type
+	// replaced are the documents that a `with` replaces; nil for none. Variables are then those of next.
+	replaced *typeNode
+}
+
+func newTypeWork(capabilities *ast.Capabilities) *typeWork {
+	w := &typeWork{
+		builtins: map[string]types.Type{}, rules: &typeNode{},
+		pairs: map[typePair]int{}, sizes: map[any]int{}, closures: map[any]closureWork{}, clauses: map[*ast.Rule]types.Type{},
+	}
+	for _, b := range capabilities.Builtins {
+		w.builtins[b.Ref().String()] = b.Decl
+	}
+	return w
+}
+
+// charge counts steps.
+func (w *typeWork) charge(steps int) { w.spent = min(w.spent+steps, maxTypeWork+1) }
+
+// over reports whether the limit is exceeded. Types are not complete any more then.
+func (w *typeWork) over() bool { return w.spent > maxTypeWork }
+
+// rule infers a rule's type.
+func (w *typeWork) rule(rule *ast.Rule) {
+	s := w.body(nil, rule.Body)
+	if w.over() {
+		return
+	}
+	w.place = nil
+	path := rule.Ref()
+	var tpe types.Type
+	switch {
+	case len(rule.Head.Args) > 0:
+		tpe = w.function(s, rule)
+	case rule.Head.RuleKind() == ast.MultiValue:
+		if key := w.typeOf(s, rule.Head.Key.Value); key != nil {
+			tpe = types.NewSet(key)
+		}
+	default:
+		tpe = w.typeOf(s, rule.Head.Value.Value)
+	}
+	if name := ruleName(rule); len(rule.Head.Args) == 0 && slices.Contains(ContractRules, name) {
+		w.clauses[rule] = w.below(s, rule.Head.Ref()[1:], tpe)
+	}
+	if len(rule.Head.Args) == 0 && !path.IsGround() {
+		tpe = w.nest(s, path.DynamicSuffix(), tpe)
+		path = path.GroundPrefix()
+	}
+	if tpe != nil && !w.over() {
+		at := w.rules.at(path)
+		at.tpe = w.merge(at.tpe, tpe)
+	}
+}
+
+// function is the type of a function. An argument that the body does not look at may be anything.
+func (w *typeWork) function(s *typeScope, rule *ast.Rule) types.Type {
+	args := make([]types.Type, len(rule.Head.Args))
+	for i, arg := range rule.Head.Args {
+		ast.WalkTerms(arg, func(t *ast.Term) bool {
+			if name, ok := t.Value.(ast.Var); ok && s.variable(name) == nil {
+				s.vars[name] = types.A
+			}
+			return false
+		})
+		args[i] = w.typeOf(s, arg.Value)
+	}
+	return types.NewFunction(args, w.typeOf(s, rule.Head.Value.Value))
+}
+
+// nest is the type of a document that has a value below what a rule's name leaves open.
+func (w *typeWork) nest(s *typeScope, path ast.Ref, tpe types.Type) types.Type {
+	for _, term := range slices.Backward(path) {
+		key := w.typeOf(s, term.Value)
+		if key == nil || tpe == nil {
+			return nil
+		}
+		tpe = types.NewObject(nil, types.NewDynamicProperty(key, tpe))
+	}
+	return tpe
+}
+
+// below is the type of an object that has a value at a path.
+func (w *typeWork) below(s *typeScope, path ast.Ref, tpe types.Type) types.Type {
+	for _, term := range slices.Backward(path) {
+		if tpe == nil {
+			return nil
+		}
+		if name, constant := term.Value.(ast.String); constant {
+			tpe = types.NewObject([]*types.StaticProperty{types.NewStaticProperty(string(name), tpe)}, nil)
+		} else {
+			tpe = types.NewObject(nil, types.NewDynamicProperty(w.typeOf(s, term.Value), tpe))
+		}
+	}
+	return tpe
+}
+
+// merge is the type of a document of which two rules have parts.
+func (w *typeWork) merge(a, b types.Type) types.Type {
+	if x, ok := a.(*types.Set); ok {
+		if y, ok := b.(*types.Set); ok {
+			return types.NewSet(w.or(x.Of(), y.Of()))
+		}
+	}
+	x, ok := a.(*types.Object)
+	y, both := b.(*types.Object)
+	if ok && both && len(x.StaticProperties())+len(y.StaticProperties()) == 0 {
+		p, q := x.DynamicProperties(), y.DynamicProperties()
+		switch {
+		case p == nil:
+			return b
+		case q == nil:
+			return a
+		}
+		return types.NewObject(nil, types.NewDynamicProperty(w.or(p.Key, q.Key), w.merge(p.Value, q.Value)))
+	}
+	return w.or(a, b)
+}
+
+// body checks a body, and returns the types of its variables.
+func (w *typeWork) body(around *typeScope, body ast.Body) *typeScope {
+	s := &typeScope{next: around, vars: map[ast.Var]types.Type{}}
+	for _, expr := range body {
+		if w.expression(s, expr); w.over() {
+			break
+		}
+	}
+	return s
+}
+
+func (w *typeWork) expression(s *typeScope, expr *ast.Expr) {
+	w.charge(1)
+	if expr.Location != nil {
+		w.place = expr.Location
+	}
+	if len(expr.With) > 0 {
+		s = w.replace(s, expr)
+	}
+	// Each comprehension is checked on its own, by every body around it.
+	ast.WalkClosures(expr, func(x any) bool {
+		if value, ok := x.(ast.Value); ok {
+			w.typeOf(s, value)
+		}
+		return w.over()
+	})
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.ArrayComprehension, *ast.ObjectComprehension, *ast.SetComprehension:
+			return true
+		case ast.Ref:
+			w.follow(s, x)
+		}
+		return w.over()
+	}).Walk(expr)
+	if !expr.IsCall() || w.over() {
+		return
+	}
+	args := expr.Operands()
+	switch name := expr.Operator().String(); name {
+	case ast.Equality.Name:
+		if len(args) == 2 {
+			w.unify(s, args[0], args[1])
+		}
+		return
+	case ast.Member.Name, ast.MemberWithKey.Name:
+		w.member(s, args)
+	}
+	w.call(s, expr.Operator(), args)
+}
+
+// replace is the scope of an expression that has some documents replaced.
+func (w *typeWork) replace(s *typeScope, expr *ast.Expr) *typeScope {
+	replaced := &typeNode{}
+	for _, with := range expr.With {
+		target, ok := with.Target.Value.(ast.Ref)
+		if !ok {
+			continue
+		}
+		was := w.typeOf(s, target)
+		if _, isFunction := was.(*types.Function); isFunction {
+			continue
+		}
+		tpe := types.Type(types.A)
+		if value := w.typeOf(s, with.Value.Value); value != nil && was != nil && target.IsGround() {
+			if either := w.or(was, value); either != nil {
+				tpe = either
+			}
+		}
+		replaced.at(target.GroundPrefix()).tpe = tpe
+	}
+	return &typeScope{next: s, vars: s.vars, replaced: replaced}
+}
+
+// member infers the variables of `key, value in collection`.
+func (w *typeWork) member(s *typeScope, args []*ast.Term) {
+	if len(args) < 2 {
+		return
+	}
+	collection := w.typeOf(s, args[len(args)-1].Value)
+	if len(args) > 2 {
+		w.assign(s, args[len(args)-3], w.keys(collection), false)
+	}
+	w.assign(s, args[len(args)-2], w.values(collection), false)
+}
+
+// call infers the variables among a function's arguments, and that of its result.
+func (w *typeWork) call(s *typeScope, name ast.Ref, args []*ast.Term) {
+	function, ok := w.refType(s, name).(*types.Function)
+	if !ok {
+		return
+	}
+	wanted := function.FuncArgs()
+	if result := function.Result(); result != nil {
+		wanted.Args = append(slices.Clone(wanted.Args), result)
+	}
+	for i, arg := range args {
+		tpe := wanted.Arg(i)
+		w.compare(w.typeOf(s, arg.Value), tpe)
+		w.assign(s, arg, tpe, false)
+	}
+}
+
+// unify infers the variables of two terms that are equal, and compares what is known of both.
+func (w *typeWork) unify(s *typeScope, a, b *ast.Term) {
+	x, y := w.typeOf(s, a.Value), w.typeOf(s, b.Value)
+	unknown := w.unknown(x)
+	switch {
+	case w.over():
+	case unknown && !w.unknown(y):
+		w.assign(s, a, y, false)
+	case !unknown && w.unknown(y):
+		w.assign(s, b, x, false)
+	case !unknown:
+		w.compare(x, y)
+	default:
+		w.unifyParts(s, a, b)
+	}
+}
+
+// unifyParts does so for two terms of which neither has a complete type.
+func (w *typeWork) unifyParts(s *typeScope, a, b *ast.Term) {
+	array, isArray := a.Value.(*ast.Array)
+	other, areArrays := b.Value.(*ast.Array)
+	object, isObject := a.Value.(ast.Object)
+	second, areObjects := b.Value.(ast.Object)
+	switch {
+	case isArray && areArrays && array.Len() == other.Len():
+		for i := range array.Len() {
+			w.unify(s, array.Elem(i), other.Elem(i))
+		}
+	case isObject && areObjects:
+		for _, pair := range object.Intersect(second) {
+			w.unify(s, pair[1], pair[2])
+		}
+	default:
+		if _, ok := a.Value.(ast.Var); ok {
+			a, b = b, a
+		}
+		w.assign(s, a, types.A, false)
+		w.assign(s, b, w.typeOf(s, a.Value), false)
+	}
+}
+
+// assign infers the variables of a term that has a type, or has it among others.
+func (w *typeWork) assign(s *typeScope, term *ast.Term, tpe types.Type, among bool) {
+	if w.charge(1); tpe == nil || w.over() {
+		return
+	}
+	switch value := term.Value.(type) {
+	case ast.Var:
+		known := s.variable(value)
+		switch {
+		case among:
+			s.vars[value] = w.or(known, tpe)
+		case known != nil:
+			w.compare(known, tpe)
+		default:
+			s.vars[value] = tpe
+		}
+	case *ast.Array, ast.Object, ast.Set:
+		if either, ok := tpe.(types.Any); ok && len(either) > 0 {
+			for _, one := range either {
+				w.assign(s, term, one, true)
+			}
+			return
+		}
+		_, anything := tpe.(types.Any)
+		w.assignParts(s, value, tpe, among || anything)
+	case ast.Ref, *ast.ArrayComprehension, *ast.ObjectComprehension, *ast.SetComprehension:
+		w.compare(w.typeOf(s, value), tpe)
+	}
+}
+
+func (w *typeWork) assignParts(s *typeScope, value ast.Value, tpe types.Type, among bool) {
+	_, anything := tpe.(types.Any)
+	switch value := value.(type) {
+	case *ast.Array:
+		array, ok := tpe.(*types.Array)
+		for i := range value.Len() {
+			if anything {
+				w.assign(s, value.Elem(i), types.A, among)
+			} else if ok {
+				w.assign(s, value.Elem(i), array.Select(i), among)
+			}
+		}
+	case ast.Object:
+		value.Foreach(func(k, v *ast.Term) {
+			part := types.Type(types.A)
+			if !anything && ast.IsConstant(k.Value) {
+				part = w.selectOne(tpe, k)
+			} else if anything {
+				w.assign(s, k, types.A, among)
+			}
+			w.assign(s, v, part, among)
+		})
+	case ast.Set:
+		value.Foreach(func(elem *ast.Term) { w.assign(s, elem, w.values(tpe), among) })
+	}
+}
+
+// follow infers the variables in a reference.
+func (w *typeWork) follow(s *typeScope, ref ast.Ref) {
+	for i := 1; i < len(ref) && !w.over(); i++ {
+		from := w.refType(s, ref[:i])
+		if from == nil {
+			return
+		}
+		w.charge(width(from))
+		switch ref[i].Value.(type) {
+		case ast.Var, *ast.Array, ast.Object, ast.Set:
+			w.assign(s, ref[i], w.keys(from), false)
+		case ast.Ref:
+			w.compare(w.typeOf(s, ref[i].Value), w.keys(from))
+		}
+	}
+}
+
+// width is how many parts a type has of its own.
+func width(t types.Type) int {
+	switch t := t.(type) {
+	case *types.Array:
+		return 1 + t.Len()
+	case *types.Object:
+		return 1 + len(t.StaticProperties())
+	case types.Any:
+		return 1 + len(t)
+	}
+	return 1
+}
+
+// variable is the type of a variable; nil if it is not known.
+func (s *typeScope) variable(name ast.Var) types.Type {
+	for ; s != nil; s = s.next {
+		if tpe, ok := s.vars[name]; ok {
+			return tpe
+		}
+	}
+	return nil
+}
+
+// typeOf is the type of a term; nil if it is not known.
+func (w *typeWork) typeOf(s *typeScope, value ast.Value) types.Type {
+	if w.charge(1); w.over() {
+		return nil
+	}
+	switch value := value.(type) {
+	case ast.Null:
+		return types.Nl
+	case ast.Boolean:
+		return types.B
+	case ast.Number:
+		return types.N
+	case ast.String, *ast.TemplateString:
+		return types.S
+	case ast.Var:
+		return s.variable(value)
+	case ast.Ref:
+		return w.refType(s, value)
+	case *ast.Array:
+		static := make([]types.Type, value.Len())
+		for i := range static {
+			static[i] = w.typeOf(s, value.Elem(i).Value)
+		}
+		return types.NewArray(static, nil)
+	case ast.Object:
+		return w.objectType(s, value)
+	case ast.Set:
+		var of types.Type
+		value.Foreach(func(elem *ast.Term) { of = w.or(of, w.typeOf(s, elem.Value)) })
+		return types.NewSet(of)
+	case *ast.ArrayComprehension:
+		return w.closure(s, value, value.Body, func(s *typeScope) types.Type { return types.NewArray(nil, w.typeOf(s, value.Term.Value)) })
+	case *ast.SetComprehension:
+		return w.closure(s, value, value.Body, func(s *typeScope) types.Type { return types.NewSet(w.typeOf(s, value.Term.Value)) })
+	case *ast.ObjectComprehension:
+		return w.closure(s, value, value.Body, func(s *typeScope) types.Type {
+			return types.NewObject(nil, types.NewDynamicProperty(w.typeOf(s, value.Key.Value), w.typeOf(s, value.Value.Value)))
+		})
+	}
+	return nil
+}
+
+func (w *typeWork) objectType(s *typeScope, object ast.Object) types.Type {
+	var static []*types.StaticProperty
+	var dynamic *types.DynamicProperty
+	object.Foreach(func(k, v *ast.Term) {
+		if ast.IsConstant(k.Value) {
+			if key, err := ast.JSON(k.Value); err == nil {
+				static = append(static, types.NewStaticProperty(key, w.typeOf(s, v.Value)))
+				return
+			}
+		}
+		dynamic = types.NewDynamicProperty(w.typeOf(s, k.Value), w.typeOf(s, v.Value))
+	})
+	return types.NewObject(static, dynamic)
+}
+
+// closure is the type of a comprehension. The type checker checks it again each time.
+func (w *typeWork) closure(s *typeScope, value any, body ast.Body, head func(*typeScope) types.Type) types.Type {
+	known, ok := w.closures[value]
+	if ok {
+		w.charge(known.steps)
+		return known.tpe
+	}
+	place, before := w.place, w.spent
+	tpe := head(w.body(s, body))
+	w.place = place
+	w.closures[value] = closureWork{tpe, w.spent - before}
+	return tpe
+}
+
+// refType is the type of what a reference finds.
+func (w *typeWork) refType(s *typeScope, ref ast.Ref) types.Type {
+	name, ok := ref[0].Value.(ast.Var)
+	if !ok {
+		return nil
+	}
+	for at := s; at != nil; at = at.next {
+		if at.replaced == nil {
+			continue
+		}
+		if tpe, ok := w.refIn(at.replaced, ref); ok {
+			return tpe
+		}
+	}
+	if tpe := s.variable(name); tpe != nil {
+		return w.selectAll(tpe, ref[1:])
+	}
+	if name.Equal(ast.DefaultRootDocument.Value) {
+		if tpe, ok := w.refIn(w.rules, ref); ok {
+			return tpe
+		}
+		return types.A
+	}
+	if name.Equal(ast.InputRootDocument.Value) {
+		return types.A
+	}
+	if tpe, ok := w.builtins[ref.String()]; ok {
+		return tpe
+	}
+	return nil
+}
+
+// refIn is the type of what a reference finds below a node.
+func (w *typeWork) refIn(node *typeNode, ref ast.Ref) (types.Type, bool) {
+	for i, term := range ref {
+		child := node.children[term.Value.String()]
+		switch {
+		case child != nil:
+			node = child
+		case node.tpe != nil:
+			return w.selectAll(node.tpe, ref[i:]), true
+		case i > 0 && !ast.IsConstant(term.Value):
+			return w.selectAll(w.extent(node), ref[i:]), true
+		default:
+			return nil, false
+		}
+	}
+	return w.extent(node), true
+}
+
+// extent is the type of all documents below a node.
+func (w *typeWork) extent(node *typeNode) types.Type {
+	if w.charge(1); node.tpe != nil && len(node.children) == 0 || w.over() {
+		return node.tpe
+	}
+	var static []*types.StaticProperty
+	for name, child := range node.children {
+		if key, err := ast.JSON(node.keys[name]); err == nil {
+			static = append(static, types.NewStaticProperty(key, w.extent(child)))
+		}
+	}
+	return w.or(node.tpe, types.NewObject(static, types.NewDynamicProperty(types.S, types.A)))
+}
+
+// at returns the node at a path, and creates it if there is none.
+func (n *typeNode) at(path ast.Ref) *typeNode {
+	for _, term := range path {
+		name := term.Value.String()
+		child := n.children[name]
+		if child == nil {
+			if n.children == nil {
+				n.children, n.keys = map[string]*typeNode{}, map[string]ast.Value{}
+			}
+			child = &typeNode{}
+			n.children[name], n.keys[name] = child, term.Value
+			if variable, ok := term.Value.(ast.Var); ok {
+				n.keys[name] = ast.String(variable)
+			}
+		}
+		n = child
+	}
+	return n
+}
+
+func (w *typeWork) selectAll(tpe types.Type, ref ast.Ref) types.Type {
+	for _, term := range ref {
+		if tpe == nil || w.over() {
+			return nil
+		}
+		switch term.Value.(type) {
+		case ast.Var, ast.Ref, *ast.Array, ast.Object, ast.Set:
+			tpe = w.values(tpe)
+		default:
+			tpe = w.selectOne(tpe, term)
+		}
+	}
+	return tpe
+}
+
+func (w *typeWork) selectOne(tpe types.Type, term *ast.Term) types.Type {
+	key, err := ast.JSON(term.Value)
+	if err != nil {
+		return nil
+	}
+	w.charge(1)
+	either, ok := tpe.(types.Any)
+	if !ok {
+		return types.Select(tpe, key)
+	}
+	if len(either) == 0 {
+		return types.A
+	}
+	var out types.Type
+	for _, one := range either {
+		out = w.or(types.Select(one, key), out)
+	}
+	return out
+}
+
+// keys and values are the types of what a value has.
+func (w *typeWork) keys(tpe types.Type) types.Type {
+	w.charge(width(tpe))
+	either, ok := tpe.(types.Any)
+	if !ok {
+		return types.Keys(tpe)
+	}
+	if len(either) == 0 {
+		return types.A
+	}
+	var out types.Type
+	for _, one := range either {
+		out = w.or(w.keys(one), out)
+	}
+	return out
+}
+
+func (w *typeWork) values(tpe types.Type) types.Type {
+	w.charge(1)
+	var out types.Type
+	switch tpe := tpe.(type) {
+	case *types.Array:
+		for i := range tpe.Len() {
+			out = w.or(out, tpe.Select(i))
+		}
+		return w.or(out, tpe.Dynamic())
+	case *types.Object:
+		for _, property := range tpe.StaticProperties() {
+			out = w.or(out, property.Value)
+		}
+		return w.or(out, tpe.DynamicValue())
+	case *types.Set:
+		return tpe.Of()
+	case types.Any:
+		if len(tpe) == 0 {
+			return types.A
+		}
+		for _, one := range tpe {
+			out = w.or(w.values(one), out)
+		}
+	}
+	return out
+}
+
+// or is the union of two types.
+func (w *typeWork) or(a, b types.Type) types.Type {
+	if x, y := width(a), width(b); x > fewTypes || y > fewTypes {
+		// A union of many types is sorted: it is merged with another one, or searched for its place.
+		w.charge(x/8 + y/8 + min(bits.Len(uint(x+y))*min(w.size(a), w.size(b)), w.size(a)+w.size(b)))
+	} else {
+		w.compare(a, b)
+	}
+	if w.over() {
+		return nil
+	}
+	return types.Or(a, b)
+}
+
+// fewTypes are so few that each is compared with each.
+const fewTypes = 16
+
+// size is how many parts a type has, with those that it has several times counted each time.
+func (w *typeWork) size(t types.Type) int {
+	if t == nil || w.over() {
+		return 1
+	}
+	key := identity(t)
+	if known, ok := w.sizes[key]; ok {
+		return known
+	}
+	w.charge(1)
+	size := 1
+	add := func(part types.Type) { size = min(size+w.size(part), maxTypeWork) }
+	switch t := t.(type) {
+	case *types.Array:
+		for i := range t.Len() {
+			add(t.Select(i))
+		}
+		add(t.Dynamic())
+	case *types.Object:
+		for _, property := range t.StaticProperties() {
+			add(property.Value)
+		}
+		if dynamic := t.DynamicProperties(); dynamic != nil {
+			add(dynamic.Key)
+			add(dynamic.Value)
+		}
+	case *types.Set:
+		add(t.Of())
+	case types.Any:
+		for _, one := range t {
+			add(one)
+		}
+	case *types.Function:
+		for _, arg := range t.FuncArgs().Args {
+			add(arg)
+		}
+		add(t.Result())
+	}
+	w.sizes[key] = size
+	return size
+}
+
+// unknown reports whether a part of a type is not known.
+func (w *typeWork) unknown(t types.Type) bool { return !w.over() && types.Nil(t) }
+
+// compare counts the steps of a comparison.
+func (w *typeWork) compare(a, b types.Type) { w.charge(w.steps(a, b)) }
+
+// steps are those of a comparison at the most, be it for order or for what unifies. They are more than a limit may be
+// for types that share their parts.
+func (w *typeWork) steps(a, b types.Type) int {
+	if w.over() || a == nil || b == nil {
+		return 1
+	}
+	key := typePair{identity(a), identity(b)}
+	if known, ok := w.pairs[key]; ok {
+		return known
+	}
+	w.charge(1)
+	steps := min(w.stepsOfParts(a, b), maxTypeWork+1)
+	w.pairs[key] = steps
+	return steps
+}
+
+func (w *typeWork) stepsOfParts(a, b types.Type) int {
+	x, isEither := a.(types.Any)
+	y, areEither := b.(types.Any)
+	if isEither || areEither {
+		steps := 1
+		for _, one := range x {
+			steps = min(steps+w.steps(one, b), maxTypeWork)
+		}
+		for _, one := range y {
+			steps = min(steps+w.steps(one, a), maxTypeWork)
+		}
+		return steps
+	}
+	steps := 1
+	add := func(times int, a, b types.Type) { steps = min(steps+times*w.steps(a, b), maxTypeWork) }
+	switch a := a.(type) {
+	case *types.Array:
+		if b, ok := b.(*types.Array); ok {
+			// Each side's members are looked up in the other.
+			for i := range max(a.Len(), b.Len()) {
+				add(2, a.Select(i), b.Select(i))
+			}
+			add(1, a.Dynamic(), b.Dynamic())
+		}
+	case *types.Object:
+		if b, ok := b.(*types.Object); ok {
+			for _, property := range a.StaticProperties() {
+				add(2, property.Value, b.Select(property.Key))
+			}
+			for _, property := range b.StaticProperties() {
+				add(1, a.Select(property.Key), property.Value)
+			}
+			if p, q := a.DynamicProperties(), b.DynamicProperties(); p != nil && q != nil {
+				add(1, p.Key, q.Key)
+				add(1, p.Value, q.Value)
+			}
+		}
+	case *types.Set:
+		if b, ok := b.(*types.Set); ok {
+			add(1, a.Of(), b.Of())
+		}
+	case *types.Function:
+		if b, ok := b.(*types.Function); ok {
+			for i, arg := range a.FuncArgs().Args {
+				add(1, arg, b.FuncArgs().Arg(i))
+			}
+			add(1, a.Result(), b.Result())
+		}
+	}
+	return steps
+}
+
+// unionID identifies a union.
+type unionID struct {
+	first *types.Type
+	n     int
+}
+
+// identity is what tells a type from others: types that are made of types are known by their address.
+func identity(t types.Type) any {
+	either, ok := t.(types.Any)
+	switch {
+	case !ok:
+		return t
+	case len(either) == 0:
+		return unionID{}
+	}
+	return unionID{&either[0], len(either)}
+}

@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// doublings are ways in which values hold the value before twice: # is the number of a value, and $ that of the one
+// before. Each is of rules, or of expressions in one body, and ends in a comparison of two values, numbered @.
+var doublings = map[string]doubling{
+	"Arrays":               {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x if a@ == b@"},
+	"Objects":              {"a0 := 1\nb0 := 1", `a# := {"x": a$, "y": a$}` + "\n" + `b# := {"x": b$, "y": b$}`, "x if a@ == b@"},
+	"Sets":                 {"a0 := 1\nb0 := 1", "a# := {[a$, a$]}\nb# := {[b$, b$]}", "x if a@ == b@"},
+	"Keys":                 {"a0 := 1\nb0 := 1", "a# := {[k, k]: 1 | k := a$}\nb# := {[k, k]: 1 | k := b$}", "x if a@ == b@"},
+	"Functions":            {"f0(x) := x", "f#(x) := [f$(x), f$(x)]", "x if f@(1) == f@(2)"},
+	"Functions of values":  {"a0 := [1]\nb0 := [1]", "g#(v) := [v, v] if v == a$\na# := g#(a$)\nb# := [b$, b$]", "x if a@ == b@"},
+	"Unions":               {"a0 := 1\nb0 := 1", "a# := [a$, a$] if input.a else := {\"z\": a$}\nb# := [b$, b$] if input.b else := {\"z\": b$}", "x if a@ == b@"},
+	"Defaults":             {"a0 := 1\nb0 := 1", "default a# := false\na# := [a$, a$] if input.a\ndefault b# := false\nb# := [b$, b$] if input.b", "x if a@ == b@"},
+	"Partial sets":         {"a0 contains 1\nb0 contains 1", "a# contains [v, v] if some v in a$\nb# contains [v, v] if some v in b$", "x if a@ == b@"},
+	"Partial objects":      {"a0.x := 1\nb0.x := 1", "a#[k] := [a$, a$] if some k in [\"x\"]\nb#[k] := [b$, b$] if some k in [\"x\"]", "x if a@ == b@"},
+	"Paths":                {"a0.x := 1\nb0.x := 1", "a#.x := a$\na#.y := a$\nb#.x := b$\nb#.y := b$", "x if a@ == b@"},
+	"Comprehensions":       {"a0 := [1]\nb0 := [1]", "a# := [[v, v] | v := a$]\nb# := [[v, v] | v := b$]", "x if a@ == b@"},
+	"Members":              {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x if b@ in [a@]"},
+	"Replaced":             {"a0 := [1]\nb0 := [1]", "a# := v if v := [input, input] with input as a$\nb# := [b$, b$]", "x if a@ == b@"},
+	"Depth":                {"a0 := [1]\nb0 := [1]", "a# := [a$]\nb# := [b$]", "x if a@ == b@"},
+	"Argument":             {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "f(v) := 1 if v == a@\nx if f(b@)"},
+	"Destructured":         {"a0 := [1]\nb0 := [1]", "a# := [v, w] if [v, w] = [a$, a$]\nb# := [b$, b$]", "x if a@ == b@"},
+	"Merged":               {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x contains a@\nx contains b@"},
+	"Union of many shapes": {"a0 := 1", "a# := {\"k#\": a$}", "x[a@] := [v | v := {a@, [a@]}[_]]"},
+}
+
+// text is a policy with n steps.
+func (d doubling) text(n int) string {
+	return "package p\n" + chain(n, d.first, d.step) + strings.ReplaceAll(d.last, "@", fmt.Sprint(n-1))
+}
+
+type doubling struct{ first, step, last string }
+
+// compileTime is how long a text takes to be compiled or refused.
+func compileTime(t testing.TB, text string) (time.Duration, error) {
+	t.Helper()
+	began := time.Now()
+	_, err := compileUnit(placementv1.RegoV1, text, false)
+	return time.Since(began), err
+}
+
+// longest is a generous bound: what takes long takes longer than any test may run.
+const longest = 20 * time.Second
+
+// A text whose types double in each step is compiled or refused quickly, however many steps it has.
+func TestTypesThatDouble(t *testing.T) {
+	for name, d := range doublings {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{4, 16, 40, 120} {
+				took, err := compileTime(t, d.text(n))
+				if took > longest {
+					t.Errorf("%d steps took %v", n, took)
+				}
+				if n == 4 && err != nil {
+					t.Errorf("4 steps are refused: %v", err)
+				}
+				if err != nil && !strings.Contains(err.Error(), codeSize) {
+					t.Errorf("%d steps: %.200v", n, err)
+				}
+			}
+		})
+	}
+}
+
+// wide are texts in which many expressions look at many types.
+func wide() map[string]string {
+	var table, uses, body strings.Builder
+	for i := range 1500 {
+		fmt.Fprintf(&table, "\"k%d\": {\"f%d\": 1}, ", i, i)
+	}
+	for i := range 400 {
+		fmt.Fprintf(&uses, "u%d := [v | v := table[_]]\n", i)
+	}
+	for i := range 1500 {
+		fmt.Fprintf(&body, "w%d := [y, %d]; ", i, i)
+	}
+	return map[string]string{
+		"A table":       "package p\ntable := {" + strings.TrimSuffix(table.String(), ", ") + "}\n" + uses.String(),
+		"Inner bodies":  "package p\n" + nested(maxBodies-1, "[y | y := ", "[y | y := input.a; "+body.String()+" y]", "]"),
+		"Deep literals": "package p\n" + nested(60, "[", "1", "]") + "\nz := " + strings.Repeat("[", 60) + "1" + strings.Repeat("]", 60) + "\nq if x == z",
+	}
+}
+
+func TestWideTypes(t *testing.T) {
+	for name, text := range wide() {
+		t.Run(name, func(t *testing.T) {
+			took, err := compileTime(t, text)
+			if took > longest || err != nil && !strings.Contains(err.Error(), codeSize) {
+				t.Errorf("took %v: %.300v", took, err)
+			}
+			t.Logf("%d bytes, %v, refused: %t", len(text), took, err != nil)
+		})
+	}
+}
+
+// The message says where, and what to do.
+func TestTypesAreRefused(t *testing.T) {
+	_, err := Compile("p", placementv1.PlacementPolicySpec{Rego: doublings["Arrays"].text(16)})
+	want := "p.rego:34:6: berth_size_error: the types of the values here take more than 2000000 steps to check: values that hold other values several times double in each step"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want it to say %q", err, want)
+	}
+}
+
+// Modules for a remote engine are refused as well: the engine would be busy with them.
+func TestTypesOfModulesAreRefused(t *testing.T) {
+	_, err := Compile("p", placementv1.PlacementPolicySpec{Remote: &placementv1.Remote{
+		URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: doublings["Objects"].text(16)}},
+	}})
+	if err == nil || !strings.Contains(err.Error(), "main.rego:34:6: berth_size_error") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A policy that exists is far from the limit.
+func TestTypesOfPoliciesAreTaken(t *testing.T) {
+	checked := 0
+	for _, dir := range []string{"../../test", "../../docs", "../../config", "testdata", "../quota"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".rego") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, version := range []ast.RegoVersion{ast.RegoV0, ast.RegoV1} {
+				capabilities := restricted(version)
+				module, err := ast.ParseModuleWithOpts(path, string(text), ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+				if err != nil {
+					continue
+				}
+				compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version).WithOnlyStagesUpTo(ast.StageCheckRecursion)
+				if compiler.Compile(map[string]*ast.Module{path: module}); compiler.Failed() {
+					continue
+				}
+				if steps, err := boundTypes(compiler, capabilities); err != nil || steps > maxTypeWork/100 {
+					t.Errorf("%s takes %d steps, %v", path, steps, err)
+				}
+				checked++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d policies were checked", checked)
+	}
+}
+
+// program writes a small text of random shapes, in which values are made of the ones before.
+func program(r *rand.Rand) string {
+	var out strings.Builder
+	out.WriteString("package p\nv0 := 1\nw0 := [1]\n")
+	n := 3 + r.IntN(30)
+	inBody := r.IntN(3) == 0
+	for i := 1; i <= n; i++ {
+		for _, name := range []string{"v", "w"} {
+			before := func() string { return fmt.Sprintf("%s%d", []string{"v", "w"}[r.IntN(2)], i-1-r.IntN(min(i, 2))) }
+			values := []string{
+				fmt.Sprintf("[%s, %s]", before(), before()),
+				fmt.Sprintf(`{"a": %s, "b": %s}`, before(), before()),
+				fmt.Sprintf("{%s, [%s]}", before(), before()),
+				fmt.Sprintf("[[z, z] | z := %s]", before()),
+				fmt.Sprintf("{[z, z]: z | some z in [%s, %s]}", before(), before()),
+				fmt.Sprintf("[y | some z in [%s]; y := [x | x := [z, z]]]", before()),
+				fmt.Sprintf("object.get(%s, \"a\", [%s, %s])", before(), before(), before()),
+				fmt.Sprintf("array.concat([%s], [%s])", before(), before()),
+				fmt.Sprintf("{%s: %s}", before(), before()),
+			}
+			value := values[r.IntN(len(values))]
+			switch r.IntN(6) {
+			case 0:
+				fmt.Fprintf(&out, "%s%d := %s if input.x else := [%s]\n", name, i, value, before())
+			case 1:
+				fmt.Fprintf(&out, "default %s%d := 1\n%s%d := %s if input.y\n", name, i, name, i, value)
+			case 2:
+				fmt.Fprintf(&out, "f%s%d(q) := [q, q, %s]\n%s%d := f%s%d(%s)\n", name, i, before(), name, i, name, i, before())
+			default:
+				fmt.Fprintf(&out, "%s%d := %s\n", name, i, value)
+			}
+		}
+	}
+	if inBody {
+		fmt.Fprintf(&out, "e if { some m in [v%d, w%d]; m == w%d }\n", n, n-1, n)
+	}
+	fmt.Fprintf(&out, "x if v%d == w%d\ny := {v%d, w%d}\n", n, n, n, n)
+	return out.String()
+}
+
+// No small text takes long, whatever its values are made of.
+func TestRandomTypes(t *testing.T) {
+	refused, slowest := 0, time.Duration(0)
+	for seed := range uint64(150) {
+		text := program(rand.New(rand.NewPCG(seed, 16)))
+		took, err := compileTime(t, text)
+		if took > longest {
+			t.Fatalf("seed %d took %v:\n%s", seed, took, text)
+		}
+		slowest = max(slowest, took)
+		if err != nil && strings.Contains(err.Error(), codeSize) {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("no text is refused: the search finds nothing that grows")
+	}
+	t.Logf("%d of 150 texts are refused, the slowest takes %v", refused, slowest)
+}
+
+// FuzzTypes searches for as long as one likes.
+func FuzzTypes(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		text := program(rand.New(rand.NewPCG(seed, 16)))
+		if took, _ := compileTime(t, text); took > longest {
+			t.Errorf("took %v:\n%s", took, text)
+		}
+	})
+}
