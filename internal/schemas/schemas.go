@@ -1,0 +1,181 @@
+// Package schemas checks policies against the OpenAPI schemas that the API server publishes.
+package schemas
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/openapi"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/typecheck"
+	"github.com/berth-dev/berth/internal/weakcache"
+)
+
+// Catalog tells what the API server serves.
+type Catalog interface {
+	policy.Served
+	// Kinds returns the kinds of the served types that the function selects, in every version.
+	Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string
+	// Kind returns the kind of a type; empty if it is not served.
+	Kind(schema.GroupVersionResource) string
+}
+
+// Checker checks the types of policies. It is safe for concurrent use. It keeps the schemas of a group and version only
+// while a Report that used them is in use.
+type Checker struct {
+	catalog Catalog
+	client  openapi.Client
+	// documents are by the address in the index, which has the document's hash.
+	documents weakcache.Cache[typecheck.Kinds]
+}
+
+// NewChecker returns a checker that reads schemas by the client.
+func NewChecker(catalog Catalog, client openapi.Client) *Checker {
+	return &Checker{catalog: catalog, client: client}
+}
+
+// Report is the result of a check, and which schemas it used.
+type Report struct {
+	typecheck.Result
+	// uses has the address of each document by its path in the index; empty where there was none.
+	uses map[string]string
+	// held keeps the documents in the cache.
+	held []*typecheck.Kinds
+}
+
+// Index has the address of each published document by its path.
+type Index map[string]openapi.GroupVersion
+
+// Outdated reports whether the index has other documents than the report used.
+func (r *Report) Outdated(index Index) bool {
+	for path, address := range r.uses {
+		if index.address(path) != address {
+			return true
+		}
+	}
+	return false
+}
+
+func (i Index) address(path string) string {
+	if gv, ok := i[path]; ok {
+		return gv.ServerRelativeURL()
+	}
+	return ""
+}
+
+// Index asks the API server for the index of the published documents.
+func (c *Checker) Index() (Index, error) {
+	paths, err := c.client.Paths()
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of OpenAPI documents: %w", err)
+	}
+	return paths, nil
+}
+
+// maxKinds is how many matched kinds are checked one by one. Of more only the metadata is checked.
+const maxKinds = 16
+
+// Check checks a policy that compiles, and whose text is bound to some groups; nil for one that was not bound yet. An error means that schemas could not be read. A policy that a remote engine
+// decides has no findings.
+func (c *Checker) Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*Report, error) {
+	report := &Report{uses: map[string]string{}}
+	if spec.Remote != nil || spec.Rego == "" {
+		return report, nil
+	}
+	module, err := policy.Compile(name, spec)
+	if err != nil {
+		return nil, err
+	}
+	binding, err := policy.BindRecorded(name, module, spec.Replicate, c.catalog, bound)
+	if err != nil {
+		return nil, err
+	}
+	index, err := c.Index()
+	if err != nil {
+		return nil, err
+	}
+	in := typecheck.Input{Spec: spec, Binding: binding, Objects: map[schema.GroupVersionResource]types.Type{}, Known: module.Findings}
+	for _, r := range binding.Resources {
+		t, err := c.typeOf(report, index, r.GroupVersion().WithKind(c.catalog.Kind(r.GroupVersionResource)))
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			in.Objects[r.GroupVersionResource] = t
+		}
+	}
+	if in.Kinds, err = c.matched(report, index, spec.Match); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	report.Result = typecheck.Check(in)
+	return report, nil
+}
+
+// matched returns the kinds that a policy matches: none if one of them is unknown, and what all objects have
+// in common if the policy matches by a wildcard.
+func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]typecheck.Kind, error) {
+	var out []typecheck.Kind
+	for _, rule := range m.ResourceRules {
+		if slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Resources, "*") {
+			return []typecheck.Kind{{Type: typecheck.AnyObject}}, nil
+		}
+		matcher, _ := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule}}, field.NewPath("match"))
+		kinds := c.catalog.Kinds(matcher.SelectsResource)
+		if len(kinds) == 0 {
+			// The type may come later, or can't be watched.
+			return nil, nil
+		}
+		byName := func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) }
+		for _, resource := range slices.SortedFunc(maps.Keys(kinds), byName) {
+			t, err := c.typeOf(report, index, resource.GroupVersion().WithKind(kinds[resource]))
+			if err != nil || t == nil {
+				return nil, err
+			}
+			out = append(out, typecheck.Kind{Resource: resource.GroupResource(), Type: t})
+			if len(out) > maxKinds {
+				return []typecheck.Kind{{Type: typecheck.AnyObject}}, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// typeOf returns the type of a kind; nil if the API server publishes no schema of it.
+func (c *Checker) typeOf(report *Report, index Index, kind schema.GroupVersionKind) (types.Type, error) {
+	path := "apis/" + kind.GroupVersion().String()
+	if kind.Group == "" {
+		path = "api/" + kind.Version
+	}
+	address := index.address(path)
+	report.uses[path] = address
+	if address == "" {
+		return nil, nil
+	}
+	kinds, err := c.documents.Get(address, func() (*typecheck.Kinds, error) {
+		document, err := index[path].Schema("application/json")
+		if err != nil {
+			return nil, fmt.Errorf("reading the OpenAPI document of %s: %w", kind.GroupVersion(), err)
+		}
+		parsed, err := typecheck.ParseOpenAPI(kind.GroupVersion(), document)
+		return &parsed, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(report.held, kinds) {
+		report.held = append(report.held, kinds)
+	}
+	return (*kinds)[kind.Kind], nil
+}

@@ -1,0 +1,331 @@
+package typecheck_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/types"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
+
+// served are the types of a cluster.
+type served map[string]policy.Resource
+
+func (s served) ByPlural(plural string) []policy.Resource {
+	if r, ok := s[plural]; ok {
+		return []policy.Resource{r}
+	}
+	return nil
+}
+
+func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
+	found, ok := s[r.Resource]
+	return found, ok && found.GroupVersionResource == r
+}
+
+func (served) Inventories() *replication.Inventories { return replication.Known() }
+
+// cluster serves some types of Kubernetes, an inventory, and quotas.
+var cluster = func() served {
+	out := served{}
+	for _, r := range []policy.Resource{
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}},
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}},
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespaced: true},
+		{GroupVersionResource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, Namespaced: true},
+		{GroupVersionResource: placementv1.GroupVersion.WithResource("scopedquotas"), Namespaced: true},
+	} {
+		out[r.Resource] = r
+	}
+	return out
+}()
+
+var kindOf = map[string]string{
+	"pods": "Pod", "secrets": "Secret", "nodes": "Node", "services": "Service", "namespaces": "Namespace",
+	"deployments": "Deployment", "statefulsets": "StatefulSet", "jobs": "Job",
+}
+
+// kinds are the types of all kinds of the recorded documents.
+var kinds = sync.OnceValue(func() map[schema.GroupVersionKind]types.Type {
+	out := map[schema.GroupVersionKind]types.Type{}
+	for _, gv := range []schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "batch", Version: "v1"}} {
+		name := strings.TrimPrefix(gv.Group+"."+gv.Version, ".") + ".json"
+		document, err := os.ReadFile(filepath.Join("testdata", "openapi", name))
+		if err != nil {
+			panic(err)
+		}
+		parsed, err := typecheck.ParseOpenAPI(gv, document)
+		if err != nil {
+			panic(err)
+		}
+		for kind, t := range parsed {
+			out[gv.WithKind(kind)] = t
+		}
+	}
+	return out
+})
+
+func typeOf(resource policy.Resource) types.Type {
+	return kinds()[resource.GroupVersion().WithKind(kindOf[resource.Resource])]
+}
+
+// input is what is known of a policy that matches some types, by plural name.
+func input(t testing.TB, spec placementv1.PlacementPolicySpec, matched ...string) typecheck.Input {
+	t.Helper()
+	module, err := policy.Compile("p", spec)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, spec.Rego)
+	}
+	binding, err := policy.Bind("p", module, spec.Replicate, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := typecheck.Input{Spec: spec, Binding: binding, Objects: map[schema.GroupVersionResource]types.Type{}, Known: module.Findings}
+	for _, r := range binding.Resources {
+		in.Objects[r.GroupVersionResource] = typeOf(r)
+	}
+	for _, plural := range matched {
+		r := cluster[plural]
+		in.Kinds = append(in.Kinds, typecheck.Kind{Resource: r.GroupResource(), Type: typeOf(r)})
+	}
+	return in
+}
+
+func texts(r typecheck.Result) []string {
+	var out []string
+	for _, f := range r.Findings {
+		out = append(out, fmt.Sprintf("%d:%d: %s [%s]", f.Line, f.Column, f.Message, f.Rule))
+	}
+	return out
+}
+
+func TestCheck(t *testing.T) {
+	const header = "package p\n\n"
+	tests := map[string]struct {
+		rego    string
+		matched []string
+		data    string
+		v0      bool
+		// want are parts of the only findings, in order.
+		want       []string
+		impossible []string
+	}{
+		"Sound":             {rego: `annotations["a"] := input.metadata.labels.tier`},
+		"MisspeltField":     {rego: `annotations["a"] := input.metadata.lables.tier`, want: []string{`3:21: input.metadata.lables.tier is undefined: input.metadata has no field "lables"; did you mean input.metadata.labels.tier?`}, impossible: []string{"annotations"}},
+		"MisspeltTopLevel":  {rego: `errors contains "x" if input.sepc.replicas > 3`, want: []string{"did you mean input.spec.replicas?"}, impossible: []string{"errors"}},
+		"ClusterMetadata":   {rego: `clusters contains name if { some name, c in data.clusters; c.metadata.labels.region == "eu" }`, want: []string{"c.metadata.labels.region is undefined: c has no field \"metadata\"; did you mean c.labels.region?"}, impossible: []string{"clusters"}},
+		"NumberAndString":   {rego: `errors contains "x" if input.spec.replicas > "3"`, want: []string{`3:24: input.spec.replicas > "3" compares a number with a string: it is always false`}, impossible: []string{"errors"}},
+		"EqualTypes":        {rego: `errors contains "x" if input.spec.replicas == "3"`, want: []string{`compares a number with a string`}, impossible: []string{"errors"}},
+		"AlwaysUnequal":     {rego: `errors contains "x" if input.metadata.labels.tier != 3`, want: []string{`compares a string with a number: it is always true`}},
+		"AlwaysGreater":     {rego: `errors contains "x" if input.metadata.labels.tier >= 3`, want: []string{`compares a string with a number: it is always true`}},
+		"AlwaysLess":        {rego: `errors contains "x" if input.spec.replicas < "3"`, want: []string{`it is always true`}},
+		"AdmissionRequest":  {rego: `errors contains "x" if input.request.object.metadata.name == "x"`, want: []string{"input is the object itself"}, impossible: []string{"errors"}},
+		"SecretPayload":     {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.data.x`, want: []string{"the payload of Secrets is never replicated"}, impossible: []string{"annotations"}},
+		"SecretLabels":      {rego: `annotations["a"] := data.kubernetes.secrets.shop.token.metadata.labels.x`},
+		"Replicated":        {rego: `annotations["a"] := data.kubernetes.pods[input.metadata.namespace].web.spec.nodename`, want: []string{"did you mean data.kubernetes.pods[input.metadata.namespace].web.spec.nodeName?"}, impossible: []string{"annotations"}},
+		"Qualified":         {rego: `annotations["a"] := data.resources["apps/v1"].deployments.shop.web.spec.replica`, want: []string{`did you mean data.resources["apps/v1"].deployments.shop.web.spec.replicas?`}, impossible: []string{"annotations"}},
+		"NamespaceLevel":    {rego: `annotations["a"] := data.kubernetes.nodes.n1.metadata.labels.zone`},
+		"LevelForgotten":    {rego: `annotations["a"] := data.kubernetes.pods.web.metadata.labels.zone`, want: []string{`has no field "labels"`}, impossible: []string{"annotations"}},
+		"QuotaMembers":      {rego: `annotations["a"] := data.berth.quotas.shop.q.status.used.pods`, want: []string{"did you mean data.berth.quotas.shop.q.used.pods?"}, impossible: []string{"annotations"}},
+		"OwnData":           {rego: `annotations["a"] := data.regions.us`, data: `{"regions":{"eu":"x"}}`, want: []string{"data.regions.us is undefined"}, impossible: []string{"annotations"}},
+		"OwnDataByKey":      {rego: `annotations["a"] := data.regions[input.metadata.labels.region]`, data: `{"regions":{"eu":"x"}}`},
+		"OwnDataOptional":   {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`},
+		"OwnDataMisspelt":   {rego: `errors contains "x" if not data.cfg.tiers[input.metadata.labels.tier].disabeld`, data: `{"cfg":{"tiers":{"gold":{"disabled":true}}}}`, want: []string{"did you mean data.cfg.tiers[input.metadata.labels.tier].disabled?"}},
+		"OwnDataNeeded":     {rego: `errors contains "x" if data.cfg.tiers[input.metadata.labels.tier].disabled`, data: `{"cfg":{"tiers":{"gold":{"clusters":["a"]}}}}`, want: []string{`has no field "disabled"`}, impossible: []string{"errors"}},
+		"OwnDataNearby":     {rego: `annotations["a"] := data.p2.x`, data: `{"p2":{"x":1.5}}`},
+		"NoFields":          {rego: `annotations["a"] := input.metadata.name.first`, want: []string{"input.metadata.name is a string and has no fields"}, impossible: []string{"annotations"}},
+		"Argument":          {rego: `errors contains "x" if startswith(input.spec.replicas, "3")`, want: []string{"startswith: argument 1 is a number, and the function takes a string"}, impossible: []string{"errors"}},
+		"OneOfSeveralKinds": {rego: `annotations["a"] := input.spec.volumeClaimTemplates` + "\n" + `labels["a"] := "b"`, matched: []string{"deployments", "statefulsets"}},
+		"PodPath": {rego: `errors contains "x" if { some c in input.spec.containers; endswith(c.image, ":latest") }`, matched: []string{"pods", "deployments", "statefulsets"},
+			want: []string{`3:36: the policy can never say anything of deployments.apps, statefulsets.apps: input.spec.containers is undefined: input.spec has no field "containers"`}},
+		"PodPathInHelper":    {rego: "first := input.spec.containers[0]\nerrors contains \"x\" if endswith(first.image, \":latest\")", matched: []string{"pods", "deployments"}, want: []string{`3:10: the policy can never say anything of deployments.apps: input.spec.containers`}},
+		"PodPathInOneRule":   {rego: `errors contains "x" if input.spec.containers[0].image == "x"` + "\n" + `warnings contains "x" if input.metadata.labels.a`, matched: []string{"pods", "deployments"}},
+		"PodPathByKind":      {rego: `errors contains "x" if { input.kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByVersion":   {rego: `errors contains "x" if { input.apiVersion == "v1"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByImport":    {rego: `import input.kind` + "\n" + `errors contains "x" if { kind == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByFunction":  {rego: `is_pod(o) if o.kind == "Pod"` + "\n" + `errors contains "x" if { is_pod(input); input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathByKey":       {rego: `errors contains "x" if { some k in ["kind"]; input[k] == "Pod"; input.spec.containers[0].image == "x" }`, matched: []string{"pods", "deployments"}},
+		"PodPathWithDefault": {rego: "default annotations := {}\n" + `annotations := {"a": input.spec.containers[0].image}`, matched: []string{"pods", "deployments"}},
+		"PodPathEither": {rego: "containers := input.spec.containers\ncontainers := input.spec.template.spec.containers\n" + `errors contains "x" if endswith(containers[0].image, ":latest")`,
+			matched: []string{"pods", "deployments"}},
+		"NothingOfAnyKind": {rego: `errors contains "x" if { input.spec.containers[0].image == "x"; input.spec.replicas > 1 }`, matched: []string{"pods", "deployments"},
+			want: []string{"3:26: the policy can never say anything of deployments.apps: input.spec.containers", "3:65: the policy can never say anything of pods: input.spec.replicas"}},
+		"QuantityAndNumber": {rego: `errors contains "x" if { some c in input.spec.template.spec.containers; c.resources.limits.cpu > 4 }`,
+			want: []string{`3:73: c.resources.limits.cpu > 4 compares a quantity with a number: the result is the same for every amount, since quantities are text; use k8s.quantity.compare(x, y) > 0`}},
+		"QuantityAndText":    {rego: `errors contains "x" if input.spec.template.spec.overhead.memory <= "1Gi"`, want: []string{`3:24: input.spec.template.spec.overhead.memory <= "1Gi" compares quantities as text, in which "9" is greater than "10"; use k8s.quantity.compare(x, y) <= 0`}},
+		"QuantitiesOfQuota":  {rego: `annotations["a"] := "b" if { q := data.berth.quotas[input.metadata.namespace].gold; q.used.pods >= q.hard.pods }`, want: []string{"q.used.pods >= q.hard.pods compares quantities as text"}},
+		"QuantitiesInTerm":   {rego: `annotations["a"] := q.used.pods < q.hard.pods if q := data.berth.quotas.shop.gold`, want: []string{"compares quantities as text"}},
+		"QuantityOfHelper":   {rego: "used := data.berth.quotas.shop.gold.used\n" + `warnings contains "x" if used[_] > "0"`, want: []string{"compares quantities as text"}},
+		"QuantityOfAnyQuota": {rego: `warnings contains "x" if { some q in data.berth.quotas.shop; some name, amount in q.used; amount > q.hard[name] }`, want: []string{"amount > q.hard[name] compares quantities as text"}},
+		"QuantityAndUnknown": {rego: `warnings contains "x" if data.berth.quotas.shop.gold.used.pods > object.get(input.metadata.labels, "a", "1")`, want: []string{"compares quantities as text"}},
+		"QuantityOfOneKind":  {rego: `warnings contains "x" if input.spec.overhead.cpu > 4` + "\n" + `labels["a"] := "b"`, matched: []string{"deployments", "pods"}, want: []string{"input.spec.overhead.cpu > 4 compares a quantity with a number"}},
+		"QuantityByKind":     {rego: `warnings contains "x" if { input.kind == "Pod"; input.spec.overhead.cpu > 4 }`, matched: []string{"deployments", "pods"}},
+		"QuantitiesEqual":    {rego: `warnings contains "x" if { q := data.berth.quotas.shop.gold; q.used.pods == q.hard.pods }` + "\n" + `warnings contains "y" if input.spec.template.spec.overhead.cpu != "1"`},
+		"QuantitiesParsed": {rego: `warnings contains "x" if units.parse(input.spec.template.spec.overhead.cpu) > 4` + "\n" +
+			`warnings contains "x" if units.parse_bytes(input.spec.template.spec.overhead.memory) > 4` + "\n" +
+			`warnings contains "x" if to_number(data.berth.quotas.shop.gold.used.pods) >= 4` + "\n" +
+			`warnings contains "x" if { q := data.berth.quotas.shop.gold; k8s.quantity.compare(q.used.pods, q.hard.pods) >= 0 }`},
+		"QuantitiesByType":    {rego: `warnings contains "x" if { q := input.spec.template.spec.overhead.cpu; is_number(q); q > 4 }`},
+		"NoneOfSeveral":       {rego: `annotations["a"] := input.spec.volumeClaimTemplate`, matched: []string{"deployments", "statefulsets"}, want: []string{"did you mean input.spec.volumeClaimTemplates?"}, impossible: []string{"annotations"}},
+		"PartialObject":       {rego: `errors contains "x" if input.spec.strategy == {"type": "Recreate"}`},
+		"EmptyObject":         {rego: `errors contains "x" if input.spec.template.spec.affinity == {}`},
+		"PartialMember":       {rego: `errors contains "x" if not {"key": "a", "operator": "Exists"} in input.spec.template.spec.tolerations`},
+		"IntOrString":         {rego: `errors contains "x" if input.spec.strategy.rollingUpdate.maxSurge == "25%"` + "\n" + `errors contains "y" if input.spec.strategy.rollingUpdate.maxSurge > 1`},
+		"NotNull":             {rego: `errors contains "x" if input.spec.template.spec.nodeName != null`},
+		"ReplacedInput":       {rego: `ok if input.spec.replicas == 1` + "\n" + `errors contains "x" if ok with input as {"spec": {"replicas": 2}}` + "\n" + `errors contains "y" if ok with input.spec.replicas as 3` + "\n" + `errors contains "z" if input.spec.replicas == "x" with input.spec.replicas as "x"`},
+		"ReplacedData":        {rego: `ok if data.kubernetes.nodes.n1.metadata.labels.a` + "\n" + `errors contains "x" if ok with data.kubernetes.nodes.n1 as input.metadata` + "\n" + `errors contains "y" if ok with data.kubernetes.nodes as {}` + "\n" + `labels["a"] := input.metadata.lables.x`, want: []string{"6:16: input.metadata.lables.x is undefined"}, impossible: []string{"labels"}},
+		"Unknown":             {rego: `errors contains "x" if object.get(input.spec, "x", null) == null`},
+		"V0":                  {rego: "import input.spec as s\nerrors[msg] { s.replcas > 3; msg := \"x\" }", v0: true, want: []string{"4:15: input.spec.replcas is undefined: input.spec has no field \"replcas\"; did you mean input.spec.replicas?"}, impossible: []string{"errors"}},
+		"OneBodyOfTwo":        {rego: "errors contains \"x\" if input.spec.replcas > 3\nerrors contains \"y\" if input.spec.replicas > 3", want: []string{"3:24"}},
+		"Helper":              {rego: "tier := input.metadata.labls.tier\nerrors contains \"x\" if tier == \"gold\"\nwarnings contains \"y\" if not tier", want: []string{"3:9"}, impossible: []string{"errors"}},
+		"Comprehension":       {rego: `errors contains "x" if count([1 | input.spec.replcas]) == 0`, want: []string{"input.spec.replcas"}},
+		"Default":             {rego: "default annotations := {}\nannotations := input.metadata.anotations", want: []string{"did you mean input.metadata.annotations?"}},
+		"AnyObject":           {rego: `annotations["a"] := input.spec.foo.bar` + "\n" + `labels["a"] := input.metadata.lables.x`, matched: []string{}, want: []string{"did you mean input.metadata.labels.x?"}, impossible: []string{"labels"}},
+		"ManagedFields":       {rego: `annotations["a"] := input.metadata.managedFields[0].manager`, want: []string{`input.metadata has no field "managedFields"`}, impossible: []string{"annotations"}},
+		"OldLayout":           {rego: `annotations["a"] = x { x := data.io.k8s.x }`, v0: true, want: []string{"3:29: the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name]"}, impossible: []string{"annotations"}},
+		"OldLayoutOfHelper":   {rego: "annotations[\"a\"] = zone { input.metadata.name }\nzone = data.io.zone { true }", v0: true, want: []string{"4:8: the policy reads data.io"}, impossible: []string{"annotations"}},
+		"OldLayoutInArray":    {rego: `annotations["a"] = x { x := [z | z := data.io.zones[_]] }`, v0: true, want: []string{"the policy reads data.io"}},
+		"NoSuchData":          {rego: `labels["a"] := data.zones[input.metadata.namespace]`, data: `{"zone": {"a": "b"}}`, want: []string{"3:16: the policy reads data.zones, which spec.data does not have"}, impossible: []string{"labels"}},
+		"NoSuchDataOrElse":    {rego: "labels[\"a\"] := data.zone if {\n\tinput.metadata.name\n} else := \"b\"", want: []string{"3:16: the policy reads data.zone"}},
+		"NoSuchDataUnderNot":  {rego: `errors contains "x" if not data.closed`, want: []string{"3:28: the policy reads data.closed"}},
+		"KeyIn":               {rego: `errors contains "x" if not "team" in input.metadata.labels`, want: []string{`3:24: "team" in input.metadata.labels looks for a value of the object, not for a key; did you mean input.metadata.labels.team, or "team" in object.keys(input.metadata.labels)?`}},
+		"KeyInSelector":       {rego: `errors contains "x" if "example.com/disk" in input.spec.template.spec.nodeSelector`, want: []string{`did you mean input.spec.template.spec.nodeSelector["example.com/disk"], or`}},
+		"KeyInVariable":       {rego: "errors contains \"x\" if {\n\tlabels := input.metadata.labels\n\tnot \"team\" in labels\n}", want: []string{`did you mean input.metadata.labels.team, or`}},
+		"KeyInMember":         {rego: `warnings contains "x" if { some c in data.clusters; "pci" in c.labels }`, want: []string{`did you mean c.labels.pci, or`}},
+		"KeyInQuantities":     {rego: `warnings contains "x" if { some c in input.spec.template.spec.containers; not "memory" in c.resources.limits }`, want: []string{`did you mean c.resources.limits.memory, or`}},
+		"KeyInComprehension":  {rego: `warnings contains "x" if count([1 | "a" in input.metadata.labels]) == 0`, want: []string{"did you mean input.metadata.labels.a, or"}},
+		"KeyInV0":             {rego: "import future.keywords.in\nerrors[\"x\"] { not \"team\" in input.metadata.labels }", v0: true, want: []string{"did you mean input.metadata.labels.team, or"}},
+		"ClusterIn":           {rego: `errors contains "x" if not "eu-1" in data.clusters`, want: []string{`looks for a value of the object, not for a key; did you mean data.clusters["eu-1"], or "eu-1" in object.keys(data.clusters)?`}},
+		"NameInClusters":      {rego: `errors contains "x" if input.metadata.labels.cluster in data.clusters`, want: []string{`did you mean in object.keys(data.clusters)?`}, impossible: []string{"errors"}},
+		"ValueIn":             {rego: `errors contains "x" if { some _, "team" in input.metadata.labels; input.metadata.namespace in {"a", "b"} }`},
+		"ValueOfLabel":        {rego: `errors contains "x" if input.metadata.name in input.metadata.labels`},
+		"KeyInKeys":           {rego: `errors contains "x" if not "team" in object.keys(input.metadata.labels)`},
+		"ValueInOwnTable":     {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{"shop":"eu"}}`},
+		"ValueInEmptyTable":   {rego: `errors contains "x" if "eu" in data.regions`, data: `{"regions":{}}`},
+		"ValueInHelper":       {rego: "team_of[k] := v if some k, v in input.metadata.labels\nerrors contains \"x\" if \"payments\" in team_of\nerrors contains \"y\" if \"payments\" in {k: v | some k, v in input.metadata.labels}"},
+		"MemberOfArray":       {rego: `errors contains "x" if "a" in input.metadata.finalizers`},
+		"MemberOfAnything":    {rego: `errors contains "x" if "a" in data.clusters.eu.properties.x`},
+		"MemberOfText":        {rego: `errors contains "x" if "eu" in input.metadata.annotations.regions`, want: []string{`3:24: "eu" in input.metadata.annotations.regions is never true: in looks at the members of an array, a set, or an object, and input.metadata.annotations.regions is a string; use contains(text, part), or split the text first, as in split(input.metadata.annotations.regions, ",")`}, impossible: []string{"errors"}},
+		"MemberOfOwnText":     {rego: `clusters contains name if { some name, c in data.clusters; c.region in data.allowed }`, data: `{"allowed": "eu,us"}`, want: []string{`c.region in data.allowed is never true`}, impossible: []string{"clusters"}},
+		"MemberOfNumber":      {rego: `errors contains "x" if 1 in input.spec.replicas` + "\n" + `errors contains "y" if input.spec.paused`, want: []string{`and input.spec.replicas is a number`}},
+		"MemberOfTextOrArray": {rego: "zones := input.metadata.annotations.zones\nzones := [\"a\"] if not input.metadata.annotations\nerrors contains \"x\" if \"a\" in zones"},
+		"MemberOfOneKind":     {rego: `errors contains "x" if "a" in input.spec.nodeName` + "\n" + `errors contains "y" if not input.metadata.labels.a`, matched: []string{"pods", "nodes"}},
+		"ClusterAsName":       {rego: `clusters contains c if { some c in data.clusters; c.region == "eu"; c.ready }`, want: []string{`3:1: clusters must hold strings, holds an object; write: clusters := {"<cluster>"} if { ... }; a cluster's name is its key, as in some name, cluster in data.clusters`}, impossible: []string{"clusters"}},
+		"ClustersAsList":      {rego: `clusters := [c | some c in data.clusters; c.ready]`, want: []string{`3:1: clusters must hold strings, holds an object`}, impossible: []string{"clusters"}},
+		"ClustersAsText":      {rego: `clusters := input.metadata.annotations["example.com/clusters"]`, want: []string{`3:1: clusters must be a set or an array of strings, is a string`}, impossible: []string{"clusters"}},
+		"ContainerAsError":    {rego: "errors contains c if { some c in input.spec.template.spec.containers; not c.resources.limits.memory }\nerrors contains \"x\" if not input.metadata.labels.team", want: []string{`3:1: errors must hold strings, holds an object`}},
+		"MetadataAsLabels":    {rego: `labels := input.metadata`, want: []string{`labels: key "annotations": must be a string, is an object`}, impossible: []string{"labels"}},
+		"ReplicasAsLabel":     {rego: `labels["a"] := input.spec.replicas`, want: []string{`3:1: labels`}, impossible: []string{"labels"}},
+		"LabelsAsLabels":      {rego: `labels := input.spec.selector.matchLabels` + "\n" + `annotations := input.metadata.annotations`},
+		"SchedulingCopied":    {rego: `scheduling.tolerations := input.spec.template.spec.tolerations` + "\n" + `scheduling.affinity := input.spec.template.spec.affinity` + "\n" + `scheduling.nodeSelector := input.spec.template.spec.nodeSelector`},
+		"SchedulingWhole":     {rego: `scheduling := input.spec.template.spec.tolerations`, want: []string{"scheduling must be an object, is an array"}, impossible: []string{"scheduling"}},
+		"ClustersOfAnything":  {rego: `clusters contains x if some x in data.clusters.eu.zones` + "\n" + `errors contains input.spec.template.spec.overhead.cpu`},
+		"TextOrObject":        {rego: "text := input.metadata.name\ntext := input.metadata if not input.metadata.name\nerrors contains text"},
+		"NearRule":            {rego: "labels[\"a\"] := \"b\"\ndeny contains \"no\" if input.metadata.name == \"x\"", want: []string{"4:1: the rule deny decides nothing"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := placementv1.PlacementPolicySpec{Rego: header + tc.rego, RegoVersion: placementv1.RegoV1}
+			if tc.v0 {
+				spec.RegoVersion = placementv1.RegoV0
+			}
+			if tc.data != "" {
+				spec.Data = &apiextensionsv1.JSON{Raw: []byte(tc.data)}
+			}
+			if tc.matched == nil {
+				tc.matched = []string{"deployments"}
+			}
+			in := input(t, spec, tc.matched...)
+			if len(in.Kinds) == 0 {
+				in.Kinds = []typecheck.Kind{{Type: typecheck.AnyObject}}
+			}
+			result := typecheck.Check(in)
+			got := texts(result)
+			if len(got) != len(tc.want) || result.Total != len(got) {
+				t.Fatalf("findings %q, want %q", got, tc.want)
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("finding %q, want it to have %q", got[i], want)
+				}
+			}
+			if diff := cmp.Diff(tc.impossible, result.Impossible); diff != "" {
+				t.Errorf("impossible rules (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTooMuchWork(t *testing.T) {
+	spec := placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: `package p
+
+one := [input.spec.template.spec, input.spec.template.spec]
+
+two := [one, one]
+
+other := data.kubernetes.deployments.shop.web.spec.template.spec
+
+warnings contains "differs" if [two, two] != [[[other, other], [other, other]], [[other, other], [other, other]]]
+
+annotations["a"] := input.metadata.lables.tier
+`}
+	result := typecheck.Check(input(t, spec, "deployments"))
+	if !strings.Contains(result.Unchecked, "berth_size_error") || len(result.Findings) > 0 {
+		t.Errorf("unchecked %q, findings %q", result.Unchecked, texts(result))
+	}
+}
+
+// A field of a custom resource is a quantity if its schema is what controller-gen writes for one.
+func TestQuantitiesOfCustomResources(t *testing.T) {
+	const pattern = `^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$`
+	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	parsed, err := typecheck.ParseOpenAPI(gv, []byte(`{"components": {"schemas": {"com.example.v1.Cache": {
+		"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Cache"}],
+		"properties": {"spec": {"type": "object", "properties": {
+			"port": {"x-kubernetes-int-or-string": true},
+			"size": {"x-kubernetes-int-or-string": true, "pattern": "`+pattern+`"}}}}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := input(t, placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: `package p
+
+warnings contains "x" if input.spec.port > 1024
+
+warnings contains "y" if input.spec.size > 1024
+`})
+	in.Kinds = []typecheck.Kind{{Resource: schema.GroupResource{Group: "example.com", Resource: "caches"}, Type: parsed["Cache"]}}
+	if got := texts(typecheck.Check(in)); len(got) != 1 || !strings.Contains(got[0], "input.spec.size > 1024 compares a quantity with a number") {
+		t.Errorf("findings %q", got)
+	}
+}
+
+// A policy can say something of a type if it can of the objects of one version.
+func TestVersionsOfOneType(t *testing.T) {
+	in := input(t, placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: "package p\n\nlabels[\"a\"] := input.spec.nodeName"})
+	resource := schema.GroupResource{Group: "example.com", Resource: "things"}
+	pod, deployment := typeOf(cluster["pods"]), typeOf(cluster["deployments"])
+	in.Kinds = []typecheck.Kind{{Resource: resource, Type: deployment}, {Resource: resource, Type: pod}}
+	if got := texts(typecheck.Check(in)); len(got) > 0 {
+		t.Errorf("findings %q", got)
+	}
+	in.Kinds = append(in.Kinds, typecheck.Kind{Resource: schema.GroupResource{Resource: "others"}, Type: deployment})
+	if got := texts(typecheck.Check(in)); len(got) != 1 || !strings.Contains(got[0], "can never say anything of others: input.spec.nodeName") {
+		t.Errorf("findings %q", got)
+	}
+}

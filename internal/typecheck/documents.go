@@ -1,0 +1,176 @@
+package typecheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// document is a place in `data` and the type of what is there.
+type document struct {
+	// path is below `data`.
+	path []string
+	tpe  types.Type
+}
+
+var (
+	stringsByName    = types.NewObject(nil, types.NewDynamicProperty(types.S, types.S))
+	anythingByName   = types.NewObject(nil, types.NewDynamicProperty(types.S, types.A))
+	quantitiesByName = types.NewObject(nil, types.NewDynamicProperty(types.S, quantity))
+	// amountsByName are quantities as an inventory has them: text or numbers.
+	amountsByName = types.NewObject(nil, types.NewDynamicProperty(types.S, types.NewAny(types.S, types.N)))
+)
+
+// objectOf is the type of an object that has fields of some types and no others.
+func objectOf(fields map[string]types.Type) *types.Object {
+	static := make([]*types.StaticProperty, 0, len(fields))
+	for name, t := range fields {
+		static = append(static, types.NewStaticProperty(name, t))
+	}
+	return types.NewObject(static, nil)
+}
+
+func byName(t types.Type) types.Type {
+	return types.NewObject(nil, types.NewDynamicProperty(types.S, t))
+}
+
+// cluster is the normal form of a cluster in data.clusters; see replication.Inventories.
+var cluster = objectOf(map[string]types.Type{
+	"name": types.S, "namespace": types.S, "source": types.S,
+	"labels": stringsByName, "annotations": stringsByName, "properties": anythingByName,
+	"taints": types.NewArray(nil, types.A), "ready": types.B,
+	"region": types.S, "zones": types.NewArray(nil, types.A), "provider": types.S, "version": types.S,
+	"capacity": amountsByName, "allocatable": amountsByName, "allocated": amountsByName,
+})
+
+// quota is what data.berth has of a quota.
+var quota = objectOf(map[string]types.Type{"hard": quantitiesByName, "used": quantitiesByName})
+
+// metadata is the metadata of every object, without managed fields.
+var metadata = objectOf(map[string]types.Type{
+	"name": types.S, "generateName": types.S, "namespace": types.S, "selfLink": types.S, "uid": types.S,
+	"resourceVersion": types.S, "generation": types.N, "labels": stringsByName, "annotations": stringsByName,
+	"creationTimestamp": types.NewAny(types.S, types.Nl), "deletionTimestamp": types.NewAny(types.S, types.Nl),
+	"deletionGracePeriodSeconds": types.N, "finalizers": types.NewArray(nil, types.S),
+	"ownerReferences": types.NewArray(nil, objectOf(map[string]types.Type{
+		"apiVersion": types.S, "kind": types.S, "name": types.S, "uid": types.S, "controller": types.B, "blockOwnerDeletion": types.B,
+	})),
+})
+
+// AnyObject is the type of an object of which only the metadata is known.
+var AnyObject types.Type = types.NewObject([]*types.StaticProperty{
+	types.NewStaticProperty("apiVersion", types.S),
+	types.NewStaticProperty("kind", types.S),
+	types.NewStaticProperty("metadata", metadata),
+}, types.NewDynamicProperty(types.S, types.A))
+
+// documents are the places in `data` whose types are known to a bound policy.
+func documents(in Input) []document {
+	var out []document
+	for _, bound := range in.Binding.Paths {
+		var t types.Type
+		if bound.Quota {
+			t = quota
+		} else if t = in.Objects[bound.Resource]; t == nil {
+			continue
+		}
+		if namespaced(in.Binding, bound.Resource) {
+			t = byName(replicated(bound.Resource.GroupResource(), t))
+		} else {
+			t = replicated(bound.Resource.GroupResource(), t)
+		}
+		out = append(out, document{bound.Path, byName(t)})
+	}
+	if len(in.Binding.Clusters) > 0 {
+		out = append(out, document{[]string{policy.Roots[2]}, byName(cluster)})
+	}
+	return append(out, ownDocuments(in.Spec.Data)...)
+}
+
+func namespaced(b *policy.Binding, resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource && r.Namespaced })
+}
+
+// replicated is the type of what is replicated of an object; see replication.Strip.
+func replicated(resource schema.GroupResource, t types.Type) types.Type {
+	switch {
+	case resource == schema.GroupResource{Resource: "secrets"}:
+		return without(t, secretPayload...)
+	case resource.Group == placementv1.GroupVersion.Group:
+		// Most of a quota's status is not replicated, and little of it means anything to a policy.
+		return replaced(t, "status", func(types.Type) types.Type { return types.A })
+	}
+	return t
+}
+
+// secretPayload are the fields of Secrets that are never replicated.
+var secretPayload = []string{"data", "stringData"}
+
+// ownDocuments are the types of spec.data.
+func ownDocuments(data *apiextensionsv1.JSON) []document {
+	if data == nil {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data.Raw))
+	decoder.UseNumber()
+	var parsed map[string]any
+	if decoder.Decode(&parsed) != nil {
+		return nil
+	}
+	var out []document
+	for _, name := range slices.Sorted(maps.Keys(parsed)) {
+		out = append(out, document{[]string{name}, typeOf(parsed[name])})
+	}
+	return out
+}
+
+// maxStatic is up to how many members an object of spec.data has a type for each of them.
+const maxStatic = 128
+
+// typeOf is the type of a JSON value. Arrays have one type for all of their items.
+func typeOf(value any) types.Type {
+	switch value := value.(type) {
+	case []any:
+		var items types.Type
+		for _, item := range value {
+			items = types.Or(items, typeOf(item))
+		}
+		if items == nil {
+			items = types.A
+		}
+		return types.NewArray(nil, items)
+	case map[string]any:
+		if len(value) == 0 || len(value) > maxStatic {
+			return anythingByName
+		}
+		fields := map[string]types.Type{}
+		for name, member := range value {
+			fields[name] = typeOf(member)
+		}
+		return objectOf(fields)
+	default:
+		return types.TypeOf(value)
+	}
+}
+
+// hides reports whether a document is at, or above, the package of the text: rules of two modules can't be there both.
+func (d document) hides(pkg ast.Ref) bool {
+	for i, name := range d.path {
+		if i+1 >= len(pkg) {
+			return false
+		}
+		if at, _ := pkg[i+1].Value.(ast.String); string(at) != name {
+			return false
+		}
+	}
+	return true
+}

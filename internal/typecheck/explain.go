@@ -1,0 +1,203 @@
+package typecheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// explain returns the message of a type checker's error at a comparison with an operator, empty for others; ok is false for
+// what is no mistake, and holds is true for an expression that may be true nevertheless. OPA takes the fields of an object
+// to be there always: two objects with different fields could never be equal. In a schema most fields are optional, so that
+// objects, and arrays of them, can be equal whatever their fields are.
+func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
+	switch d := err.Details.(type) {
+	case *ast.RefErrInvalidDetail:
+		return explainMissing(d), false, true
+	case *ast.RefErrUnsupportedDetail:
+		if _, function := d.Have.(*types.Function); function {
+			return "", false, false
+		}
+		ref, pos := original(d.Ref, d.Pos)
+		return fmt.Sprintf("%s is undefined: %s is %s and has no fields", ref, ref[:pos+1], policy.DescribeType(d.Have)), false, true
+	case *ast.UnificationErrDetail:
+		if possible(d.Left, d.Right) {
+			return "", false, false
+		}
+		consequence, holds := outcome(d.Left, operator, d.Right)
+		return fmt.Sprintf("%s compares %s with %s: %s", sourceOf(err.Location), policy.DescribeType(d.Left), policy.DescribeType(d.Right), consequence), holds, true
+	case *ast.ArgErrDetail:
+		for i, have := range d.Have {
+			if want := d.Want.Arg(i); have != nil && want != nil && !possible(have, want) {
+				return fmt.Sprintf("%s: argument %d is %s, and the function takes %s",
+					strings.TrimSuffix(err.Message, ": invalid argument(s)"), i+1, policy.DescribeType(have), policy.DescribeType(want)), false, true
+			}
+		}
+	}
+	return "", false, false
+}
+
+// order has the types in the order in which Rego sorts values of different types.
+var order = []string{"null", "a boolean", "a number", "a string", "an array", "an object", "a set"}
+
+// outcome says what the result of a comparison of values of different types is, and whether it may be true.
+func outcome(left types.Type, operator string, right types.Type) (text string, holds bool) {
+	l, r := slices.Index(order, policy.DescribeType(left)), slices.Index(order, policy.DescribeType(right))
+	switch {
+	case operator == "":
+		return "values of different types are never equal", false
+	case operator == ast.NotEqual.Name:
+		return "it is always true", true
+	case l < 0 || r < 0:
+		return "the result depends on the types alone", true
+	case (l < r) == (operator == ast.LessThan.Name || operator == ast.LessThanEq.Name):
+		return "it is always true", true
+	}
+	return "it is always false", false
+}
+
+// original is a reference as the text has it, and the position in it. Variables that the compiler generated, as for
+// `some x in collection`, become `_`, and are left out at the end.
+func original(ref ast.Ref, pos int) (ast.Ref, int) {
+	out := make(ast.Ref, len(ref))
+	for i, term := range ref {
+		out[i] = term
+		switch value := term.Value.(type) {
+		case ast.Ref:
+			inner, _ := original(value, 0)
+			out[i] = ast.NewTerm(inner)
+		case ast.Var:
+			if i > 0 && value.IsGenerated() {
+				out[i] = ast.VarTerm("_")
+			}
+		}
+	}
+	if last := len(out) - 1; last > pos && out[last].Equal(ast.VarTerm("_")) {
+		out = out[:last]
+	}
+	prefix := typed(inputName, nil)
+	if !out.HasPrefix(prefix) {
+		return out, pos
+	}
+	return append(ast.Ref{ast.InputRootDocument}, out[len(prefix):]...), max(0, pos-len(prefix)+1)
+}
+
+func explainMissing(d *ast.RefErrInvalidDetail) string {
+	ref, pos := original(d.Ref, d.Pos)
+	parent := ref[:pos]
+	if d.Have != nil && d.Want != nil {
+		return fmt.Sprintf("%s is undefined: %s is %s, and a key of %s is %s", ref, ref[pos], policy.DescribeType(d.Have), parent, policy.DescribeType(d.Want))
+	}
+	name, isName := ref[pos].Value.(ast.String)
+	if !isName {
+		return fmt.Sprintf("%s is undefined: %s has no %s", ref, parent, ref[pos])
+	}
+	message := fmt.Sprintf("%s is undefined: %s has no field %q", ref, parent, string(name))
+	if hint := hint(ref, pos, names(d.OneOf)); hint != "" {
+		message += "; " + hint
+	}
+	return message
+}
+
+// didYouMean begins a suggestion.
+const didYouMean = "did you mean"
+
+// hint says what the author of a reference has probably meant.
+func hint(ref ast.Ref, pos int, fields []string) string {
+	name := string(ref[pos].Value.(ast.String))
+	if ref[:pos].Equal(ast.InputRootRef) {
+		switch name {
+		case "request", "review", "object", "oldObject", "parameters", "resource":
+			return "input is the object itself, with apiVersion, kind, metadata, and spec"
+		}
+	}
+	if at := 2; len(ref) > at && ref[:at].Equal(ast.MustParseRef("data.kubernetes")) && ref[at].Equal(ast.StringTerm("secrets")) && (name == "data" || name == "stringData") {
+		return "the payload of Secrets is never replicated"
+	}
+	// A level too many, as in cluster.metadata.labels.
+	if pos+1 < len(ref) {
+		if next, ok := ref[pos+1].Value.(ast.String); ok {
+			if slices.Contains(fields, string(next)) {
+				return fmt.Sprintf(didYouMean+" %s?", append(ref[:pos:pos], ref[pos+1:]...))
+			}
+		}
+	}
+	near, ok := suggest.Nearest(name, fields)
+	if swapped, found := transposed(name, fields); found {
+		near, ok = swapped, true
+	}
+	if ok {
+		meant := append(ref[:pos:pos], ast.StringTerm(near))
+		return fmt.Sprintf(didYouMean+" %s?", append(meant, ref[pos+1:]...))
+	}
+	if len(fields) > 0 && len(fields) <= maxListed {
+		return "it has " + strings.Join(fields, ", ")
+	}
+	return ""
+}
+
+// transposed returns the field that differs from the name by two letters that changed places.
+func transposed(name string, fields []string) (string, bool) {
+	for i := range len(name) - 1 {
+		swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]
+		if slices.Contains(fields, swapped) {
+			return swapped, true
+		}
+	}
+	return "", false
+}
+
+// maxListed is how many fields a message lists.
+const maxListed = 8
+
+func names(values []ast.Value) []string {
+	var out []string
+	for _, v := range values {
+		if s, ok := v.(ast.String); ok {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
+// sourceOf is the first line of an expression as its author wrote it.
+func sourceOf(at *ast.Location) string {
+	if at == nil {
+		return "the expression"
+	}
+	line, _, more := strings.Cut(strings.TrimSpace(string(at.Text)), "\n")
+	const most = 80
+	if runes := []rune(line); len(runes) > most {
+		line, more = string(runes[:most]), true
+	}
+	if line == "" {
+		return "the expression"
+	}
+	if more {
+		line += "..."
+	}
+	return line
+}
+
+// possible reports whether some value can be of both types, whatever fields objects have.
+func possible(a, b types.Type) bool {
+	a, b = policy.PlainType(a), policy.PlainType(b)
+	if x, ok := a.(types.Any); ok {
+		for _, one := range x {
+			if possible(one, b) {
+				return true
+			}
+		}
+		return len(x) == 0
+	}
+	if _, ok := b.(types.Any); ok {
+		return possible(b, a)
+	}
+	return a == nil || b == nil || policy.DescribeType(a) == policy.DescribeType(b)
+}

@@ -1,0 +1,173 @@
+package typecheck
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// place is a line and a column of the text.
+type place struct{ line, column int }
+
+// locate sets the contract's rule of each finding that keeps a definition of it from ever having a value, and returns the
+// rules of which that is true of every definition, in the contract's order.
+func locate(module *ast.Module, findings []Finding) []string {
+	if len(findings) == 0 {
+		return nil
+	}
+	broken := map[place]bool{}
+	for _, f := range findings {
+		if !f.holds {
+			broken[place{f.Line, f.Column}] = true
+		}
+	}
+	rules := map[string][]*ast.Rule{}
+	for _, rule := range module.Rules {
+		rules[nameOf(rule)] = append(rules[nameOf(rule)], rule)
+	}
+	dead := map[string]bool{}
+	isDead := func(rule *ast.Rule) bool {
+		_, found := failure(module.Package.Path, rule, broken, dead)
+		return found
+	}
+	// A helper that has no value takes those with it that want one; a set or an object without members is a value.
+	for changed := true; changed; {
+		changed = false
+		for name, definitions := range rules {
+			if !dead[name] && !slices.ContainsFunc(definitions, hasValueAnyway) && !slices.ContainsFunc(definitions, func(r *ast.Rule) bool { return !isDead(r) }) {
+				dead[name], changed = true, true
+			}
+		}
+	}
+	var out []string
+	for _, name := range policy.ContractRules {
+		definitions := rules[name]
+		alive := slices.ContainsFunc(definitions, func(r *ast.Rule) bool { return r.Default || !isDead(r) })
+		if len(definitions) > 0 && !alive {
+			out = append(out, name)
+		}
+		for _, rule := range definitions {
+			at, _ := failure(module.Package.Path, rule, broken, dead)
+			for i := range findings {
+				if at == (place{findings[i].Line, findings[i].Column}) {
+					findings[i].Rule = name
+				}
+			}
+		}
+	}
+	return out
+}
+
+func nameOf(rule *ast.Rule) string {
+	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
+		return string(name)
+	}
+	return ""
+}
+
+// hasValueAnyway reports whether a rule's document is there even if no body of it is ever true.
+func hasValueAnyway(rule *ast.Rule) bool {
+	return rule.Default || rule.Head.RuleKind() == ast.MultiValue || len(rule.Head.Ref()) > 1
+}
+
+// failure reports whether a rule's body or head can never have a value, and where the finding is for which that is so; the
+// zero place stands for a helper.
+func failure(pkg ast.Ref, rule *ast.Rule, broken map[place]bool, dead map[string]bool) (place, bool) {
+	if rule.Else != nil {
+		if _, found := failure(pkg, rule.Else, broken, dead); !found {
+			return place{}, false
+		}
+	}
+	if at := (place{rule.Location.Row, rule.Location.Col}); broken[at] {
+		return at, true
+	}
+	dead = visible(rule, dead)
+	for _, expr := range rule.Body {
+		if expr.Negated {
+			continue
+		}
+		if at, found := failureIn(pkg, expr, broken, dead); found {
+			return at, true
+		}
+	}
+	return failureIn(pkg, rule.Head, broken, dead)
+}
+
+// visible leaves out the helpers that variables of a rule hide.
+func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
+	out := maps.Clone(dead)
+	hide := func(x any) {
+		ast.WalkVars(x, func(v ast.Var) bool {
+			delete(out, string(v))
+			return false
+		})
+	}
+	hide(rule.Head.Args)
+	ast.WalkExprs(rule, func(e *ast.Expr) bool {
+		switch terms := e.Terms.(type) {
+		case *ast.SomeDecl:
+			for _, symbol := range terms.Symbols {
+				if call, ok := symbol.Value.(ast.Call); ok {
+					// The last operand of `some x in collection` is the collection.
+					for _, declared := range call[1 : len(call)-1] {
+						hide(declared)
+					}
+					continue
+				}
+				hide(symbol)
+			}
+		case []*ast.Term:
+			if e.IsAssignment() && len(terms) > 1 {
+				hide(terms[1])
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// failureIn looks for a finding, or for a helper without a value, that a node needs to have a value itself. What is in a
+// comprehension or in a negation is not needed.
+func failureIn(pkg ast.Ref, node any, broken map[place]bool, dead map[string]bool) (at place, found bool) {
+	look := func(location *ast.Location) {
+		if location != nil && !found && broken[place{location.Row, location.Col}] {
+			at, found = place{location.Row, location.Col}, true
+		}
+	}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension, *ast.Every, *ast.Not, ast.Args:
+			return true
+		case *ast.Expr:
+			if x.Negated {
+				return true
+			}
+			look(x.Location)
+		case *ast.Term:
+			look(x.Location)
+			switch value := x.Value.(type) {
+			case ast.Var:
+				found = found || dead[string(value)]
+			case ast.Ref:
+				found = found || refersToDead(pkg, value, dead)
+			}
+		}
+		return found
+	}).Walk(node)
+	return at, found
+}
+
+// refersToDead reports whether a reference is to a rule of the module that has no value.
+func refersToDead(pkg, ref ast.Ref, dead map[string]bool) bool {
+	if name, ok := ref[0].Value.(ast.Var); ok && dead[string(name)] {
+		return true
+	}
+	if ref.HasPrefix(pkg) && len(ref) > len(pkg) {
+		name, ok := ref[len(pkg)].Value.(ast.String)
+		return ok && dead[string(name)]
+	}
+	return false
+}

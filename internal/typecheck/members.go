@@ -1,0 +1,182 @@
+package typecheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// asksMembers reports whether a text has the operator `in` outside of `some`, where it declares variables.
+func asksMembers(source *ast.Module) bool {
+	asks := false
+	ast.WalkExprs(source, func(e *ast.Expr) bool {
+		asks = asks || e.IsCall() && e.Operator().Equal(ast.Member.Ref())
+		return asks
+	})
+	ast.WalkTerms(source, func(t *ast.Term) bool {
+		call, ok := t.Value.(ast.Call)
+		asks = asks || ok && call[0].Equal(ast.NewTerm(ast.Member.Ref()))
+		return asks
+	})
+	return asks
+}
+
+// memberships are the operators `in` of a text, by place.
+type memberships struct {
+	at map[place]membership
+	// assigned are the references whose values the variables of the text have.
+	assigned map[ast.Var]ast.Ref
+	// rewritten are the names in the text of variables of the compiler.
+	rewritten map[ast.Var]ast.Var
+	pkg       ast.Ref
+}
+
+// membership is an expression `element in collection`.
+type membership struct {
+	element, collection *ast.Term
+}
+
+// ask is a stage of the compiler after which the type checker has an error for each operator `in`.
+func (m *memberships) ask(c *ast.Compiler) *ast.Error {
+	module := c.Modules[textFile]
+	m.pkg, m.rewritten = module.Package.Path, c.RewrittenVars
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		switch {
+		case e.IsCall() && e.Operator().Equal(ast.Member.Ref()) && len(e.Operands()) == 2 && e.Location != nil:
+			m.at[place{e.Location.Row, e.Location.Col}] = membership{element: e.Operand(0), collection: e.Operand(1)}
+			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
+		case e.IsEquality():
+			name, isVar := e.Operand(0).Value.(ast.Var)
+			if ref, isRef := e.Operand(1).Value.(ast.Ref); isVar && isRef {
+				m.assigned[name] = ref
+			}
+		}
+		return false
+	})
+	return nil
+}
+
+// withMembers adds to the findings of a kind those on the operator `in`, which looks at the values of a collection. It
+// replaces a finding that the type checker has at the same place.
+func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
+	m := &memberships{at: map[place]membership{}, assigned: map[ast.Var]ast.Ref{}}
+	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
+	if err != nil {
+		return nil, err
+	}
+	for _, err := range compiler.Errors {
+		d, ok := err.Details.(*ast.ArgErrDetail)
+		if !ok || err.Location == nil || err.Location.File != textFile || len(d.Have) < 2 {
+			continue
+		}
+		f := Finding{Line: err.Location.Row, Column: err.Location.Col}
+		asked, ok := m.at[place{f.Line, f.Column}]
+		if !ok {
+			continue
+		}
+		f.Message, f.holds = m.explain(asked, d.Have[0], d.Have[1], err.Location)
+		if f.Message == "" {
+			continue
+		}
+		f.suggests = strings.Contains(f.Message, didYouMean)
+		found = append(slices.DeleteFunc(found, f.at), f)
+	}
+	return sorted(found), nil
+}
+
+// explain returns why an expression does not ask what its author means; "" if it may. holds is true if it may be true
+// nevertheless.
+func (m *memberships) explain(asked membership, element, collection types.Type, at *ast.Location) (message string, holds bool) {
+	if collection == nil {
+		return "", false
+	}
+	expression := strings.TrimPrefix(sourceOf(at), "not ")
+	if text := m.ofScalar(asked, collection, expression); text != "" {
+		return text, false
+	}
+	object, ok := policy.PlainType(collection).(*types.Object)
+	if !ok || element == nil || !possible(element, types.S) || isAny(element) {
+		return "", false
+	}
+	dynamic := object.DynamicProperties()
+	if dynamic == nil || len(object.StaticProperties()) > 0 || !possible(dynamic.Key, types.S) || isAny(dynamic.Value) {
+		return "", false
+	}
+	holds = possible(element, dynamic.Value)
+	name, isConstant := asked.element.Value.(ast.String)
+	ref := m.source(asked.collection)
+	if holds && (!isConstant || ref == nil || ref.HasPrefix(m.pkg)) {
+		return "", false
+	}
+	message = fmt.Sprintf("%s looks for a value of the object, not for a key", expression)
+	if ref = m.asWritten(ref); ref == nil {
+		return message + "; use object.keys for its keys", holds
+	}
+	if !isConstant {
+		return fmt.Sprintf("%s; "+didYouMean+" in object.keys(%s)?", message, ref), holds
+	}
+	return fmt.Sprintf("%s; "+didYouMean+" %s, or %s in object.keys(%s)?", message, append(slices.Clone(ref), ast.StringTerm(string(name))), name, ref), holds
+}
+
+// ofScalar returns what is wrong with a collection that has no members; "" for others.
+func (m *memberships) ofScalar(asked membership, collection types.Type, expression string) string {
+	each, isUnion := policy.PlainType(collection).(types.Any)
+	if !isUnion {
+		each = types.Any{collection}
+	}
+	if len(each) == 0 || slices.ContainsFunc(each, func(t types.Type) bool {
+		return !slices.Contains([]string{policy.DescribeType(types.S), policy.DescribeType(types.N), policy.DescribeType(types.B), policy.DescribeType(types.Nl)}, policy.DescribeType(t))
+	}) {
+		return ""
+	}
+	text, name := fmt.Sprintf("%s is never true: in looks at the members of an array, a set, or an object", expression), "the right side"
+	if ref := m.asWritten(m.source(asked.collection)); ref != nil {
+		name = ref.String()
+	}
+	text += fmt.Sprintf(", and %s is %s", name, policy.DescribeType(collection))
+	if policy.DescribeType(policy.PlainType(collection)) == policy.DescribeType(types.S) {
+		text += fmt.Sprintf(`; use contains(text, part), or split the text first, as in split(%s, ",")`, name)
+	}
+	return text
+}
+
+func isAny(t types.Type) bool {
+	either, ok := policy.PlainType(t).(types.Any)
+	return t == nil || ok && len(either) == 0
+}
+
+// source returns the reference that a term is, or whose value its variable has; nil if there is none.
+func (m *memberships) source(t *ast.Term) ast.Ref {
+	switch v := t.Value.(type) {
+	case ast.Ref:
+		return v
+	case ast.Var:
+		return m.assigned[v]
+	}
+	return nil
+}
+
+// asWritten returns a reference as the text has it; nil if it has variables that the text does not have.
+func (m *memberships) asWritten(ref ast.Ref) ast.Ref {
+	if ref == nil {
+		return nil
+	}
+	out, _ := original(ref, 0)
+	for i, term := range out {
+		v, isVar := term.Value.(ast.Var)
+		if !isVar || !v.IsGenerated() {
+			continue
+		}
+		name, ok := m.rewritten[v]
+		if !ok || name.IsGenerated() {
+			return nil
+		}
+		out[i] = ast.NewTerm(name)
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package typecheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// mute returns findings for the matched types of whose objects the policy can never say anything: for each kind of such a
+// type, every rule of the decision contract needs an expression that can never have a value. Types whose first such
+// expression is at the same place share a finding. It does not keep any rule from having a value for other types.
+func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) []Finding {
+	var out []Finding
+	var named [][]string
+	seen := map[string]bool{}
+	for _, kind := range kinds {
+		name := kind.Resource.String()
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		cause, ok := muteCause(source, kind, kinds, each, shared)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(out, cause.at)
+		if i < 0 {
+			i, out, named = len(out), append(out, cause), append(named, nil)
+		}
+		named[i] = append(named[i], name)
+	}
+	for i := range out {
+		out[i].Message = fmt.Sprintf("the policy can never say anything of %s: %s", strings.Join(named[i], ", "), out[i].Message)
+		out[i].Rule, out[i].holds = "", true
+	}
+	return out
+}
+
+// muteCause returns the first finding that keeps the policy from saying anything of the objects of a type; ok is false if
+// it may say something of those of one version.
+func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, shared []Finding) (cause Finding, ok bool) {
+	for i := range kinds {
+		if kinds[i].Resource != kind.Resource {
+			continue
+		}
+		found := slices.Clone(each[i])
+		if len(locate(source, found)) < len(contractRules(source)) {
+			return Finding{}, false
+		}
+		if !ok {
+			cause, ok = causeOf(found, shared)
+		}
+	}
+	return cause, ok
+}
+
+// causeOf prefers a finding in a rule of the decision contract to one in a helper, and either to one of all kinds.
+func causeOf(found, shared []Finding) (Finding, bool) {
+	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.at) }
+	i := slices.IndexFunc(found, func(f Finding) bool { return own(f) && f.Rule != "" })
+	if i < 0 {
+		i = slices.IndexFunc(found, own)
+	}
+	if i < 0 {
+		return Finding{}, false
+	}
+	return found[i], true
+}
+
+// contractRules are the rules of the decision contract that a text defines.
+func contractRules(source *ast.Module) []string {
+	return slices.DeleteFunc(slices.Clone(policy.ContractRules), func(name string) bool {
+		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return nameOf(r) == name })
+	})
+}
+
+// readsKind reports whether a text may tell kinds apart by the fields that name them.
+func readsKind(source *ast.Module) bool {
+	reads := false
+	ast.WalkRefs(source, func(ref ast.Ref) bool {
+		if !ref[0].Equal(ast.InputRootDocument) {
+			return false
+		}
+		if len(ref) == 1 {
+			reads = true
+			return false
+		}
+		name, ok := ref[1].Value.(ast.String)
+		reads = reads || !ok || name == "kind" || name == "apiVersion"
+		return false
+	})
+	return reads
+}

@@ -1,0 +1,201 @@
+package typecheck
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kinds are the types of the objects of one group and version, by kind. It is immutable and safe for concurrent use.
+type Kinds map[string]types.Type
+
+// ParseOpenAPI reads the types of all kinds from the OpenAPI v3 document that the API server publishes for a group and
+// version. What it does not understand has the type any.
+func ParseOpenAPI(gv schema.GroupVersion, document []byte) (Kinds, error) {
+	var parsed struct {
+		Components struct {
+			Schemas map[string]*openAPISchema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(document, &parsed); err != nil {
+		return nil, fmt.Errorf("parsing the OpenAPI document of %s: %w", gv, err)
+	}
+	c := &converter{schemas: parsed.Components.Schemas, done: map[string]types.Type{}, open: map[string]bool{}}
+	out := Kinds{}
+	for name, s := range c.schemas {
+		for _, gvk := range s.Kinds {
+			if gvk.Group == gv.Group && gvk.Version == gv.Version {
+				out[gvk.Kind] = withoutManagedFields(c.component(name))
+			}
+		}
+	}
+	return out, nil
+}
+
+// openAPISchema is the part of a schema that types are made of.
+type openAPISchema struct {
+	Ref             string                    `json:"$ref"`
+	Type            string                    `json:"type"`
+	Format          string                    `json:"format"`
+	Pattern         string                    `json:"pattern"`
+	Properties      map[string]*openAPISchema `json:"properties"`
+	Additional      json.RawMessage           `json:"additionalProperties"`
+	Items           *openAPISchema            `json:"items"`
+	AllOf           []*openAPISchema          `json:"allOf"`
+	OneOf           []*openAPISchema          `json:"oneOf"`
+	AnyOf           []*openAPISchema          `json:"anyOf"`
+	Nullable        bool                      `json:"nullable"`
+	PreserveUnknown bool                      `json:"x-kubernetes-preserve-unknown-fields"`
+	Embedded        bool                      `json:"x-kubernetes-embedded-resource"`
+	IntOrString     bool                      `json:"x-kubernetes-int-or-string"`
+	Kinds           []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+}
+
+// converter makes types of the schemas of one document. Types share their parts.
+type converter struct {
+	schemas map[string]*openAPISchema
+	done    map[string]types.Type
+	// open are the components on the way to what is being converted: one that is met again is recursive.
+	open map[string]bool
+}
+
+func (c *converter) component(name string) types.Type {
+	if t, ok := c.done[name]; ok {
+		return t
+	}
+	s := c.schemas[name]
+	if s == nil || c.open[name] {
+		return types.A
+	}
+	c.open[name] = true
+	t := c.convert(s)
+	delete(c.open, name)
+	if strings.HasSuffix(name, ".Quantity") {
+		t = quantity
+	}
+	c.done[name] = t
+	return t
+}
+
+// quantityPattern is what controller-gen writes for a resource.Quantity into the schema of a custom resource.
+const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+
+func (c *converter) convert(s *openAPISchema) types.Type {
+	t := c.bare(s)
+	if s != nil && (s.Nullable || s.Format == "date-time") {
+		if either, ok := t.(types.Any); ok && len(either) == 0 {
+			return t
+		}
+		return types.Or(t, types.Nl)
+	}
+	return t
+}
+
+func (c *converter) bare(s *openAPISchema) types.Type {
+	switch {
+	case s == nil, s.PreserveUnknown, s.Embedded:
+		return types.A
+	case s.IntOrString && s.Pattern == quantityPattern:
+		return quantity
+	case s.IntOrString, s.Format == "int-or-string":
+		return types.NewAny(types.N, types.S)
+	case s.Ref != "":
+		return c.component(strings.TrimPrefix(s.Ref, "#/components/schemas/"))
+	case s.Type == "" && len(s.Properties) == 0:
+		return c.combined(s)
+	}
+	switch s.Type {
+	case "string":
+		return types.S
+	case "integer", "number":
+		return types.N
+	case "boolean":
+		return types.B
+	case "array":
+		return types.NewArray(nil, c.convert(s.Items))
+	default:
+		return c.object(s)
+	}
+}
+
+// combined converts a schema that has no type of its own. A single allOf is how a document gives a reference a
+// description or a default.
+func (c *converter) combined(s *openAPISchema) types.Type {
+	if len(s.AllOf) == 1 && len(s.OneOf)+len(s.AnyOf) == 0 {
+		return c.convert(s.AllOf[0])
+	}
+	either := slices.Concat(s.OneOf, s.AnyOf)
+	if len(either) == 0 || len(s.AllOf) > 0 {
+		return types.A
+	}
+	var out types.Type
+	for _, one := range either {
+		switch one.Type {
+		case "string", "integer", "number", "boolean":
+			out = types.Or(out, c.convert(one))
+		default:
+			return types.A
+		}
+	}
+	return out
+}
+
+func (c *converter) object(s *openAPISchema) types.Type {
+	var static []*types.StaticProperty
+	for name, property := range s.Properties {
+		static = append(static, types.NewStaticProperty(name, c.convert(property)))
+	}
+	var dynamic *types.DynamicProperty
+	switch additional := string(s.Additional); additional {
+	case "", "false", "null":
+		if len(static) == 0 {
+			dynamic = types.NewDynamicProperty(types.S, types.A)
+		}
+	case "true", "{}":
+		dynamic = types.NewDynamicProperty(types.S, types.A)
+	default:
+		var of openAPISchema
+		if json.Unmarshal(s.Additional, &of) != nil {
+			return types.A
+		}
+		dynamic = types.NewDynamicProperty(types.S, c.convert(&of))
+	}
+	return types.NewObject(static, dynamic)
+}
+
+// withoutManagedFields is the type of an object without metadata.managedFields, which no policy is given.
+func withoutManagedFields(t types.Type) types.Type {
+	return replaced(t, "metadata", func(metadata types.Type) types.Type { return without(metadata, "managedFields") })
+}
+
+// without returns an object's type without some of its fields. Types other than objects come back as they are.
+func without(t types.Type, names ...string) types.Type {
+	object, ok := t.(*types.Object)
+	if !ok {
+		return t
+	}
+	static := slices.DeleteFunc(slices.Clone(object.StaticProperties()), func(p *types.StaticProperty) bool {
+		name, ok := p.Key.(string)
+		return ok && slices.Contains(names, name)
+	})
+	return types.NewObject(static, object.DynamicProperties())
+}
+
+// replaced returns an object's type with another type of one field.
+func replaced(t types.Type, name string, f func(types.Type) types.Type) types.Type {
+	object, ok := t.(*types.Object)
+	if !ok {
+		return t
+	}
+	static := slices.Clone(object.StaticProperties())
+	for i, p := range static {
+		if p.Key == name {
+			static[i] = types.NewStaticProperty(name, f(p.Value))
+		}
+	}
+	return types.NewObject(static, object.DynamicProperties())
+}
