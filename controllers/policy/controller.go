@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -78,10 +79,11 @@ type Controller struct {
 	// served says that what the API server serves changed.
 	served chan event.GenericEvent
 
-	// compiled holds the last text of each policy that compiled, and waiting the versions that wait for what they read.
-	// Reconciles of one policy never overlap.
+	// compiled holds the newest version of each policy that compiled, good the last one in force of which all types were
+	// served, and waiting the versions that wait for what they read. Reconciles of one policy never overlap.
 	mu       sync.Mutex
 	compiled map[string]compiled
+	good     map[string]compiled
 	waiting  map[string]waiting
 
 	states *tally
@@ -99,6 +101,11 @@ type compiled struct {
 	spec       placementv1.PlacementPolicySpec
 	module     *policy.Module
 	matcher    *match.Matcher
+	// bindings are what the text was bound to; nil before it was.
+	bindings policy.Bindings
+	// invalid says which clauses of contract rules can never have a valid value; nil if none. Such a text is refused unless
+	// it is in force already.
+	invalid error
 }
 
 // waiting is a version that takes over once what it reads is there.
@@ -113,7 +120,7 @@ type waiting struct {
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies), clock: clock.RealClock{},
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies), clock: clock.RealClock{},
 	}
 	catalog.Subscribe(func() {
 		select {
@@ -130,12 +137,24 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	return builder.ControllerManagedBy(mgr).
 		Named("policy").
-		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(specChanged)).
 		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: workers()}).
 		Complete(c)
 }
+
+// specChanged passes what changes a policy's spec. Where the API server's store went back to an earlier state, two specs
+// may have the same generation.
+var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
+	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
+	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+}}
+
+// defaultMaxStaleness is for how long data may be unconfirmed where a policy does not say. The API server confirms a watch
+// on which nothing happens about once a minute.
+const defaultMaxStaleness = time.Minute
 
 // workers is how many policies are loaded at once: compilation keeps a processor busy, and one that waits for the API
 // server is not to hold up all others.
@@ -183,12 +202,13 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.loaded(req.Name)
 		return reconcile.Result{}, nil
 	}
-	// One that was deleted and created anew has no past.
-	_, known := c.lastCompiled(obj)
+	// One that was deleted and created again has no past.
+	known := len(c.versions(obj)) > 0
 	standing, err := c.load(ctx, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	standing.Loaded = placement.Loaded{UID: obj.UID, Generation: obj.Generation}
 	waits := false
 	if known {
 		standing, waits = c.takeTurn(req.Name, standing)
@@ -202,10 +222,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if waits {
 		return reconcile.Result{RequeueAfter: waitingPace}, nil
 	}
-	if standing.Binding != nil && len(standing.Binding.Missing) > 0 {
+	if mayHeal(standing) {
 		return reconcile.Result{RequeueAfter: missingPace}, nil
 	}
 	return reconcile.Result{}, nil
+}
+
+// mayHeal reports whether the policy may come to decide, or its newest version to be in force, without any object of
+// ours changing: a type may be served, or the leader may tell what the text was bound to.
+func mayHeal(s *placement.Standing) bool {
+	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
+	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
 }
 
 // takeTurn returns next, or, while what that reads is on its way, the standing that decides, with a note of what is
@@ -227,50 +254,135 @@ func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *
 	w.standing = next
 	c.waiting[name] = w
 	held := *old
-	held.Next = next.Binding
+	held.Next, held.Loaded = next.Binding, next.Loaded
 	return &held, true
 }
 
 // bound says whether a standing can decide once what it reads is there.
 func bound(s *placement.Standing) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
 
-// load compiles and binds a policy, and falls back to what compiled before. An error means to try again.
+// load compiles and binds a policy, and falls back to what compiled before, and whose types are served. An error means to
+// try again.
 func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
-	last, known := c.lastCompiled(obj)
-	var next compiled
-	var compileErr error
-	if known && last.generation == obj.Generation {
-		next = last
-	} else {
-		next, compileErr = compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
-	}
-	if compileErr == nil {
-		standing, err := c.putInForce(ctx, obj, next)
-		if err == nil || !isCompileError(err) {
-			return standing, err
+	known := len(c.versions(obj)) > 0
+	next, reason := c.newest(obj)
+	var incomplete *policy.Binding
+	if reason == nil && next.invalid != nil {
+		inForce, err := c.textInForce(ctx, obj)
+		if err != nil {
+			return nil, err
 		}
-		compileErr = err
+		if !inForce {
+			reason = next.invalid
+		}
 	}
-	if !known {
-		var err error
-		if last, known, err = c.kept(ctx, obj); err != nil {
+	if reason == nil {
+		binding, err := c.bindNewest(ctx, obj, next)
+		switch {
+		case err == nil && len(binding.Missing) == 0:
+			return c.putInForce(ctx, obj, next, binding)
+		case err == nil:
+			reason, incomplete = &policy.NotServedError{Missing: binding.Missing}, binding
+			next.bindings = binding.Bindings
+			c.remember(obj, next, false)
+		case isCompileError(err):
+			reason = err
+		default:
 			return nil, err
 		}
 	}
-	if known && last.generation != obj.Generation {
-		standing, err := c.putInForce(ctx, obj, last)
-		if err == nil {
-			standing.Generation, standing.Err = obj.Generation, compileErr
-			return standing, nil
-		}
+	standing, err := c.fallBack(ctx, obj, reason, incomplete == nil)
+	if standing != nil || err != nil {
+		return standing, err
+	}
+	if incomplete != nil {
+		return c.putInForce(ctx, obj, next, incomplete)
 	}
 	if standing := c.registry.Get(obj.Name); standing != nil && !standing.Broken && known {
-		// The text in force compiles, and what it reads has become ambiguous: it goes on with what it was bound to.
+		// The text in force compiles, and can't be bound any more: it goes on with what it was bound to.
 		kept := *standing
-		kept.Generation, kept.Err, kept.Next = obj.Generation, compileErr, nil
+		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
 		return &kept, nil
 	}
-	return broken(obj, compileErr), nil
+	return broken(obj, reason), nil
+}
+
+// newest compiles a policy's newest version, unless it was compiled before.
+func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) {
+	for _, known := range c.versions(obj) {
+		if known.generation == obj.Generation && equality.Semantic.DeepEqual(known.spec, obj.Spec.WithDefaults()) {
+			return known, nil
+		}
+	}
+	return compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
+}
+
+// fallBack puts an earlier version in force because of an error of the newest one; nil if there is none. Of those that
+// this replica knows, it takes the last of which all types are served, and otherwise, if the newest version can't be in
+// force at all, whatever compiled.
+func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.Standing, error) {
+	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
+	if len(candidates) == 0 {
+		kept, ok, err := c.kept(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			candidates = append(candidates, kept)
+		}
+	}
+	for _, complete := range []bool{true, false} {
+		for _, v := range candidates {
+			binding, err := c.bind(ctx, obj.Name, v)
+			if err != nil || (len(binding.Missing) > 0) == complete {
+				continue
+			}
+			standing, err := c.putInForce(ctx, obj, v, binding)
+			if err != nil {
+				continue
+			}
+			standing.Generation, standing.Err = obj.Generation, reason
+			return standing, nil
+		}
+		if !anyhow {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// bindNewest binds a version to the groups that its text was bound to before: in this replica, or, as the leader recorded
+// it, in another one.
+func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
+	if text.bindings == nil && text.module.ByPluralAlone() {
+		var err error
+		if text.bindings, err = c.recorded(ctx, obj, text.module); err != nil {
+			return nil, err
+		}
+	}
+	return c.bind(ctx, obj.Name, text)
+}
+
+// recorded returns what a policy's text is known to have been bound to; nil for a text that was not bound yet.
+func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
+	for _, known := range c.versions(obj) {
+		if known.bindings != nil && policy.SameText(known.spec, obj.Spec) {
+			return known.bindings, nil
+		}
+	}
+	revision, ok, err := c.revision(ctx, obj)
+	if err != nil || !ok || !policy.SameText(revision.Spec, obj.Spec) {
+		return nil, err
+	}
+	return bindingsOf(revision, obj, text), nil
+}
+
+// bindingsOf returns what the text of a kept revision was bound to. Older versions of Berth recorded that in the status alone.
+func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text *policy.Module) policy.Bindings {
+	if revision.Bindings != nil {
+		return revision.Bindings
+	}
+	return text.BindingsShown(obj.Status.Dependencies)
 }
 
 // compile compiles one generation of a policy. Where nothing but the match is wrong there is a result besides the error:
@@ -279,7 +391,10 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 	out := compiled{generation: generation, uid: uid, spec: spec.WithDefaults()}
 	var err error
 	if out.module, err = policy.Compile(name, out.spec); err != nil {
-		return compiled{}, err
+		if list, ok := errors.AsType[*policy.CompileError](err); !ok || !list.ContractOnly() {
+			return compiled{}, err
+		}
+		out.invalid = err
 	}
 	var errs field.ErrorList
 	if out.matcher, errs = match.New(out.spec.Match, matchPath); len(errs) > 0 {
@@ -288,38 +403,58 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 	return out, nil
 }
 
+// textInForce reports whether the policy's text was taken before: by this replica, or, as the kept revision tells, by one
+// of a version of Berth that did not judge what contract rules hold. It goes on deciding, and its status says what is wrong.
+func (c *Controller) textInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
+	spec := obj.Spec.WithDefaults()
+	if versions := c.versions(obj); len(versions) > 0 {
+		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameTextAndData(v.spec, spec) }), nil
+	}
+	revision, ok, err := c.revision(ctx, obj)
+	return ok && policy.SameTextAndData(revision.Spec.WithDefaults(), spec), err
+}
+
 var matchPath = field.NewPath("spec", "match")
+
+// revision returns the version that the leader keeps of a policy; ok is false if it keeps none.
+func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
+	object := &appsv1.ControllerRevision{}
+	if err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
+		return policy.Revision{}, false, client.IgnoreNotFound(err)
+	}
+	revision, err = policy.DecodeRevision(object.Data.Raw)
+	// What can't be read, or is another policy's, is of no use.
+	return revision, err == nil && revision.UID == obj.UID, nil
+}
 
 // kept returns the last version that compiled before this replica started, if one is kept and still compiles.
 func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
-	object := &appsv1.ControllerRevision{}
-	err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object)
-	if err != nil {
-		return compiled{}, false, client.IgnoreNotFound(err)
-	}
-	revision, err := policy.DecodeRevision(object.Data.Raw)
-	if err != nil || revision.UID != obj.UID || revision.Generation >= obj.Generation {
-		// It is another policy's, or not older than what does not compile: of no use.
-		return compiled{}, false, nil
+	revision, ok, err := c.revision(ctx, obj)
+	if err != nil || !ok || revision.Generation >= obj.Generation {
+		// One that is not older than what can't be in force is of no use.
+		return compiled{}, false, err
 	}
 	// A newer Berth may refuse what an older one took.
 	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
-	return out, out.module != nil, nil
+	if out.module == nil {
+		return compiled{}, false, nil
+	}
+	out.bindings = bindingsOf(revision, obj, out.module)
+	return out, true, nil
 }
 
-// putInForce binds a compiled text and makes it decidable.
-func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*placement.Standing, error) {
-	binding, err := c.bind(ctx, obj.Name, text)
-	if err != nil {
-		return nil, err
-	}
-	_, known := c.lastCompiled(obj)
-	c.remember(obj.Name, text)
+// putInForce makes a compiled text decidable that was bound.
+func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.Standing, error) {
+	// Another text of the same generation is from a history that the API server's store went back from.
+	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
+	text.bindings = binding.Bindings
+	c.remember(obj, text, len(binding.Missing) == 0)
+	warnings := slices.Concat(text.module.Warnings, binding.Namesakes(c.catalog))
 	if known {
 		for _, old := range c.prepared(obj.Name) {
 			if old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
 				same := *old
-				same.Generation, same.Err, same.Next = obj.Generation, nil, nil
+				same.Generation, same.Err, same.Next, same.Warnings = obj.Generation, text.invalid, nil, warnings
 				return &same, nil
 			}
 		}
@@ -331,8 +466,9 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 	return &placement.Standing{
 		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, policy.RuleScheduling)),
 		Generation: obj.Generation,
+		Err:        text.invalid,
 		Binding:    binding,
-		Warnings:   text.module.Warnings,
+		Warnings:   warnings,
 	}, nil
 }
 
@@ -340,15 +476,21 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	if err := c.engine.Check(text.module); err != nil {
 		return nil, err
 	}
-	binding, err := policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
+	binding, err := policy.BindRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	if err == nil && len(binding.Missing) > 0 {
 		if err := c.catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		binding, err = policy.Bind(name, text.module, text.spec.Replicate, c.catalog)
+		binding, err = policy.BindRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	}
 	if err == nil && text.module.Nodes {
 		binding.World = predicates.Reads()
+	}
+	if err == nil {
+		binding.MaxStaleness = defaultMaxStaleness
+		if text.spec.MaxStaleness != nil {
+			binding.MaxStaleness = text.spec.MaxStaleness.Duration
+		}
 	}
 	return binding, err
 }
@@ -361,6 +503,8 @@ func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec
 		Mode:          spec.Mode,
 		FailurePolicy: spec.FailurePolicy,
 		Remediation:   spec.Remediation.Mode,
+		Clusters:      spec.Clusters.WithDefaults(),
+		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
 		Matcher:       matcher,
 		Schedules:     schedules,
 		Evaluator:     e,
@@ -401,17 +545,9 @@ func differs(old, next *placement.Standing) bool {
 		return true
 	}
 	if old.Broken && next.Broken {
-		return old.Generation != next.Generation || old.Err.Error() != next.Err.Error()
+		return old.Loaded != next.Loaded || old.Err.Error() != next.Err.Error()
 	}
-	return old.Policy != next.Policy || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil)
-}
-
-func (c *Controller) lastCompiled(obj *placementv1.PlacementPolicy) (compiled, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, ok := c.compiled[obj.Name]
-	// A policy that was deleted and created anew has no past.
-	return last, ok && last.uid == obj.UID
+	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
 }
 
 // prepared returns what there is of a policy: what decides, and what waits.
@@ -428,15 +564,37 @@ func (c *Controller) prepared(name string) []*placement.Standing {
 	return out
 }
 
-func (c *Controller) remember(name string, text compiled) {
+// versions returns the versions of a policy that this replica knows: the last in force of which all types were served,
+// and the newest that compiled, if that is another one.
+func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.compiled[name] = text
+	var out []compiled
+	for _, all := range []map[string]compiled{c.good, c.compiled} {
+		// A policy that was deleted and created again has no past.
+		if v, ok := all[obj.Name]; ok && v.uid == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// remember keeps a version that compiled; complete says that it is in force and that all types are served that it reads.
+func (c *Controller) remember(obj *placementv1.PlacementPolicy, text compiled, complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text.generation == obj.Generation || !complete {
+		c.compiled[obj.Name] = text
+	}
+	if complete {
+		c.good[obj.Name] = text
+	}
 }
 
 func (c *Controller) forget(name string) {
 	c.mu.Lock()
 	delete(c.compiled, name)
+	delete(c.good, name)
 	delete(c.waiting, name)
 	c.mu.Unlock()
 	if c.registry.Get(name) != nil {

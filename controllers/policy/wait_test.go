@@ -70,7 +70,7 @@ func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
 	}
 }
 
-// A policy that was deleted and created anew, of which no more was seen than that, is not the old one.
+// A policy that was deleted and created again, of which no more was seen than that, is not the old one.
 func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)

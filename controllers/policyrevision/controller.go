@@ -84,7 +84,8 @@ func policyOf(_ context.Context, revision client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// Reconcile keeps the policy's newest version if that is the one in force, and none of a policy that is gone.
+// Reconcile keeps the policy's newest version if that is the one in force and all types are served that it reads, and
+// none of a policy that is gone.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: policy.RevisionName(req.Name)}}
 	err := c.state.GetClient().Get(ctx, client.ObjectKeyFromObject(revision), revision)
@@ -100,11 +101,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	standing := c.registry.Get(obj.Name)
-	if standing == nil || standing.Err != nil || standing.Policy.Generation != obj.Generation {
-		// Its loading wakes us, if it ever compiles.
+	if standing == nil || standing.Err != nil || standing.Policy.Generation != obj.Generation || len(standing.Binding.Missing) > 0 {
+		// Its loading wakes us, if it ever compiles and all types are served that it reads.
 		return reconcile.Result{}, nil
 	}
-	text, err := policy.EncodeRevision(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec})
+	text, err := policy.EncodeRevision(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec, Bindings: standing.Binding.Bindings})
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -45,14 +48,28 @@ type Deps struct {
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	// Stale returns an error while data that a policy reads is too old to decide by; nil for never.
+	Stale func(policy string) error
 	// Supply is what engines elsewhere are kept supplied by, and Settled says whether one is seen to have what a policy
 	// wants there.
 	Supply  Supply
 	Settled func(*policy.Binding) bool
 	Hook    func(policy string) status.HookState
 	Targets func(*placement.Policy) watches.State
-	Ledger  *remediation.Ledger
-	Metrics *metrics.Metrics
+	// Deciding reports whether existing objects of the types that a policy matches are about to be decided.
+	Deciding func(*placement.Policy) bool
+	// Resuming reports whether remediation does not know yet what an earlier leader paused.
+	Resuming func() bool
+	Ledger   *remediation.Ledger
+	Metrics  *metrics.Metrics
+	Events   *events.Recorder
+	// Served returns what the API server serves; nil where that is not known.
+	Served func() *match.Served
+	// OwnNamespace is Berth's own, where nothing is matched; empty where the served cluster has none.
+	OwnNamespace string
+	// Types returns what the type checker says of a generation of a policy; nil while it has not said anything. A nil
+	// function stands for never.
+	Types func(policy string, uid types.UID, generation int64) *status.TypeState
 }
 
 // Controller writes status. Create it with New.
@@ -63,11 +80,13 @@ type Controller struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// before is each policy's remediated count when this process first saw it.
 	before map[types.UID]int64
+	// nowhere are the policies whose namespace selectors selected none when last looked at.
+	nowhere map[string]bool
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, before: map[types.UID]int64{}}
+	c := &Controller{Deps: d, before: map[types.UID]int64{}, nowhere: map[string]bool{}}
 	d.Registry.Subscribe(func(name string, _, _ *placement.Policy) { c.Changed(name) })
 	return c
 }
@@ -109,6 +128,41 @@ func (c *Controller) WorldStateChanged() {
 			c.Changed(name)
 		}
 	}
+}
+
+// ServedChanged says that the API server serves other types than before.
+func (c *Controller) ServedChanged() {
+	for name := range c.Registry.All() {
+		c.Changed(name)
+	}
+}
+
+// NamespaceChanged says that a namespace has other labels than before; nil stands for those of one that is not there.
+func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
+	for policy, standing := range c.Registry.All() {
+		selects := func(labels map[string]string) bool {
+			return labels != nil && standing.Policy.Matcher.SelectsNamespace(name, labels)
+		}
+		c.mu.Lock()
+		nowhere := c.nowhere[policy]
+		c.mu.Unlock()
+		// Where others are selected, one more changes nothing.
+		if nowhere && selects(after) || selects(before) && !selects(after) {
+			c.Changed(policy)
+		}
+	}
+}
+
+// selectsNone reports whether a policy's namespace selector selects none of the namespaces that there are.
+func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool, error) {
+	if !p.Matcher.SelectsNamespaces() {
+		return false, nil
+	}
+	all, err := (&watches.Namespaces{Cached: c.Client}).All(ctx)
+	if err != nil {
+		return false, err
+	}
+	return p.Matcher.SelectsNoneOf(all, c.OwnNamespace), nil
 }
 
 // DataChanged says that facts of a replicated type changed.
@@ -153,13 +207,17 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	facts := c.facts(obj)
+	if err := c.coverage(ctx, obj.Name, &facts); err != nil {
+		return reconcile.Result{}, err
+	}
 	next := status.Compute(obj.Status, facts)
 	if facts.Standing != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
+		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
 	}
 	result := reconcile.Result{}
-	if facts.Supply != nil && !facts.Settled {
-		// Who sees whether the engine has it all looks when it is asked.
+	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
+		// Nobody reports when the engine has it all, or when the last object is decided.
 		result.RequeueAfter = settledPace
 	}
 	if equality.Semantic.DeepEqual(obj.Status, next) {
@@ -171,7 +229,51 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	c.tell(obj, status.Changes(base.Status, next))
 	return result, nil
+}
+
+var matchPath = field.NewPath("spec", "match")
+
+// coverage finds out what there is to be matched.
+func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
+	if f.Standing == nil || c.Served == nil {
+		return nil
+	}
+	served := c.Served()
+	f.Coverage = new(f.Standing.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
+	f.Meant = served.MeantPlural
+	none, err := c.selectsNone(ctx, f.Standing.Policy)
+	if err != nil {
+		return err
+	}
+	f.NoNamespaces = none
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if none {
+		c.nowhere[name] = true
+	} else {
+		delete(c.nowhere, name)
+	}
+	return nil
+}
+
+// tell emits Events on a policy.
+func (c *Controller) tell(obj *placementv1.PlacementPolicy, news []status.News) {
+	for _, n := range news {
+		switch n.Topic {
+		case status.TopicReady:
+			c.Events.PolicyReady(obj, n.Message)
+		case status.TopicNotReady:
+			c.Events.PolicyNotReady(obj, n.Message)
+		case status.TopicUndecided:
+			c.Events.PolicyUndecided(obj, n.Message)
+		case status.TopicDecided:
+			c.Events.PolicyDecided(obj, n.Message)
+		case status.TopicViolated:
+			c.Events.PolicyViolated(obj, n.Message)
+		}
+	}
 }
 
 func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
@@ -183,7 +285,12 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		Replication: c.Replication,
 		World:       c.World,
 		Hook:        c.Hook(obj.Name),
-		Report:      c.Ledger.Report(obj.Name),
+		Resuming:    c.Resuming(),
+	}
+	// After Resuming: what an earlier leader paused is in the report once that is false.
+	f.Report = c.Ledger.Report(obj.Name)
+	if c.Stale != nil {
+		f.Stale = c.Stale(obj.Name)
 	}
 	if f.Standing != nil {
 		if _, remote := f.Standing.Policy.Remote(); remote {
@@ -193,6 +300,10 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 			f.Settled = c.Settled(f.Standing.Binding)
 		}
 		f.Targets = c.Targets(f.Standing.Policy)
+		f.Deciding = c.Deciding(f.Standing.Policy)
+		if c.Types != nil {
+			f.Types = c.Types(obj.Name, obj.UID, f.Standing.Generation)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +42,14 @@ import (
 // Catalog tells which types the API server serves.
 type Catalog interface {
 	ByPlural(plural string) []policy.Resource
+	// Served returns all types that are served; nil where that is not known.
+	Served() *match.Served
+}
+
+// Classes knows the classes of a kind.
+type Classes interface {
+	// Names returns the names of all of them.
+	Names(ctx context.Context) ([]string, error)
 }
 
 // Deps is what a Controller works with.
@@ -54,6 +65,11 @@ type Deps struct {
 	Clock      clock.PassiveClock
 	// Hook says how an object's part in the webhook configuration fares.
 	Hook func(quota.Key) status.HookState
+	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	History *watches.History
+	// Classes are the priority classes, which scopes may name, and StorageClasses those that names of hard may have; nil for
+	// a controller that does not look at them.
+	Classes, StorageClasses Classes
 	// OwnNamespace is Berth's own, where nothing is counted; empty for none.
 	OwnNamespace string
 }
@@ -78,7 +94,7 @@ func New(d Deps) *Controller {
 	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]basis{}, settled: map[quota.Key]time.Time{}}
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// What the last leader has settled must be in what this one counts.
-	c.watches.Consistent = true
+	c.watches.Consistent, c.watches.History = true, d.History
 	return c
 }
 
@@ -101,6 +117,11 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	var namespaces client.Object = watches.NewNamespace()
 	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &joins{controller: c})); err != nil {
 		return err
+	}
+	for _, class := range []client.Object{watches.NewPriorityClass(), watches.NewStorageClass()} {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), class, &classChanges{controller: c})); err != nil {
+			return err
+		}
 	}
 	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
 }
@@ -249,6 +270,9 @@ func (c *Controller) namespacesChanged(ctx context.Context) {
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas;clusterscopedquotas;limitedresources,verbs=get;list;watch
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas/status;clusterscopedquotas/status;limitedresources/status,verbs=get;patch;update
 
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+
 // fullRecount is how often a quota is counted even if nothing is known to have changed.
 const fullRecount = 5 * time.Minute
 
@@ -335,10 +359,81 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 			return time.Time{}, nil
 		}
 	}
+	reach, err := c.reach(ctx, q, selected)
+	if err != nil {
+		return time.Time{}, err
+	}
 	return c.write(ctx, key, selected, status.QuotaFacts{
+		Reach: reach, Served: c.Catalog.Served(),
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
 		Hook: c.Hook(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
 	})
+}
+
+// reach returns what of a quota's scopes and selector there is not.
+func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected selection) (*status.QuotaReach, error) {
+	out := &status.QuotaReach{}
+	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
+		if why := match.ExcludesAll(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
+			out.Impossible = "spec.namespaceSelector: " + why
+		}
+		out.NoNamespaces = len(selected) == 0
+	}
+	if out.Impossible == "" {
+		out.Impossible = c.Evaluators.Scoping(q.QuotaSpec()).Nothing
+	}
+	types, _ := c.Evaluators.Types(q.QuotaSpec())
+	for t := range types {
+		if _, served := c.served(t); served {
+			out.Served = true
+		} else {
+			out.Unserved = append(out.Unserved, t)
+		}
+	}
+	slices.SortFunc(out.Unserved, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
+}
+
+// unknownClasses adds the classes that a quota names and that do not exist.
+func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *status.QuotaReach) error {
+	if c.Classes != nil && len(priorityClasses(spec, nil)) > 0 {
+		known, err := c.Classes.Names(ctx)
+		if err != nil {
+			return err
+		}
+		out.UnknownClasses = priorityClasses(spec, known)
+	}
+	if c.StorageClasses != nil && len(quota.UnknownStorageClasses(spec, nil)) > 0 {
+		known, err := c.StorageClasses.Names(ctx)
+		if err != nil {
+			return err
+		}
+		out.UnknownStorageClasses = quota.UnknownStorageClasses(spec, known)
+	}
+	return nil
+}
+
+// priorityClasses returns the priority classes that a quota's scopes name, without the known ones.
+func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
+	if spec.ScopeSelector == nil {
+		return nil
+	}
+	return quota.UnknownClasses(corev1.ResourceQuotaScopePriorityClass, spec.ScopeSelector.MatchExpressions, known)
+}
+
+// classesChanged has the quotas looked at that name a class.
+func (c *Controller) classesChanged(ctx context.Context, name string) {
+	quotas, err := c.all(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return
+	}
+	for _, q := range quotas {
+		spec := q.QuotaSpec()
+		if slices.Contains(priorityClasses(spec, nil), name) || slices.Contains(quota.UnknownStorageClasses(spec, nil), name) {
+			key, _ := quota.KeyOf(q)
+			c.enqueue(key)
+		}
+	}
 }
 
 // forget drops what is kept of a quota that is gone.
@@ -404,6 +499,10 @@ func (c *Controller) there(ctx context.Context, r placementv1.Reservation) bool 
 		// Who may list and watch but not get would keep the charge for ever.
 		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 	}
+	if r.ObjectUID == "" {
+		// Creates of several objects share it: one that the meter does not know may be any of theirs.
+		return !c.meter.Has(served.GroupResource(), r.Namespace, r.Name, o.GetUID())
+	}
 	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
 }
 
@@ -447,7 +546,7 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 	c.last[key] = now
 	c.mu.Unlock()
 	was, is := before.QuotaStatus(), q.QuotaStatus()
-	if known && !now.explains(earlier, c.Clock.Now()) && len(was.Reservations) == len(is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
+	if known && !now.explains(earlier, c.Clock.Now()) && sameReservations(was.Reservations, is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
 		ctrllog.FromContext(ctx).Info("Corrected usage that nothing known had changed", "was", was.Used, "is", is.Used)
 		c.Metrics.QuotaDrift(key)
 	}
@@ -460,12 +559,34 @@ func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) 
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
 		equality.Semantic.DeepEqual(was.Hard, is.Hard) && equality.Semantic.DeepEqual(was.Conditions, is.Conditions)
-	if !same || len(was.Reservations) >= placementv1.MaxReservations/2 {
+	if !same || crowded(after, was.Reservations) {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return settlePace - c.Clock.Since(c.settled[key])
+}
+
+// sameReservations reports whether two lists have the same reservations, each of them as it was.
+func sameReservations(a, b []placementv1.Reservation) bool {
+	return slices.EqualFunc(a, b, func(x, y placementv1.Reservation) bool { return x.UID == y.UID })
+}
+
+// crowded reports whether reservations are half of what a quota, or a namespace in a quota that several share, may have.
+func crowded(q placementv1.Quota, reservations []placementv1.Reservation) bool {
+	if len(reservations) >= placementv1.MaxReservations/2 {
+		return true
+	}
+	if _, shared := q.(*placementv1.ClusterScopedQuota); !shared {
+		return false
+	}
+	byNamespace := map[string]int{}
+	for _, r := range reservations {
+		if byNamespace[r.Namespace]++; byNamespace[r.Namespace] >= placementv1.MaxNamespaceReservations/2 {
+			return true
+		}
+	}
+	return false
 }
 
 func newQuota(key quota.Key) placementv1.Quota {
@@ -517,7 +638,9 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	}
 	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{Never: never, Served: served})
+	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{
+		Never: never, Served: served, Impossible: c.Evaluators.Parts(&limit.Spec).Nothing,
+	})
 	if equality.Semantic.DeepEqual(limit.Status, next) {
 		return nil
 	}

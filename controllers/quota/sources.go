@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
@@ -33,7 +35,18 @@ func (h *changes) Create(_ context.Context, e event.TypedCreateEvent[client.Obje
 
 // Update implements handler.TypedEventHandler.
 func (h *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
-	h.changed(e.ObjectNew, e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID())
+	h.changed(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
+}
+
+// sameSpec reports whether two versions of an object have the same spec. Where the API server's store went back to an
+// earlier state, two specs of a quota may have the same generation.
+func sameSpec(a, b client.Object) bool {
+	if a.GetGeneration() != b.GetGeneration() || a.GetUID() != b.GetUID() {
+		return false
+	}
+	before, isQuota := a.(placementv1.Quota)
+	after, _ := b.(placementv1.Quota)
+	return !isQuota || equality.Semantic.DeepEqual(before.QuotaSpec(), after.QuotaSpec())
 }
 
 // Delete implements handler.TypedEventHandler.
@@ -81,6 +94,31 @@ func (h *joins) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Obje
 
 // Generic implements handler.TypedEventHandler.
 func (*joins) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+
+// classChanges follows the priority classes and the storage classes that come and go.
+type classChanges struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*classChanges)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *classChanges) Create(ctx context.Context, e event.TypedCreateEvent[client.Object], _ queue) {
+	if !e.IsInInitialList {
+		h.controller.classesChanged(ctx, e.Object.GetName())
+	}
+}
+
+// Update implements handler.TypedEventHandler.
+func (*classChanges) Update(context.Context, event.TypedUpdateEvent[client.Object], queue) {}
+
+// Delete implements handler.TypedEventHandler.
+func (h *classChanges) Delete(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
+	h.controller.classesChanged(ctx, e.Object.GetName())
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*classChanges) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
 
 // sink measures what is watched.
 type sink struct {

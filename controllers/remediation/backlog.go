@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -113,9 +114,15 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 	settles := func(v *placement.Verdict) bool { return remote(v) || asksPredicates(c.Registry.Get(v.Policy.Name)) }
 	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
-		if !slices.ContainsFunc(verdicts, unanswered) {
+		if !slices.ContainsFunc(verdicts, passing) {
 			c.enqueueAfter(decided, worldSettle)
 		}
+	}
+	if len(again) > 1 {
+		// A change of data is found here before the sweep finds it.
+		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policiesOf(verdicts))...)
+		defer c.complete(context.Background(), assessment)
+		assessment.Add(again...)
 	}
 	c.enqueue(again...)
 }

@@ -5,10 +5,12 @@ package remediation
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -39,6 +42,9 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 )
+
+// errNotTaken says that a patch changed nothing.
+var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // FieldManager is the field manager of every patch of an existing object.
 const FieldManager = "berth-remediation"
@@ -58,7 +64,9 @@ type Deps struct {
 	Ledger   *remediation.Ledger
 	Events   *events.Recorder
 	Metrics  *metrics.Metrics
-	Clock    clock.PassiveClock
+	Clock    clock.Clock
+	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	History *watches.History
 	// Identity is Berth's own user: existing objects are matched as if it updated them.
 	Identity authenticationv1.UserInfo
 	// Tracing begins a trace for each object that is decided; nil for none.
@@ -67,6 +75,8 @@ type Deps struct {
 	Ready func(context.Context) bool
 	// Changed is told of each policy whose account in the ledger changed.
 	Changed func(policy string)
+	// Policies reads PlacementPolicies from a cache that has them.
+	Policies client.Reader
 }
 
 // Controller remediates. Create it with New.
@@ -79,14 +89,19 @@ type Controller struct {
 	needs   *needs
 	matched *matched
 	aside   *aside
+	gate    *gate
+	// retries is the pace at which objects are looked at again whose patch failed.
+	retries workqueue.TypedRateLimiter[remediation.Key]
 	// rewatch says that the watched types may be others, and due that policies or their data changed.
 	rewatch, due chan struct{}
+	// resumed says that it is known which policies an earlier leader paused.
+	resumed atomic.Bool
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
 	// backlog is what follow has not looked at, and gathering says which changes are on their way into it.
 	backlog   backlog
-	gathering struct{ world, revised bool }
+	gathering struct{ world, revised, judged bool }
 }
 
 // New returns a controller.
@@ -94,10 +109,13 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
 		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog), aside: newAside(),
+		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](refusedPace, retryPaceMax),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
-	c.targets = newTargets(c.enqueue)
+	c.gate = newGate(d.Clock, c.feedsItself)
+	c.targets = newTargets(c.targetsChanged)
 	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
+	c.watches.History = d.History
 	d.Registry.Subscribe(c.policyChanged)
 	return c
 }
@@ -112,7 +130,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return ctl.Watch(source.TypedFunc[remediation.Key](c.start))
+	if err := ctl.Watch(source.TypedFunc[remediation.Key](c.start)); err != nil {
+		return err
+	}
+	return releases{c}.SetupWithManager(mgr)
 }
 
 // watchChanged reports the policies that match a type whose watch fares differently now.
@@ -134,14 +155,17 @@ const incompletePace = time.Second
 // Reconcile decides one object and has it put right if the policies say so.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	obj, fields := c.targets.take(key)
-	if placement.RecordsScheduling(obj) && c.needs.schedule(key.Resource) {
+	if c.Decider.RecordsScheduling(obj, key.Namespace) && c.needs.schedule(key.Resource) {
 		wake(c.rewatch)
 	}
-	if obj == nil || obj.GetDeletionTimestamp() != nil {
+	if obj == nil {
 		c.groups.Forget(key)
 		c.brake.Forget(key)
 		c.aside.forget(key)
+		c.retries.Forget(key)
+		c.gate.drop(key)
 		c.report(c.Ledger.Forget(key))
+		c.judge(ctx)
 		return reconcile.Result{}, nil
 	}
 	if !covers(fields, c.needs.of(key.Resource)) {
@@ -156,6 +180,8 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, c.remembering(key, obj, &parts)))
 	tracing.Fail(span, err)
 	if err != nil {
+		c.Ledger.Skip(key)
+		c.judge(ctx)
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
 	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
@@ -164,17 +190,24 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
 	if slices.ContainsFunc(outcome.Verdicts, pending) {
+		// Another engine may take long, and must not hold up the patches of policies that do not match the object.
+		c.Ledger.Await(key, namesOf(outcome.Verdicts)...)
+		c.judge(ctx)
 		return reconcile.Result{}, nil
 	}
 	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts.list))
 	later := reconcile.Result{RequeueAfter: c.aside.settled(key, outcome.Verdicts)}
+	if obj.GetDeletionTimestamp() != nil {
+		freeze(outcome.Verdicts)
+	}
 	due := dueChanges(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
 	if span.IsRecording() {
 		span.SetAttributes(append(described(key), tracing.Decision.String(outcome.Digest()))...)
 	}
-	c.report(c.Ledger.Record(key, outcome.Verdicts, stopped))
-	if len(due) == 0 || stopped || c.patchAside(ctx, key, obj, outcome.Verdicts, due) {
+	c.report(c.Ledger.Record(key, obj.GetResourceVersion(), outcome.Verdicts, stopped))
+	c.judge(ctx)
+	if len(due) == 0 || stopped || c.held(key, due) || c.patchAside(ctx, key, obj, outcome.Verdicts, due) {
 		return later, nil
 	}
 	return c.remediate(ctx, key, obj, due)
@@ -281,6 +314,21 @@ func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 // possible says whether a change can be made in place. What can't is reported, and is nothing to be patched.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
+// terminating says why a terminating object is reported and not patched.
+const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
+
+// freeze marks the changes of a terminating object as ones that are not made. What holds the object may count on its
+// content, and the webhook admits a patch that changes nothing of such an object without deciding it.
+func freeze(verdicts []*placement.Verdict) {
+	for _, v := range verdicts {
+		for i := range v.Changes {
+			if possible(v.Changes[i]) {
+				v.Changes[i].Immutable = terminating
+			}
+		}
+	}
+}
+
 // remediate has one object put right.
 //
 // The patch names nothing but the version that was judged, and changes nothing by itself. The API server then asks
@@ -299,20 +347,27 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
+		c.gate.leave(key, due)
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(err):
 		// Somebody wrote meanwhile. The newer object is on its way here; look again in case it was lost.
+		c.gate.leave(key, due)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
-		c.count(ctx, due, metrics.RemediationFailed)
 		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", names(due), err))
-		return reconcile.Result{}, fmt.Errorf("patching %s: %w", key, err)
-	case got.GetResourceVersion() == obj.GetResourceVersion() || !placed(got, due):
-		c.count(ctx, due, metrics.RemediationFailed)
-		return reconcile.Result{}, fmt.Errorf("patching %s: the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet", key)
+		return c.failed(ctx, key, due, err), nil
+	case got.GetResourceVersion() == obj.GetResourceVersion():
+		return c.failed(ctx, key, due, errNotTaken), nil
+	case !placed(got, due):
+		// The webhook decided by newer data, or somebody else's webhook differs. The newer object is on its way here; the
+		// brake ends what goes on and on.
+		c.gate.leave(key, due)
+		c.brake.Patched(key, c.Clock.Now())
+		c.count(ctx, due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
-	c.count(ctx, due, metrics.RemediationPatched)
+	c.succeeded(ctx, key, due)
 	c.brake.Patched(key, c.Clock.Now())
 	for _, v := range due {
 		c.Ledger.Remediated(v.Policy.Name)

@@ -23,8 +23,8 @@ import (
 const (
 	// questionTimeout is what another engine may take for one object, as it may in admission.
 	questionTimeout = 4 * time.Second
-	// failurePace is how soon an object is looked at again that another engine could not decide, and failurePaceMax how
-	// soon at the latest, if it fails again and again, unless somebody tells that the engine is back.
+	// failurePace is how soon an object is decided again that could not be decided for a cause that passes, and
+	// failurePaceMax how soon at the latest, if it fails again and again, unless somebody tells that the engine is back.
 	failurePace    = 30 * time.Second
 	failurePaceMax = 5 * time.Minute
 	// failureJitter is by how much of it a pace is longer at most, for objects that failed together to come one by one.
@@ -44,9 +44,16 @@ func remote(v *placement.Verdict) bool {
 	return ok
 }
 
-// unanswered says whether another engine could not decide.
-func unanswered(v *placement.Verdict) bool {
-	_, ok := errors.AsType[*engine.RemoteError](v.Err)
+// passing reports whether a policy could not decide an object for a cause that may go away without a change of the
+// cluster: its engine does not answer, an evaluation ran into its deadline, or its data was too old.
+func passing(v *placement.Verdict) bool {
+	if _, ok := errors.AsType[*engine.RemoteError](v.Err); ok || errors.Is(v.Err, engine.ErrDeadline) {
+		return true
+	}
+	if _, ok := errors.AsType[*engine.QuarantinedError](v.Err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*engine.StaleError](v.Err)
 	return ok
 }
 
@@ -63,7 +70,7 @@ type aside struct {
 	questions map[remediation.Key][]*question
 	// patching are the objects that are being patched.
 	patching map[remediation.Key]*patching
-	// undecided are the policies whose engine could not decide an object.
+	// undecided are the policies that could not decide an object for a cause that passes.
 	undecided map[remediation.Key][]string
 }
 
@@ -197,7 +204,7 @@ func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time
 	a.dropQuestions(key)
 	var by []string
 	for _, v := range verdicts {
-		if unanswered(v) {
+		if passing(v) {
 			by = append(by, v.Policy.Name)
 		}
 	}

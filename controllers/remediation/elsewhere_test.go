@@ -165,10 +165,10 @@ func many(n int, tier string) []*unstructured.Unstructured {
 	return out
 }
 
-// expect compares what is known of a policy's objects.
+// expect compares what is known of a policy's objects. violations are those that are decided.
 func (l *leader) expect(when, policy string, matched, violations, failed int) {
 	l.t.Helper()
-	if r := l.Ledger.Report(policy); r.Matched != matched || r.Violations != violations || r.Failed != failed {
+	if r := l.Ledger.Report(policy); r.Matched != matched || r.Violations != violations+failed || r.Failed != failed {
 		l.t.Errorf("%s: policy %s has decided %d objects with %d violations, and failed on %d (%s); want %d, %d, %d",
 			when, policy, r.Matched, r.Violations, r.Failed, r.FailedMessage, matched, violations, failed)
 	}
@@ -369,6 +369,37 @@ func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 				if got := e.all() - before; got != 0 {
 					t.Errorf("asked %d times after that", got)
 				}
+			})
+		})
+	}
+}
+
+// The same holds for other failures that pass by themselves.
+func TestPassingFailuresAreLookedAtAgain(t *testing.T) {
+	for name, err := range map[string]error{
+		"Deadline":    fmt.Errorf("%w of 1s", engine.ErrDeadline),
+		"Quarantined": &engine.QuarantinedError{After: 3},
+		"Stale":       &engine.StaleError{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLeader(t)
+				e := newDistant("https://e", 0)
+				var over atomic.Bool
+				e.says = func(map[string]any) (placement.Decision, error) {
+					if over.Load() {
+						return placement.Decision{}, nil
+					}
+					return placement.Decision{}, err
+				}
+				l.put("p", "", manual, e)
+				l.start()
+				l.fill(deployments, many(2, "a"))
+				pass(t, time.Minute)
+				l.expect("while it lasts", "p", 2, 0, 2)
+				over.Store(true)
+				pass(t, 2*failurePaceMax)
+				l.expect("when it is over", "p", 2, 0, 0)
 			})
 		})
 	}

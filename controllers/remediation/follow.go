@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -24,6 +23,8 @@ import (
 const (
 	// readyPace is how often a leader that is not ready yet looks again.
 	readyPace = 200 * time.Millisecond
+	// settlePace is how often a leader looks whether the objects of policies have been decided that an earlier one paused.
+	settlePace = time.Second
 	// settle is how long changes of policies and of data are gathered after some that were looked at.
 	settle = 20 * time.Millisecond
 	// sweepers is how many policies are decided anew at once after a change of data, so that a slow one does not hold up
@@ -45,6 +46,9 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			if !pause(ctx, readyPace) {
 				return
 			}
+		}
+		if !c.resume(ctx) {
+			return
 		}
 		go c.follow(ctx)
 		c.watch(ctx)
@@ -114,6 +118,9 @@ func (c *Controller) TargetState(p *placement.Policy) watches.State {
 	return out
 }
 
+// Deciding reports whether existing objects of the types that a policy matches are about to be decided.
+func (c *Controller) Deciding(p *placement.Policy) bool { return c.targets.deciding(c.matched.by(p)) }
+
 // matched remembers which served types the remediation of policies looks at. It is safe for concurrent use.
 type matched struct {
 	catalog Catalog
@@ -127,7 +134,7 @@ func newMatched(catalog Catalog) *matched {
 }
 
 func (m *matched) by(p *placement.Policy) []schema.GroupVersionResource {
-	if p.Remediation == placementv1.RemediationOff {
+	if !p.Followed() {
 		return nil
 	}
 	m.mu.Lock()
@@ -197,6 +204,7 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 		c.Ledger.ForgetPolicy(name)
 	}
 	c.matched.forget(before)
+	c.enqueue(c.gate.forget(name)...)
 	c.mu.Lock()
 	for _, p := range []*placement.Policy{before, after} {
 		if c.queue != nil && p != nil {
@@ -210,7 +218,13 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 
 // NamespaceChanged has the objects of a namespace decided: selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	c.enqueue(c.targets.within(namespace)...)
+	keys := c.targets.within(namespace)
+	if len(keys) > 1 {
+		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(c.Registry.InForce())...)
+		assessment.Add(keys...)
+		defer c.complete(context.Background(), assessment)
+	}
+	c.enqueue(keys...)
 }
 
 // follow has objects decided whose policies or data changed, until ctx ends.
@@ -245,6 +259,8 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	}
 	// What did not settle under the old policy may under the new one.
 	c.brake.ForgetAll(func(key remediation.Key) bool { return selects(key.Resource) })
+	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
+	defer c.complete(ctx, assessment)
 	for resource, byNamespace := range c.targets.idle(selects) {
 		for namespace, objects := range byNamespace {
 			matchers := c.selecting(ctx, policies, resource, namespace)
@@ -255,6 +271,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 					keys = append(keys, keyOf(resource, o))
 				}
 			}
+			assessment.Add(keys...)
 			c.enqueue(keys...)
 		}
 	}
@@ -296,9 +313,35 @@ func (c *Controller) sweep(ctx context.Context, changes *backlog) {
 	_ = group.Wait()
 }
 
+// feedsItself reports whether what a policy writes comes back to it as data, by itself or through another policy. Its own
+// patches are no reason to hold down the next one: the brake ends what does not settle, and says so.
+func (c *Controller) feedsItself(name string) bool {
+	p := c.Registry.Get(name)
+	if p == nil || p.Policy == nil || p.Binding == nil || len(p.Binding.Resources) == 0 {
+		return false
+	}
+	reads := func(of, by *placement.Standing) bool {
+		return of.Binding != nil && slices.ContainsFunc(of.Binding.Resources, func(r policy.Resource) bool { return by.Policy.Matcher.SelectsResource(r.GroupVersionResource) })
+	}
+	for _, other := range c.Registry.All() {
+		if reads(p, other) && reads(other, p) {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *Controller) sweepPolicy(ctx context.Context, p *placement.Policy) {
 	ctx, span := c.Tracing.Root(ctx, "remediation sweep")
 	defer span.End()
-	c.groups.Sweep(p, func(input map[string]any) (placement.Decision, error) { return c.evaluate(ctx, p, input) },
-		func(keys []remediation.Key) { c.enqueue(keys...) })
+	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic([]*placement.Policy{p})...)
+	defer c.complete(ctx, assessment)
+	c.gate.changed(p.Name)
+	c.groups.Sweep(p, func(namespace string, input map[string]any) (placement.Decision, error) {
+		return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
+	},
+		func(keys []remediation.Key) {
+			assessment.Add(keys...)
+			c.enqueue(keys...)
+		})
 }

@@ -1,8 +1,10 @@
 package remediation
 
 import (
+	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,6 +31,8 @@ type table struct {
 	// fields are those that the objects have; nil for all.
 	fields  *projection.Fields
 	objects map[remediation.Key]*target
+	// queued is the number of objects that are queued.
+	queued int
 }
 
 type target struct {
@@ -66,16 +70,27 @@ func (t *targets) Replace(resource schema.GroupVersionResource, fields *projecti
 	}
 	for key, now := range next.objects {
 		before, known := old.objects[key]
-		if known && before.object.GetUID() == now.object.GetUID() && before.object.GetResourceVersion() == now.object.GetResourceVersion() && !grown {
+		if known && same(before.object, now.object) && !grown {
 			next.objects[key] = before
 			continue
 		}
 		now.queued = known && before.queued
 		changed = append(changed, key)
 	}
+	for _, o := range next.objects {
+		if o.queued {
+			next.queued++
+		}
+	}
 	t.tables[resource] = next
 	t.mu.Unlock()
 	t.changed(changed...)
+}
+
+// same reports whether two objects are the same version. Where the API server's store went back to an earlier state, two
+// versions of an object may have the same number.
+func same(a, b *unstructured.Unstructured) bool {
+	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() && equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
 // Put implements watches.Sink.
@@ -102,6 +117,9 @@ func (t *targets) Delete(resource schema.GroupVersionResource, namespace, name s
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
 	if at := t.tables[resource]; at != nil {
+		if o := at.objects[key]; o != nil && o.queued {
+			at.queued--
+		}
 		delete(at.objects, key)
 	}
 	t.mu.Unlock()
@@ -131,6 +149,9 @@ func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projec
 	defer t.mu.Unlock()
 	if at := t.tables[key.Resource]; at != nil {
 		if o, ok := at.objects[key]; ok {
+			if o.queued {
+				at.queued--
+			}
 			o.queued = false
 			return o.object, at.fields
 		}
@@ -162,11 +183,22 @@ func (t *targets) queue(keys []remediation.Key) []remediation.Key {
 					continue
 				}
 				o.queued = true
+				at.queued++
 			}
 		}
 		out = append(out, key)
 	}
 	return out
+}
+
+// deciding reports whether an object of one of the types is queued.
+func (t *targets) deciding(resources []schema.GroupVersionResource) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.ContainsFunc(resources, func(r schema.GroupVersionResource) bool {
+		at := t.tables[r]
+		return at != nil && at.queued > 0
+	})
 }
 
 // idle returns the objects that are not queued, of the types that selects selects, by type and namespace.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -28,6 +29,8 @@ type Controller struct {
 	data, world *feed
 	// wake says that the set of policies changed.
 	wake chan struct{}
+	// stale are the policies whose data is too old; nil before anything was looked at.
+	stale atomic.Pointer[map[string]*engine.StaleError]
 }
 
 // New returns a controller that feeds data with what the policies in registry read, objects of inventories with their
@@ -44,6 +47,13 @@ func New(client dynamic.Interface, registry *placement.Registry, data engine.Dat
 		}
 	})
 	return c
+}
+
+// Follow starts a new list of every type when the API server's store has gone back to an earlier state. Call it before Start.
+func (c *Controller) Follow(h *watches.History) {
+	for _, f := range c.feeds() {
+		f.watches.History = h
+	}
 }
 
 // Subscribe has f called whenever the objects of a type that policies read, or how its replication fares, changed. f must
@@ -63,6 +73,7 @@ func (*Controller) NeedLeaderElection() bool { return false }
 
 // Start follows the policies until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {
+	go c.followAge(ctx)
 	for {
 		for _, f := range c.feeds() {
 			f.watches.Set(ctx, f.wanted(c.registry))

@@ -2,6 +2,7 @@ package replication_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/controllers/replication"
+	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -46,8 +48,10 @@ type apiServer struct {
 
 	mu        sync.Mutex
 	forbidden map[schema.GroupVersionResource]bool
-	asked     map[string]int
-	open      map[schema.GroupVersionResource]*watch.FakeWatcher
+	// down has every request fail.
+	down  bool
+	asked map[string]int
+	open  map[schema.GroupVersionResource]*watch.FakeWatcher
 }
 
 func (s *apiServer) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -97,6 +101,9 @@ type resource struct {
 
 func (r *resource) ask() error {
 	r.server.asked[r.resource.Resource]++
+	if r.server.down {
+		return apierrors.NewInternalError(errors.New("down"))
+	}
 	if r.server.forbidden[r.resource] {
 		return apierrors.NewForbidden(r.resource.GroupResource(), "", nil)
 	}
@@ -319,5 +326,44 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 		r.expect("objects", map[string]int{"services": 2, "nodes": 4, "pods": 2, "namespaces": 2}, got)
+	})
+}
+
+// A watch on which nothing happens is confirmed by opening it again; what the API server does not confirm is stale.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		strict, lax := *reading, *reading
+		strict.MaxStaleness, lax.MaxStaleness = 20*time.Second, time.Hour
+		r.set("strict", &strict, nil)
+		r.set("lax", &lax, nil)
+		for range 5 {
+			pass(t)
+			if err := r.Stale("strict"); err != nil {
+				t.Errorf("a quiet watch: %v", err)
+			}
+		}
+		down := func(down bool) {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			r.server.down = down
+		}
+		down(true)
+		pass(t)
+		var stale *engine.StaleError
+		if err := r.Stale("strict"); !errors.As(err, &stale) || stale.Max != 20*time.Second {
+			t.Errorf("nobody confirms: %v", err)
+		}
+		if err := r.Stale("lax"); err != nil {
+			t.Errorf("within the bound: %v", err)
+		}
+		down(false)
+		pass(t)
+		if err := r.Stale("strict"); err != nil {
+			t.Errorf("confirmed again: %v", err)
+		}
+		for _, name := range []string{"strict", "lax"} {
+			r.registry.Remove(name)
+		}
 	})
 }

@@ -27,6 +27,8 @@ type Deps struct {
 	// Engine is how engines are reached, and told that what they have changed.
 	Engine      *remote.Engine
 	Inventories *replication.Inventories
+	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	History *watches.History
 	// Observer is told how it fares; nil for nobody.
 	Observer remote.SupplyObserver
 	// Loaded says whether all policies that there are were looked at: an engine loses nothing since a policy is not known
@@ -79,7 +81,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		Content: c.deps.Engine.Supplied, State: c.tell,
 	})
 	manager := watches.NewManager(c.deps.Client, supply, func(r schema.GroupVersionResource) { c.tell(c.wanting(r)...) })
-	manager.Prepare = c.deps.Inventories.Prepare
+	manager.Prepare, manager.History = c.deps.Inventories.Prepare, c.deps.History
 	// It ends with an error only if ctx does.
 	if wait.PollUntilContextCancel(ctx, loadedEvery, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
 		return nil

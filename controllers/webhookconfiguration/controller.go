@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
 // Names of the configurations.
@@ -38,12 +39,13 @@ const (
 	PoliciesName  = "berth-policies"
 )
 
-// Paths at which the webhooks are served. The workload paths say what the API server does when it gets no answer, so
+// Paths at which the webhooks are served, followed by a token; see internal/webhookauth. The workload paths say what the API server does when it gets no answer, so
 // that an answer that can't be found is treated alike.
 const (
-	PathFail     = "/placement/fail"
-	PathIgnore   = "/placement/ignore"
-	PathPolicies = "/policies"
+	PathFail       = "/placement/fail"
+	PathIgnore     = "/placement/ignore"
+	PathPolicies   = "/policies"
+	PathQuotaSpecs = "/quotaspecs"
 )
 
 // Seconds that the API server waits for an answer.
@@ -64,6 +66,13 @@ type Options struct {
 	Owners Owners
 }
 
+// Tokens has the token that belongs into the paths of the webhooks.
+type Tokens interface {
+	// Current returns the token; ok is false until there is one.
+	Current() (token string, ok bool)
+	Changes() <-chan event.GenericEvent
+}
+
 // Certificate is what the API server is to trust: the authority that signed the webhook's certificate and, for a while,
 // those that were before it.
 type Certificate interface {
@@ -80,6 +89,7 @@ type Controller struct {
 	evaluators  *quota.Evaluators
 	loaded      func(context.Context) bool
 	certificate Certificate
+	tokens      Tokens
 	options     Options
 	wake        chan event.GenericEvent
 
@@ -89,18 +99,22 @@ type Controller struct {
 
 // New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
 // it stands: it may hold rules of policies that this replica has not read yet.
-func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, o Options) *Controller {
+func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, tokens Tokens, o Options) *Controller {
 	out := &Controller{
-		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, options: o,
+		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
 		wake: make(chan event.GenericEvent, 1),
 	}
-	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
-		select {
-		case out.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-		default:
-		}
-	})
+	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) { out.ReadsMore() })
 	return out
+}
+
+// ReadsMore enqueues a comparison of the rules because a policy turned out to read more than was found: it may read what
+// subresources change. It does not block.
+func (c *Controller) ReadsMore() {
+	select {
+	case c.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+	default:
+	}
 }
 
 // Subscribe has f called when the state of a policy's rules changed. f must be quick. Subscribe before the start.
@@ -129,6 +143,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&placementv1.LimitedResource{}, all, specChanged).
 		WatchesRawSource(source.Channel(c.wake, all)).
 		WatchesRawSource(source.Channel(c.certificate.Changes(), all)).
+		WatchesRawSource(source.Channel(c.tokens.Changes(), all)).
 		Complete(c)
 }
 
@@ -136,32 +151,85 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
 
+// access is what API servers need for calling the webhooks.
+type access struct {
+	// bundle are the authorities to trust, in PEM.
+	bundle []byte
+	// token is secret.
+	token string
+}
+
+// hide replaces the token in a text of the API server's, which may quote what it refused.
+func (a access) hide(text string) string {
+	if a.token == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, a.token, "<token>")
+}
+
+// redact returns an error without the token.
+func (a access) redact(err error) error {
+	if err == nil || a.hide(err.Error()) == err.Error() {
+		return err
+	}
+	return errors.New(a.hide(err.Error()))
+}
+
 // Reconcile makes the configurations what they should be.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	bundle := c.certificate.CABundle()
-	if bundle == nil {
-		// The certificate's arrival wakes us.
+	token, ok := c.tokens.Current()
+	to := access{bundle: c.certificate.CABundle(), token: token}
+	if !ok || to.bundle == nil {
+		// The arrival of the token and of the certificate wakes us.
 		return reconcile.Result{}, nil
 	}
+	return reconcile.Result{}, to.redact(c.apply(ctx, to))
+}
+
+// apply makes the configurations what they should be.
+func (c *Controller) apply(ctx context.Context, to access) error {
 	// What is wrong with one is not to keep the others from being right; nor is an owner that can't be read.
 	owners, err := c.options.Owners.read(ctx, c.live)
-	err = errors.Join(err, c.applyPolicies(ctx, owners, bundle), c.applyQuotas(ctx, owners, bundle))
+	err = errors.Join(err, c.applyPolicies(ctx, owners, to), c.applyQuotas(ctx, owners, to))
 	if !c.loaded(ctx) {
 		// The registry's last change wakes us.
-		return reconcile.Result{}, err
+		return err
 	}
-	return reconcile.Result{}, errors.Join(err, c.applyWorkloads(ctx, owners, bundle))
+	return errors.Join(err, c.applyWorkloads(ctx, owners, to))
 }
 
 // Bundles returns the authorities that the API server trusts, in PEM, one text for each webhook that is configured.
 func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
+	all, err := clientConfigs(ctx, c)
 	var out [][]byte
+	for _, w := range all {
+		out = append(out, w.CABundle)
+	}
+	return out, err
+}
+
+// UsedTokens returns the tokens in the paths by which the API server calls the webhooks, one for each webhook that is
+// configured; an empty one for a path without a token.
+func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
+	all, err := clientConfigs(ctx, c)
+	var out []string
+	for _, w := range all {
+		if token, ok := webhookauth.TokenIn(w, PathFail, PathIgnore, PathQuotaFail, PathQuotaIgnore, PathPolicies, PathQuotaSpecs); ok {
+			out = append(out, token)
+		}
+	}
+	return out, err
+}
+
+// clientConfigs returns how the API server calls each webhook that is configured.
+func clientConfigs(ctx context.Context, c client.Reader) ([]admissionregistrationv1.WebhookClientConfig, error) {
+	var out []admissionregistrationv1.WebhookClientConfig
 	workloads := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := c.Get(ctx, client.ObjectKey{Name: WorkloadsName}, workloads); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	for _, w := range workloads.Webhooks {
-		out = append(out, w.ClientConfig.CABundle)
+		out = append(out, w.ClientConfig)
 	}
 	for _, name := range []string{PoliciesName, QuotasName} {
 		have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -169,14 +237,15 @@ func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
 			return nil, err
 		}
 		for _, w := range have.Webhooks {
-			out = append(out, w.ClientConfig.CABundle)
+			out = append(out, w.ClientConfig)
 		}
 	}
 	return out, nil
 }
 
-func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrationv1.WebhookClientConfig {
-	out := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
+func (c *Controller) clientConfig(path string, to access) admissionregistrationv1.WebhookClientConfig {
+	path = webhookauth.Path(path, to.token)
+	out := admissionregistrationv1.WebhookClientConfig{CABundle: to.bundle}
 	if c.options.URL != "" {
 		out.URL = new(strings.TrimSuffix(c.options.URL, "/") + path)
 		return out
@@ -187,12 +256,18 @@ func (c *Controller) clientConfig(path string, bundle []byte) admissionregistrat
 	return out
 }
 
-// applyPolicies writes the configuration that has PlacementPolicies judged before they are stored. It fails open on
-// purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
-func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
-	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{{
-		Name:                    "policies." + placementv1.GroupVersion.Group,
-		ClientConfig:            c.clientConfig(PathPolicies, bundle),
+// applyPolicies writes the configuration that has PlacementPolicies and quotas judged before they are stored. It fails open
+// on purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
+func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, to access) error {
+	policies := c.validatingOwn("policies", PathPolicies, to, admissionregistrationv1.ClusterScope, "placementpolicies")
+	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{policies, c.quotaSpecs(to)})
+}
+
+// validatingOwn is a webhook for Berth's own resources in one scope.
+func (c *Controller) validatingOwn(name, path string, to access, scope admissionregistrationv1.ScopeType, resources ...string) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:                    name + "." + placementv1.GroupVersion.Group,
+		ClientConfig:            c.clientConfig(path, to),
 		FailurePolicy:           new(admissionregistrationv1.Ignore),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
@@ -205,11 +280,11 @@ func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerRef
 			Rule: admissionregistrationv1.Rule{
 				APIGroups:   []string{placementv1.GroupVersion.Group},
 				APIVersions: []string{placementv1.GroupVersion.Version},
-				Resources:   []string{"placementpolicies"},
-				Scope:       new(admissionregistrationv1.ClusterScope),
+				Resources:   resources,
+				Scope:       new(scope),
 			},
 		}},
-	}})
+	}
 }
 
 // applyValidating makes a configuration what it should be; one without webhooks is not to be there.
@@ -247,15 +322,15 @@ func labels() map[string]string {
 
 // applyWorkloads writes the configuration that has workloads decided. Rules that the API server refuses are left out,
 // so that one policy's mistake is not another's.
-func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
+func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.registry.InForce()
 	groups := match.Webhooks(hooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
 	err := writeAccepted(groups, func(accepted []match.Group) error {
-		return c.write(ctx, owners, accepted, bundle)
+		return c.write(ctx, owners, accepted, to)
 	}, func(g match.Group, reason string) {
 		for _, policy := range g.Policies {
-			rejected[policy] = reason
+			rejected[policy] = to.hide(reason)
 		}
 	})
 	if err != nil {
@@ -272,12 +347,12 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 func hooks(policies []*placement.Policy) []match.Hook {
 	out := make([]match.Hook, len(policies))
 	for i, p := range policies {
-		out[i] = match.Hook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher}
+		out[i] = match.Hook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher, Decision: p.Evaluator.Input()}
 	}
 	return out
 }
 
-func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.Group, bundle []byte) error {
+func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.Group, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
 	if client.IgnoreNotFound(err) != nil {
@@ -300,7 +375,7 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 		if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
 			path = PathIgnore
 		}
-		webhook.ClientConfig = c.clientConfig(path, bundle)
+		webhook.ClientConfig = c.clientConfig(path, to)
 		webhook.TimeoutSeconds = new(int32(workloadTimeout))
 		want.Webhooks = append(want.Webhooks, webhook)
 	}

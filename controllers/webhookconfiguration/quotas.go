@@ -36,7 +36,7 @@ func (c *Controller) QuotaState(key quota.Key) status.HookState { return c.quota
 
 // applyQuotas writes the configuration that has requests charged and limited. Rules that the API server refuses are
 // left out, so that one object's mistake is not another's.
-func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerReference, bundle []byte) error {
+func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	var scoped placementv1.ScopedQuotaList
 	var cluster placementv1.ClusterScopedQuotaList
 	var limits placementv1.LimitedResourceList
@@ -62,10 +62,10 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	}
 	webhooks := c.evaluators.Webhooks(scoped.Items, cluster.Items, limits.Items, c.options.Namespace)
 	err := writeAccepted(webhooks, func(accepted []quota.Webhook) error {
-		return c.writeQuotas(ctx, owners, accepted, bundle)
+		return c.writeQuotas(ctx, owners, accepted, to)
 	}, func(w quota.Webhook, reason string) {
 		for _, key := range w.For {
-			next[key] = status.HookState{Generation: next[key].Generation, Rejected: reason}
+			next[key] = status.HookState{Generation: next[key].Generation, Rejected: to.hide(reason)}
 		}
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	return nil
 }
 
-func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerReference, webhooks []quota.Webhook, bundle []byte) error {
+func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerReference, webhooks []quota.Webhook, to access) error {
 	var want []admissionregistrationv1.ValidatingWebhook
 	for _, w := range webhooks {
 		webhook := w.Webhook
@@ -83,9 +83,15 @@ func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerRefer
 		if *webhook.FailurePolicy == admissionregistrationv1.Ignore {
 			path = PathQuotaIgnore
 		}
-		webhook.ClientConfig = c.clientConfig(path, bundle)
+		webhook.ClientConfig = c.clientConfig(path, to)
 		webhook.TimeoutSeconds = new(int32(quotaTimeout))
 		want = append(want, webhook)
 	}
 	return c.applyValidating(ctx, QuotasName, owners, want)
+}
+
+// quotaSpecs is the webhook that warns of quotas and LimitedResources, when they are applied, that can't count or limit
+// what they name.
+func (c *Controller) quotaSpecs(to access) admissionregistrationv1.ValidatingWebhook {
+	return c.validatingOwn("quotaspecs", PathQuotaSpecs, to, admissionregistrationv1.AllScopes, "scopedquotas", "clusterscopedquotas", "limitedresources")
 }

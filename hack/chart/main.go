@@ -171,6 +171,7 @@ type grant struct {
 	Kind            string                  `json:"kind"`
 	Name            string                  `json:"name"`
 	Labels          map[string]string       `json:"labels,omitempty"`
+	Annotations     map[string]string       `json:"annotations,omitempty"`
 	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule,omitempty"`
 	Rules           []rbacv1.PolicyRule     `json:"rules,omitempty"`
 	RoleRef         *roleRef                `json:"roleRef,omitempty"`
@@ -182,7 +183,7 @@ type roleRef struct {
 }
 
 func newGrant(o *unstructured.Unstructured) (grant, error) {
-	out := grant{Kind: o.GetKind(), Labels: o.GetLabels()}
+	out := grant{Kind: o.GetKind(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
 	// These are of the release.
 	delete(out.Labels, "app.kubernetes.io/name")
 	delete(out.Labels, "app.kubernetes.io/managed-by")

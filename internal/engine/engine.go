@@ -60,6 +60,20 @@ func (e *NotReplicatedError) Error() string {
 	return fmt.Sprintf("%s is not replicated yet", e.Data)
 }
 
+// StaleError says that the API server has told nothing of a resource type for too long.
+type StaleError struct {
+	Resource schema.GroupVersionResource
+	// Confirmed is when it last did.
+	Confirmed time.Time
+	// Max is the policy's bound.
+	Max time.Duration
+}
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("the API server has not confirmed its copy of %s since %s, which is longer than spec.maxStaleness, %s; check the connection to the API server and whether it serves the type",
+		e.Resource.GroupResource(), e.Confirmed.UTC().Format(time.RFC3339), e.Max)
+}
+
 // LimitError says that a policy passed more to a builtin function than is evaluated, or decided more than is read.
 type LimitError struct {
 	// Function is the builtin function; empty if it is about the policy's own result.
@@ -82,8 +96,32 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s has %d %s or more, at most %d are evaluated", what, e.Size, e.Unit, e.Limit)
 }
 
+// InputError says that an object is larger than the policy evaluates.
+type InputError struct {
+	// Size is the size of what the policy reads of the object, in bytes of JSON, and Limit that of spec.limits.inputBytes.
+	Size, Limit int
+}
+
+func (e *InputError) Error() string {
+	return fmt.Sprintf("what the policy reads of the object has %d bytes as JSON, at most %d are evaluated (spec.limits.inputBytes of the policy): "+
+		"make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
+}
+
+// CheckInput returns an *InputError if the input, cut to the fields, is larger than the limit in bytes; 0 is no limit.
+func CheckInput(fields *projection.Fields, input map[string]any, limit int) error {
+	if limit == 0 {
+		return nil
+	}
+	if size := fields.Size(input); size > limit {
+		return &InputError{Size: size, Limit: limit}
+	}
+	return nil
+}
+
 // QuarantinedError says that a policy is not evaluated for a while, since it kept running into its deadline.
 type QuarantinedError struct {
+	// Namespace is that whose objects are not evaluated; empty for all.
+	Namespace string
 	// After is how many evaluations in a row did.
 	After int
 	// Since is when that was, and Until from when on the policy is tried again.
@@ -91,6 +129,10 @@ type QuarantinedError struct {
 }
 
 func (e *QuarantinedError) Error() string {
+	if e.Namespace != "" {
+		return fmt.Sprintf("%d evaluations in a row of objects in namespace %s ran into their deadline: the policy is in quarantine for that namespace since %s, and is tried again there from %s on",
+			e.After, e.Namespace, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+	}
 	return fmt.Sprintf("%d evaluations in a row ran into their deadline: the policy is in quarantine since %s, and is tried again from %s on",
 		e.After, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }

@@ -17,14 +17,23 @@ const (
 	ReasonDenied             = "PlacementDenied"
 	ReasonEvaluationFailed   = "PlacementEvaluationFailed"
 	ReasonQuotaDenied        = "QuotaDenied"
+	ReasonQuotaUnchecked     = "QuotaUnchecked"
 	ReasonRemediated         = "PlacementRemediated"
 	ReasonRemediationFailed  = "PlacementRemediationFailed"
 	ReasonRemediationStopped = "PlacementRemediationStopped"
+	ReasonPolicyReady        = "PolicyReady"
+	ReasonPolicyNotReady     = "PolicyNotReady"
+	ReasonPolicyUndecided    = "PolicyUndecided"
+	ReasonPolicyDecided      = "PolicyDecided"
+	ReasonPolicyViolated     = "PolicyViolated"
+	ReasonRemediationPaused  = "PlacementRemediationPaused"
+	ReasonRemediationResumed = "PlacementRemediationResumed"
 	ReasonRemoteFailing      = "RemoteEngineFailing"
 	ReasonRemoteRecovered    = "RemoteEngineRecovered"
 
 	actionAdmit     = "Admit"
 	actionAsk       = "Ask"
+	actionReport    = "Report"
 	actionRemediate = "Remediate"
 )
 
@@ -60,6 +69,11 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	r.recorder.Eventf(by, nil, corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit, "%s", short(fmt.Sprintf("in namespace %s: %s", namespace, message)))
 }
 
+// QuotaUnchecked says that an object was admitted that no quota was asked for.
+func (r *Recorder) QuotaUnchecked(obj *unstructured.Unstructured, namespace, message string) {
+	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit, message)
+}
+
 // Remediated says that an existing object was brought into line.
 func (r *Recorder) Remediated(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeNormal, ReasonRemediated, actionRemediate, message)
@@ -75,14 +89,53 @@ func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message st
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate, message)
 }
 
+// PolicyReady tells on a policy that it decides.
+func (r *Recorder) PolicyReady(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyReady, actionReport, message)
+}
+
+// PolicyNotReady tells on a policy that it does not decide.
+func (r *Recorder) PolicyNotReady(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyNotReady, actionReport, message)
+}
+
+// PolicyUndecided tells on a policy that it can't decide some existing objects.
+func (r *Recorder) PolicyUndecided(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyUndecided, actionReport, message)
+}
+
+// PolicyDecided tells on a policy that it can decide all existing objects again.
+func (r *Recorder) PolicyDecided(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyDecided, actionReport, message)
+}
+
+// PolicyViolated tells on a policy that existing objects differ from what it decides.
+func (r *Recorder) PolicyViolated(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyViolated, actionReport, message)
+}
+
+// RemediationPaused says, of a policy, that a change of it or of its data would harm too many objects and is not carried out.
+func (r *Recorder) RemediationPaused(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate, message)
+}
+
+// RemediationResumed says, of a policy, that its remediation goes on after a pause.
+func (r *Recorder) RemediationResumed(policy runtime.Object, message string) {
+	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate, message)
+}
+
 // RemoteFailing says, of a policy, that the engine which decides it gives no answers.
 func (r *Recorder) RemoteFailing(policy runtime.Object, message string) {
-	r.recorder.Eventf(policy, nil, corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk, "%s", short(message))
+	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk, message)
 }
 
 // RemoteRecovered says, of a policy, that the engine which decides it answers again.
 func (r *Recorder) RemoteRecovered(policy runtime.Object, message string) {
-	r.recorder.Eventf(policy, nil, corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk, "%s", short(message))
+	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk, message)
+}
+
+func (r *Recorder) emitOnPolicy(policy runtime.Object, eventType, reason, action, message string) {
+	r.recorder.Eventf(policy, nil, eventType, reason, action, "%s", short(message))
 }
 
 func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {
@@ -95,7 +148,8 @@ func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, re
 	apiVersion, kind := obj.GroupVersionKind().ToAPIVersionAndKind()
 	about := &corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name,
-		UID: types.UID(obj.GetUID()), ResourceVersion: obj.GetResourceVersion(),
+		// Without a version, by which what happens to an object again and again would be an Event each time, and not a series.
+		UID: types.UID(obj.GetUID()),
 	}
 	r.recorder.Eventf(about, nil, eventType, reason, action, "%s", message)
 }

@@ -1,15 +1,20 @@
 package events_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientevents "k8s.io/client-go/tools/events"
 
 	"github.com/berth-dev/berth/internal/events"
 )
@@ -34,7 +39,7 @@ func TestEvents(t *testing.T) {
 	unnamed := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"generateName": "web-"},
 	}}
-	about := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7"}
+	about := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", UID: "u"}
 	policy := &corev1.ObjectReference{APIVersion: "placement.berth.dev/v1alpha1", Kind: "PlacementPolicy", Name: "p", UID: "q"}
 	tests := map[string]struct {
 		emit func(*events.Recorder)
@@ -42,11 +47,19 @@ func TestEvents(t *testing.T) {
 	}{
 		"Denied":           {func(r *events.Recorder) { r.Denied(obj, "shop", "no %d") }, emitted{about, "Warning", "PlacementDenied", "Admit", "no %d"}},
 		"EvaluationFailed": {func(r *events.Recorder) { r.EvaluationFailed(obj, "shop", "oh") }, emitted{about, "Warning", "PlacementEvaluationFailed", "Admit", "oh"}},
+		"QuotaUnchecked":   {func(r *events.Recorder) { r.QuotaUnchecked(obj, "shop", "too large") }, emitted{about, "Warning", "QuotaUnchecked", "Admit", "too large"}},
 		"Remediated":       {func(r *events.Recorder) { r.Remediated(obj, "done") }, emitted{about, "Normal", "PlacementRemediated", "Remediate", "done"}},
 		"Failed":           {func(r *events.Recorder) { r.RemediationFailed(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationFailed", "Remediate", "oh"}},
 		"Stopped":          {func(r *events.Recorder) { r.RemediationStopped(obj, "oh") }, emitted{about, "Warning", "PlacementRemediationStopped", "Remediate", "oh"}},
+		"Paused":           {func(r *events.Recorder) { r.RemediationPaused(policy, "too many") }, emitted{*policy, "Warning", "PlacementRemediationPaused", "Remediate", "too many"}},
+		"Resumed":          {func(r *events.Recorder) { r.RemediationResumed(policy, "well") }, emitted{*policy, "Normal", "PlacementRemediationResumed", "Remediate", "well"}},
 		"RemoteFailing":    {func(r *events.Recorder) { r.RemoteFailing(policy, "refused") }, emitted{*policy, "Warning", "RemoteEngineFailing", "Ask", "refused"}},
 		"RemoteRecovered":  {func(r *events.Recorder) { r.RemoteRecovered(policy, "answers") }, emitted{*policy, "Normal", "RemoteEngineRecovered", "Ask", "answers"}},
+		"PolicyReady":      {func(r *events.Recorder) { r.PolicyReady(policy, "decides") }, emitted{*policy, "Normal", "PolicyReady", "Report", "decides"}},
+		"PolicyNotReady":   {func(r *events.Recorder) { r.PolicyNotReady(policy, "NotServed") }, emitted{*policy, "Warning", "PolicyNotReady", "Report", "NotServed"}},
+		"PolicyUndecided":  {func(r *events.Recorder) { r.PolicyUndecided(policy, "2 objects") }, emitted{*policy, "Warning", "PolicyUndecided", "Report", "2 objects"}},
+		"PolicyDecided":    {func(r *events.Recorder) { r.PolicyDecided(policy, "all") }, emitted{*policy, "Normal", "PolicyDecided", "Report", "all"}},
+		"PolicyViolated":   {func(r *events.Recorder) { r.PolicyViolated(policy, "2 objects") }, emitted{*policy, "Warning", "PolicyViolated", "Report", "2 objects"}},
 		"NameToBeMade": {
 			func(r *events.Recorder) { r.Denied(unnamed, "shop", "no") },
 			emitted{corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web"}, "Warning", "PlacementDenied", "Admit", "no"},
@@ -76,4 +89,47 @@ func TestNotesAreBounded(t *testing.T) {
 			t.Errorf("of %d bytes %d are left", 1+2*n, len(note))
 		}
 	}
+}
+
+// sink counts what reaches the API server.
+type sink struct{ created, updated int }
+
+func (s *sink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	s.created++
+	return e, nil
+}
+
+func (s *sink) Update(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	s.updated++
+	return e, nil
+}
+
+func (s *sink) Patch(_ context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	s.updated++
+	return e, nil
+}
+
+// What happens to an object again and again is one Event that counts.
+func TestRepeatedEventsAreASeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		server := &sink{}
+		broadcaster := clientevents.NewBroadcaster(server)
+		defer broadcaster.Shutdown()
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r := events.New(broadcaster.NewRecorder(runtime.NewScheme(), "berth"))
+		for i := range 50 {
+			r.Remediated(&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "apps/v1", "kind": "Deployment",
+				"metadata": map[string]any{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": strconv.Itoa(i)},
+			}}, fmt.Sprintf("to cluster %d", i%2))
+			synctest.Wait()
+		}
+		if server.created != 1 || server.updated > 1 {
+			t.Errorf("%d Events were created, and %d written again, for what happened to one object", server.created, server.updated)
+		}
+	})
 }

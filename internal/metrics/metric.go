@@ -53,9 +53,9 @@ type Metric struct {
 // All returns Berth's metrics by name. What is returned is not to be changed.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
-		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, remediations,
+		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, remediations,
 		quotaUsed, quotaHard, quotaAdmissionDuration, quotaDenials, quotaChargeConflicts, quotaDrift, certificateExpiry,
-		policyQuarantined, policyQuarantines,
+		policyQuarantined, policyQuarantinedNamespaces, policyQuarantines, unauthenticatedRequests,
 		remoteRequests, remoteDuration, remoteCircuitOpen, remotePushes, remoteLoads, remotePending,
 	}), func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 }
@@ -153,6 +153,11 @@ var (
 		Help:   "Whether a policy is not evaluated for a while, since it kept running into its deadline: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
+	policyQuarantinedNamespaces = Metric{
+		Name: "berth_policy_quarantined_namespaces", Type: Gauge, Reporter: EachReplica,
+		Help:   "Namespaces on whose objects a policy is not evaluated for a while, since it kept running into its deadline on them.",
+		Labels: []Label{ofPolicy},
+	}
 	policyQuarantines = Metric{
 		Name: "berth_policy_quarantines_total", Type: Counter, Reporter: EachReplica,
 		Help:   "Quarantines of policies that kept running into their deadline.",
@@ -175,7 +180,12 @@ var (
 	}
 	violations = Metric{
 		Name: "berth_violations", Type: Gauge, Reporter: TheLeader,
-		Help:   "Existing objects that differ from what a policy decides.",
+		Help:   "Existing objects that differ from what a policy decides, or that it can't decide.",
+		Labels: []Label{ofPolicy},
+	}
+	policyPaused = Metric{
+		Name: "berth_policy_paused", Type: Gauge, Reporter: TheLeader,
+		Help:   "Whether remediation of a policy is paused, since a change would harm too many existing objects: 1 or 0.",
 		Labels: []Label{ofPolicy},
 	}
 	remediations = Metric{
@@ -209,6 +219,10 @@ var (
 	quotaDrift = Metric{
 		Name: "berth_quota_drift_total", Type: Counter, Reporter: TheLeader,
 		Help: "Recounts that corrected usage which nothing that is known had changed.", Labels: ofQuota,
+	}
+	unauthenticatedRequests = Metric{
+		Name: "berth_webhook_unauthenticated_requests_total", Type: Counter, Reporter: EachReplica,
+		Help: "Requests to a webhook that were refused since their path has no valid token.",
 	}
 	certificateExpiry = Metric{
 		Name: "berth_webhook_certificate_expiry_timestamp_seconds", Type: Gauge, Reporter: EachReplica,

@@ -66,10 +66,12 @@ type Metrics struct {
 	requests     *prometheus.HistogramVec
 	policies     *prometheus.GaugeVec
 	violations   *prometheus.GaugeVec
+	paused       *prometheus.GaugeVec
 	remediations *prometheus.CounterVec
 	quotas       *quotaMetrics
 	memo         *memoMetrics
 	quarantines  *prometheus.CounterVec
+	refused      prometheus.Counter
 }
 
 // New returns the metrics, registered with r.
@@ -78,9 +80,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		Remote:    newRemote(),
 		decisions: decisions.counter(), duration: decisionDuration.histogram(), errors: decisionErrors.counter(),
 		requests: admissionDuration.histogram(), policies: policies.gauge(),
-		violations: violations.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		violations: violations.gauge(), paused: policyPaused.gauge(), remediations: remediations.counter(), quotas: newQuotaMetrics(), memo: newMemoMetrics(), quarantines: policyQuarantines.counter(),
+		refused: unauthenticatedRequests.counter().WithLabelValues(),
 	}
-	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines}
+	own := []prometheus.Collector{m.decisions, m.duration, m.errors, m.requests, m.policies, m.violations, m.paused, m.remediations, m.memo.lookups, m.memo.rules, m.memo.mismatches, m.quarantines, m.refused}
 	for _, c := range slices.Concat(own, m.quotas.collectors(), m.Remote.collectors()) {
 		if err := r.Register(c); err != nil {
 			return nil, err
@@ -119,6 +122,9 @@ func (m *Metrics) Admission(answer string, took time.Duration) {
 	m.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
+// Unauthenticated counts one request to a webhook that was refused since its caller is not the API server.
+func (m *Metrics) Unauthenticated() { m.refused.Inc() }
+
 // Policies sets how many policies are in which state.
 func (m *Metrics) Policies(byState map[string]int) {
 	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
@@ -129,6 +135,15 @@ func (m *Metrics) Policies(byState map[string]int) {
 // Violations sets how many objects violate a policy.
 func (m *Metrics) Violations(policy string, objects int) {
 	m.ofPolicies.touch(policy, func() { m.violations.WithLabelValues(policy).Set(float64(objects)) })
+}
+
+// Paused sets whether remediation of a policy is paused.
+func (m *Metrics) Paused(policy string, paused bool) {
+	value := 0.0
+	if paused {
+		value = 1
+	}
+	m.ofPolicies.touch(policy, func() { m.paused.WithLabelValues(policy).Set(value) })
 }
 
 // Remediation counts one patch of an existing object.
@@ -146,6 +161,7 @@ func (m *Metrics) ForgetPolicy(policy string) {
 		m.decisions.DeletePartialMatch(labels)
 		m.errors.DeletePartialMatch(labels)
 		m.violations.DeletePartialMatch(labels)
+		m.paused.DeletePartialMatch(labels)
 		m.remediations.DeletePartialMatch(labels)
 		m.memo.mismatches.DeletePartialMatch(labels)
 		m.quarantines.DeletePartialMatch(labels)

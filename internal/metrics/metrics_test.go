@@ -78,6 +78,7 @@ func TestMetrics(t *testing.T) {
 		"berth_policies{state=broken}", "berth_policies{state=in_force}", "berth_policies{state=last_good}",
 		"berth_quota_charge_conflicts_total{}",
 		"berth_rule_memo_total{result=hit}", "berth_rule_memo_total{result=miss}",
+		"berth_webhook_unauthenticated_requests_total{}",
 	}
 	replicated := []string{
 		"berth_replicated_bytes{resource=deployments.apps}", "berth_replicated_confirmed_timestamp_seconds{resource=deployments.apps}",
@@ -135,8 +136,15 @@ type sick bool
 func (sick) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
 	return placement.Decision{}, nil
 }
-func (sick) Revision() uint64                 { return 1 }
-func (sick) Input() *projection.Fields        { return projection.Everything() }
+func (sick) Revision() uint64          { return 1 }
+func (sick) Input() *projection.Fields { return projection.Everything() }
+func (s sick) QuarantinedNamespaces() int {
+	if s {
+		return 2
+	}
+	return 0
+}
+
 func (s sick) Quarantined() (time.Time, bool) { return time.Time{}, bool(s) }
 
 func TestQuarantine(t *testing.T) {
@@ -158,11 +166,14 @@ func TestQuarantine(t *testing.T) {
 		}
 		return out
 	}
-	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined p": 1, "berth_policy_quarantined q": 0}, got()); diff != "" {
+	if diff := cmp.Diff(map[string]float64{
+		"berth_policy_quarantined p": 1, "berth_policy_quarantined q": 0,
+		"berth_policy_quarantined_namespaces p": 2, "berth_policy_quarantined_namespaces q": 0,
+	}, got()); diff != "" {
 		t.Error(diff)
 	}
 	policies.Remove("p")
-	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined q": 0}, got()); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"berth_policy_quarantined q": 0, "berth_policy_quarantined_namespaces q": 0}, got()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -14,18 +14,22 @@ func (m *Metrics) Quarantined(policy string) {
 // Quarantine collects which policies are not evaluated at the moment of the scrape.
 type Quarantine struct {
 	policies func() []*placement.Policy
-	desc     *prometheus.Desc
+	// desc is of whole policies, and namespaces of single namespaces.
+	desc, namespaces *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*Quarantine)(nil)
 
 // NewQuarantine returns a collector that asks for the policies in force.
 func NewQuarantine(policies func() []*placement.Policy) *Quarantine {
-	return &Quarantine{policies: policies, desc: policyQuarantined.desc()}
+	return &Quarantine{policies: policies, desc: policyQuarantined.desc(), namespaces: policyQuarantinedNamespaces.desc()}
 }
 
 // Describe implements prometheus.Collector.
-func (q *Quarantine) Describe(out chan<- *prometheus.Desc) { out <- q.desc }
+func (q *Quarantine) Describe(out chan<- *prometheus.Desc) {
+	out <- q.desc
+	out <- q.namespaces
+}
 
 // Collect implements prometheus.Collector.
 func (q *Quarantine) Collect(out chan<- prometheus.Metric) {
@@ -35,5 +39,6 @@ func (q *Quarantine) Collect(out chan<- prometheus.Metric) {
 			value = 1
 		}
 		out <- prometheus.MustNewConstMetric(q.desc, prometheus.GaugeValue, value, p.Name)
+		out <- prometheus.MustNewConstMetric(q.namespaces, prometheus.GaugeValue, float64(p.QuarantinedNamespaces()), p.Name)
 	}
 }

@@ -3,11 +3,13 @@ package migration
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -26,14 +28,17 @@ func (c *converter) hints(d *draft) []string {
 	for _, path := range missing {
 		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
 	}
-	for _, name := range denials {
-		if d.pkg.rules[name] != nil && !c.world.named(d, name) {
-			out = append(out, fmt.Sprintf("it defines %s, which decides nothing here: Berth looks for errors in place of it, a set of messages", name))
-		}
-	}
 	for _, name := range policy.ContractRules {
 		if d.pkg.rules[name] != nil && !slices.Contains(designRules, name) {
 			out = append(out, fmt.Sprintf("it defines %s, which OPA was not asked for and Berth takes for a part of the decision: rename it", name))
+		}
+	}
+	if d.language == placementv1.RegoV0 {
+		for _, m := range d.modules {
+			if names := failures(m); len(names) > 0 {
+				out = append(out, fmt.Sprintf("its denials call %s: where such a function fails, OPA from 0.5 on goes on without that denial, and Berth denies the object "+
+					"as OPA 0.4 did, by spec.failurePolicy", strings.Join(names, ", ")))
+			}
 		}
 	}
 	for _, m := range d.modules {

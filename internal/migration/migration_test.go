@@ -36,6 +36,19 @@ func labelled(namespace, name, label, value string, keysAndTexts []string) corev
 	return cm
 }
 
+// What was replaced is in the policy's text.
+func TestOldNamesAreReplaced(t *testing.T) {
+	const text = "package p\n\nimport input.resource as r\n\nannotations[\"a\"] = x { x := json_marshal([base64_encode(r.a), input.resource.spec]) }\n\nlabels[\"json_marshal\"] = \"input.resource\" { r }\n"
+	got := migration.Convert([]corev1.ConfigMap{policies("n", "p", "p.rego", text)}, options())
+	if len(got.Policies) != 1 {
+		t.Fatalf("findings %v", got.Findings)
+	}
+	const want = "package p\n\nimport input as r\n\nannotations[\"a\"] = x { x := json.marshal([base64.encode(r.a), input.spec]) }\n\nlabels[\"json_marshal\"] = \"input.resource\" { r }\n"
+	if diff := cmp.Diff(want, got.Policies[0].Object.Spec.Rego); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
 func selector(text string) labels.Selector {
 	s, err := labels.Parse(text)
 	if err != nil {
@@ -384,9 +397,22 @@ func TestConvert(t *testing.T) {
 			},
 			policies: []string{"p v1 n/p/p.rego", "q v1 n/q/q.rego"},
 			findings: []string{
-				"n/p/p.rego: converted", "n/p/p.rego: warning: it defines deny, which decides nothing here: Berth looks for errors in place of it",
+				"n/p/p.rego: converted", "n/p/p.rego: warning: p.rego:5:1: the rule deny decides nothing",
 				"n/q/q.rego: converted",
 			},
+		},
+		"OldNames": {
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nannotations[\"a\"] = x { x := json_marshal(input.resource.spec) }\n\nerrors[\"no\"] { to_number(input.resource.spec.size) > 3 }\n")},
+			policies:   []string{"p v0 n/p/p.rego"},
+			findings: []string{
+				"n/p/p.rego: warning: input.resource is written input, as it is called today", "n/p/p.rego: warning: json_marshal is written json.marshal, as it is called today",
+				"n/p/p.rego: converted", "n/p/p.rego: warning: its denials call to_number: where such a function fails",
+			},
+		},
+		"LookupUnderNot": {
+			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\ncustomers = {\"a\": 1}\n\nerrors[\"no\"] { not customers[input.metadata.labels.customer] }\n")},
+			policies:   []string{"p v0 n/p/p.rego"},
+			findings:   []string{"n/p/p.rego: converted", "n/p/p.rego: warning: p.rego:5:16: not customers[input.metadata.labels.customer]: where input.metadata.labels.customer is undefined"},
 		},
 		"Kind": {
 			configMaps: []corev1.ConfigMap{policies("n", "p", "p.rego", "package p\n\nlabels.a := \"b\" if input.kind == \"ReplicaSet\"\n\nlabels.b := \"b\" if \"Deployment\" == input.kind\n")},

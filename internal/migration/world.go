@@ -215,18 +215,6 @@ func (w *world) targets(path []string) (rule *target, whole []*pkg) {
 	return nil, whole
 }
 
-// named says whether a rule of the draft's package is named by one of its modules.
-func (w *world) named(d *draft, name string) bool {
-	found := false
-	for _, m := range d.modules {
-		m.references(func(_ ast.Ref, path []string) {
-			rule, _ := w.targets(path)
-			found = found || rule != nil && rule.pkg == d.pkg && rule.name == name
-		})
-	}
-	return found
-}
-
 // reads returns the paths below data at which the module reads documents. Each ends where only evaluation knows more.
 func (w *world) reads(m *module) [][]string {
 	var out [][]string

@@ -6,11 +6,16 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// maxTerms bounds the ORed terms of a required node affinity: those of several affinities that are ANDed are as many as
-// the product of theirs.
-const maxTerms = 64
+const (
+	// maxTerms bounds the ORed terms of a required node affinity: those of several affinities that are ANDed are as many as
+	// the product of theirs.
+	maxTerms = 64
+	// maxTermPairs bounds how many pairs of terms of two affinities are compared.
+	maxTermPairs = 1 << 18
+)
 
 // Names of an affinity's parts, as the API has them.
 const (
@@ -99,11 +104,13 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 			more, _ := listAt(added[key], list.of, list.name)
 			standing, _ := listAt(whole, list.of, list.name)
 			mine, _ := listAt(requested, list.of, list.name)
-			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !has(standing, m) }); len(kept) > 0 {
+			stands := textSet(standing)
+			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !stands.Has(jsonText(m)) }); len(kept) > 0 {
 				rest = withMember(rest, kept, list.of, list.name)
 			}
 			before, _ := listAt(own, list.of, list.name)
-			after := slices.DeleteFunc(slices.Clone(before), func(m any) bool { return has(more, m) && !has(mine, m) })
+			theirs := textSet(more).Difference(textSet(mine))
+			after := slices.DeleteFunc(slices.Clone(before), func(m any) bool { return theirs.Has(jsonText(m)) })
 			if len(after) < len(before) {
 				own = withList(own, after, list.of, list.name)
 			}
@@ -126,34 +133,37 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 func withoutTerms(object, requested map[string]any, added []any) map[string]any {
 	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	mine, _ := listAt(requested, nodeAffinity, required, nodeTerms)
-	theirs := map[string]bool{}
+	theirs := sets.New[string]()
 	for _, term := range added {
-		maps.Copy(theirs, requirementsOf(term))
+		theirs.Insert(requirementsOf(term)...)
 	}
 	for _, term := range mine {
-		for key := range requirementsOf(term) {
-			delete(theirs, key)
-		}
+		theirs.Delete(requirementsOf(term)...)
 	}
+	onlyTheirs := textSet(added).Difference(textSet(mine))
 	var out []any
+	seen, same := sets.New[string](), true
 	for _, term := range terms {
 		t, _ := term.(map[string]any)
-		rest := maps.Clone(t)
+		rest, changed := maps.Clone(t), false
 		for _, name := range requirements {
 			list, _ := t[name].([]any)
-			kept := slices.DeleteFunc(slices.Clone(list), func(r any) bool { return theirs[name+" "+jsonText(r)] })
+			kept := slices.DeleteFunc(slices.Clone(list), func(r any) bool { return theirs.Has(requirementText(name, r)) })
 			if len(kept) < len(list) {
-				rest = withList(rest, kept, name)
+				rest, changed = withList(rest, kept, name), true
 			}
 		}
+		text := jsonText(rest)
 		// A term that was all theirs is nothing that the developer asked for.
-		if len(rest) > 0 || len(t) == 0 && (has(mine, t) || !has(added, t)) {
-			if equalText(rest, t) || !has(out, rest) {
-				out = append(out, rest)
-			}
+		if nothing := len(rest) == 0 && (changed || onlyTheirs.Has(text)); nothing || changed && seen.Has(text) {
+			same = false
+			continue
 		}
+		same = same && !changed
+		seen.Insert(text)
+		out = append(out, rest)
 	}
-	if slices.EqualFunc(out, terms, equalText) {
+	if same {
 		return object
 	}
 	return withList(object, out, nodeAffinity, required, nodeTerms)
@@ -183,10 +193,26 @@ func andTerms(left, right []any) ([]any, error) {
 	if len(lefts) == 0 {
 		return left, nil
 	}
+	if len(lefts)*len(rights) > maxTermPairs {
+		return nil, fmt.Errorf("affinity.%s.%s.%s: %d terms and a policy's %d are more than %d pairs to compare; use fewer terms",
+			nodeAffinity, required, nodeTerms, len(lefts), len(rights), maxTermPairs)
+	}
+	wanted := make([][]string, len(rights))
+	for i, r := range rights {
+		wanted[i] = requirementsOf(r)
+	}
 	var out []any
+	seen := sets.New[string]()
+	add := func(term any) {
+		if text := jsonText(term); !seen.Has(text) {
+			seen.Insert(text)
+			out = append(out, term)
+		}
+	}
 	for _, l := range lefts {
-		if slices.ContainsFunc(rights, func(r any) bool { return subset(requirementsOf(r), requirementsOf(l)) }) {
-			out = appendMissing(out, []any{l})
+		has := sets.New(requirementsOf(l)...)
+		if slices.ContainsFunc(wanted, func(r []string) bool { return has.HasAll(r...) }) {
+			add(l)
 			continue
 		}
 		for _, r := range rights {
@@ -194,7 +220,7 @@ func andTerms(left, right []any) ([]any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if out = appendMissing(out, []any{term}); len(out) > maxTerms {
+			if add(term); len(out) > maxTerms {
 				return nil, fmt.Errorf("affinity: the object's and the policies' %s.%s together are more than %d terms", nodeAffinity, required, maxTerms)
 			}
 		}
@@ -206,26 +232,19 @@ func andTerms(left, right []any) ([]any, error) {
 }
 
 // requirementsOf are a term's requirements as text.
-func requirementsOf(term any) map[string]bool {
-	out := map[string]bool{}
+func requirementsOf(term any) []string {
+	var out []string
 	object, _ := term.(map[string]any)
 	for _, name := range requirements {
 		list, _ := object[name].([]any)
 		for _, r := range list {
-			out[name+" "+jsonText(r)] = true
+			out = append(out, requirementText(name, r))
 		}
 	}
 	return out
 }
 
-func subset(a, b map[string]bool) bool {
-	for key := range a {
-		if !b[key] {
-			return false
-		}
-	}
-	return true
-}
+func requirementText(name string, requirement any) string { return name + " " + jsonText(requirement) }
 
 func joinTerms(a, b any) (map[string]any, error) {
 	left, _ := a.(map[string]any)
@@ -249,17 +268,27 @@ func joinTerms(a, b any) (map[string]any, error) {
 
 // appendMissing returns a list with those members of another one that it lacks.
 func appendMissing(list, more []any) []any {
-	out := slices.Clip(list)
+	if len(more) == 0 {
+		return list
+	}
+	out, seen := slices.Clip(list), textSet(list)
 	for _, member := range more {
-		if !has(out, member) {
+		if text := jsonText(member); !seen.Has(text) {
+			seen.Insert(text)
 			out = append(out, member)
 		}
 	}
 	return out
 }
 
-func has(list []any, member any) bool {
-	return slices.ContainsFunc(list, func(m any) bool { return equalText(m, member) })
+// textSet are the texts of a list's members. Members are compared by their texts, each of which is made once: objects may
+// have lists of any length.
+func textSet(list []any) sets.Set[string] {
+	out := sets.New[string]()
+	for _, member := range list {
+		out.Insert(jsonText(member))
+	}
+	return out
 }
 
 func equalText(a, b any) bool { return jsonText(a) == jsonText(b) }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // PreferencesAnnotation is where a federation's ReplicaSets have which clusters they prefer, and where policies in their
@@ -14,21 +12,6 @@ const PreferencesAnnotation = "federation.kubernetes.io/replica-set-preferences"
 
 // anyCluster is the name that stands for clusters which are not named.
 const anyCluster = "*"
-
-// annotations are those to be merged into the object's, with that of the clusters.
-func (d Decision) annotations() map[string]string {
-	if d.Clusters == nil {
-		return d.Annotations
-	}
-	out := maps.Clone(d.Annotations)
-	if out == nil {
-		out = map[string]string{}
-	}
-	// Marshalling can't fail: there is nothing but strings.
-	text, _ := json.Marshal(d.Clusters)
-	out[placementv1.ClustersAnnotation] = string(text)
-	return out
-}
 
 // preferences are the value of PreferencesAnnotation.
 type preferences struct {

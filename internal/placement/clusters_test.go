@@ -20,36 +20,6 @@ func allows(t *testing.T, name string, clusters []string) *placement.Policy {
 	}
 }
 
-// Clusters are merged as annotations are: what the developer asked for is kept, and returns.
-func TestClustersOfAnObject(t *testing.T) {
-	const key = placementv1.ClustersAnnotation
-	obj := newObject("web", metadata{"annotations": {key: "mine"}})
-	stored := decide(t, obj, nil, allows(t, "p", []string{"eu", "us"})).Object
-	if diff := cmp.Diff(map[string]string{key: `["eu","us"]`, "k": "v"}, withoutRecord(stored.GetAnnotations())); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
-	out := decide(t, stored, stored, allows(t, "p", []string{"eu"}))
-	want := []placement.Change{{Field: "annotations", Key: key, From: new(`["eu","us"]`), To: new(`["eu"]`)}}
-	if diff := cmp.Diff(want, out.Verdicts[0].Changes); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	if got := decide(t, out.Object, out.Object, allows(t, "p", []string{})).Object.GetAnnotations()[key]; got != "[]" {
-		t.Errorf("no cluster at all is %q", got)
-	}
-	if got := decide(t, out.Object, out.Object, allows(t, "p", nil)).Object.GetAnnotations()[key]; got != "mine" {
-		t.Errorf("when the policy lets go, the annotation is %q", got)
-	}
-	conflicting := decide(t, obj, nil, allows(t, "a", []string{"eu"}), allows(t, "b", []string{"us"}))
-	if got := conflicting.Object.GetAnnotations()[key]; got != `["eu"]` || len(conflicting.Verdicts[1].Conflicts) != 1 {
-		t.Errorf("annotation %q, conflicts %v", got, conflicting.Verdicts[1].Conflicts)
-	}
-}
-
-func withoutRecord(annotations map[string]string) map[string]string {
-	delete(annotations, placementv1.RequestedAnnotation)
-	return annotations
-}
-
 // That a policy names no clusters is not the same as that it says nothing.
 func TestNoClustersAreNotUnsaid(t *testing.T) {
 	none, unsaid := placement.Decision{Clusters: []string{}}, placement.Decision{}

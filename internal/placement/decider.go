@@ -34,7 +34,8 @@ var (
 // not keep or change the input.
 type Evaluator interface {
 	// Evaluate returns the policy's decision on the input, an object as JSON values of Go. Others may have got the same
-	// decision: it is not to be changed.
+	// decision: it is not to be changed. The context has the object's namespace (NamespaceOf), by which evaluators keep
+	// what one namespace causes from others.
 	Evaluate(ctx context.Context, input map[string]any) (Decision, error)
 	// Revision identifies the state of the data that the policy reads: equal revisions and equal inputs have equal
 	// decisions. 0 means that data is missing, so that nothing may be concluded from it.
@@ -43,10 +44,26 @@ type Evaluator interface {
 	Input() *projection.Fields
 }
 
+// namespaceKey is the context's key of an object's namespace.
+type namespaceKey struct{}
+
+// WithNamespace returns a context for the evaluation of an object of a namespace; empty for an object that is in none.
+func WithNamespace(ctx context.Context, namespace string) context.Context {
+	return context.WithValue(ctx, namespaceKey{}, namespace)
+}
+
+// NamespaceOf returns the namespace of the object that is evaluated; empty for an object that is in none.
+func NamespaceOf(ctx context.Context) string {
+	namespace, _ := ctx.Value(namespaceKey{}).(string)
+	return namespace
+}
+
 // Quarantinable is an Evaluator that stops evaluating a policy for a while which keeps running too long.
 type Quarantinable interface {
 	// Quarantined says since when that is; ok is false if it is not.
 	Quarantined() (since time.Time, ok bool)
+	// QuarantinedNamespaces is for how many namespaces alone that is.
+	QuarantinedNamespaces() int
 }
 
 // Remote is an Evaluator that asks another process. It takes long at times, and is asked beside the others. What that
@@ -79,6 +96,11 @@ type Policy struct {
 	Mode          placementv1.Mode
 	FailurePolicy placementv1.FailurePolicy
 	Remediation   placementv1.RemediationMode
+	// Clusters says how the clusters that the policy allows are joined with the developer's list. The zero value has the
+	// defaults.
+	Clusters placementv1.ClustersRule
+	// BlastRadius bounds what one change may do to existing objects, with all fields set.
+	BlastRadius placementv1.BlastRadius
 	// Schedules says that the policy may say where pods run, for which more of an object is needed. One that says it
 	// without is in error.
 	Schedules bool
@@ -92,6 +114,14 @@ func (p *Policy) Quarantined() (since time.Time, ok bool) {
 		return e.Quarantined()
 	}
 	return time.Time{}, false
+}
+
+// QuarantinedNamespaces is for how many namespaces the policy is not evaluated.
+func (p *Policy) QuarantinedNamespaces() int {
+	if e, can := p.Evaluator.(Quarantinable); can {
+		return e.QuarantinedNamespaces()
+	}
+	return 0
 }
 
 // Remote returns who decides the policy elsewhere; ok is false if nobody does.
@@ -116,9 +146,17 @@ type Namespaces interface {
 type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
-	Keyring    *Keyring
+	// Owners are asked for the owners of ReplicaSets that policies place. Nil knows none, so that no owner keeps a policy
+	// from placing a ReplicaSet.
+	Owners  Owners
+	Keyring *Keyring
 	// OwnNamespace is Berth's own; nothing in it is ever matched. Empty for none.
 	OwnNamespace string
+	// Stale returns an error while data that a policy reads is too old to decide by; nil for never. It must be quick.
+	Stale func(policy string) error
+	// Paused reports whether remediation of a policy is paused; nil for never. An update that asks for nothing else under the
+	// keys that such a policy writes leaves them as they are, whatever the policy decides now. It must be quick.
+	Paused func(policy string) bool
 	// Templates knows where objects have their pods; nil for those of Kubernetes' own kinds.
 	Templates *workload.Templates
 }
@@ -183,7 +221,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		return &Outcome{}, err
 	}
 	id := identityOf(r.Object, r.Namespace)
-	podSpec, err := d.podSpec(&r, verdicts)
+	podSpec, err := d.podSpec(&r, id, verdicts)
 	if err != nil {
 		return &Outcome{}, err
 	}
@@ -195,6 +233,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 			return p.Evaluator.Evaluate(ctx, input)
 		}
 	}
+	ctx = WithNamespace(ctx, r.Namespace)
 	wait := elsewhere(ctx, verdicts, input, evaluate)
 	for i, v := range verdicts {
 		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
@@ -214,16 +253,16 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
 	}
 	wait()
-	for _, v := range verdicts {
-		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
-			v.Err = d.schedulable(&r, &current)
-		}
+	d.refuseUnschedulable(&r, &current, verdicts)
+	if err := d.hold(ctx, &r, &current, id, verdicts); err != nil {
+		return &Outcome{}, err
 	}
+	owned := d.owned(ctx, &r, &current, verdicts)
 	d.restore(&current, &r, id)
 	m := &merger{
 		intent: current, verdicts: verdicts,
-		fixed: func(key string, values ...*string) string { return fixed(&r, key, values...) },
-		held:  func(p *Policy) bool { return r.AutomaticOnly && p.Remediation != placementv1.RemediationAutomatic },
+		fixed: func(key string, values ...*string) string { return fixed(&r, owned, key, values...) },
+		held:  r.held,
 	}
 	values, next, err := m.merge()
 	if err != nil {
@@ -233,6 +272,43 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		return &Outcome{Verdicts: verdicts}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// refuseUnschedulable makes errors of the verdicts that say where pods run on an object where that can't be said.
+func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*Verdict) {
+	for _, v := range verdicts {
+		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
+			v.Err = d.schedulable(r, current)
+		}
+	}
+}
+
+// paused reports whether remediation of the policy is paused in a way that concerns the request. That is never so for policies
+// that move no objects, and for remediation's own updates: the leader sends none while it knows of the pause, and this replica
+// may learn later than the leader that the pause is over, when nothing would bring the object back.
+func (d *Decider) paused(r *Request, p *Policy) bool {
+	moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
+	return d.Paused != nil && moves && r.changesObject() && d.Paused(p.Name)
+}
+
+// owned reports whether a ReplicaSet's template has to stay as its owner has it. The owner is looked up only where a policy
+// decides where the pods run, or did. Where that fails the policies that may decide it can't be followed, which is an error
+// of theirs, and what they set before stays.
+func (d *Decider) owned(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
+	schedules := func(v *Verdict) bool { return v.Err == nil && len(v.Decision.Scheduling) > 0 }
+	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.standing.Scheduling) == 0 {
+		return false
+	}
+	made, err := d.madeByOwner(ctx, r)
+	if err == nil {
+		return made
+	}
+	for _, v := range verdicts {
+		if v.Err == nil && v.Policy.Schedules {
+			v.Err = err
+		}
+	}
+	return true
 }
 
 // restore has what policies set of where pods run stand where it can't be changed any more and the developer has but
@@ -245,7 +321,7 @@ func (d *Decider) restore(current *intent, r *Request, id identity) {
 	values := current.current[fieldScheduling]
 	for key, entry := range before.standing.Scheduling {
 		stood := before.current[fieldScheduling][key]
-		if _, stands := current.standing.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, key, &stood) == "" {
+		if _, stands := current.standing.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, false, key, &stood) == "" {
 			continue
 		}
 		values[key] = stood
@@ -300,6 +376,12 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 			return nil, err
 		}
 	}
+	if r.mayHold(verdicts) {
+		whole = true
+		if err := r.Source.Complete(); err != nil {
+			return nil, err
+		}
+	}
 	if whole {
 		// It has everything, whoever reads less of it.
 		for i := range filled {
@@ -332,16 +414,17 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 }
 
 // podSpec returns where the object has the spec of its pods, if that may matter, and has the object filled with it.
-func (d *Decider) podSpec(r *Request, verdicts []*Verdict) ([]string, error) {
-	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !RecordsScheduling(r.Object) && !RecordsScheduling(r.Old) {
+func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]string, error) {
+	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !d.recordsScheduling(r, id) {
 		return nil, nil
 	}
 	path, ok := d.Templates.Path(r.Resource.GroupResource())
 	if !ok || r.Source == nil {
 		return path, nil
 	}
-	if r.Old != nil && mayBeFixed(r.Resource.GroupResource()) {
-		// Whether a Job can still be changed is to be seen in the old one, and what has to stay is.
+	if r.Old != nil && mayBeFixed(r.Resource.GroupResource()) || ownedReplicaSet(r) {
+		// Whether a Job can still be changed is to be seen in the old one, and what has to stay is. The template of a
+		// ReplicaSet is compared with its owner's.
 		return path, r.Source.Complete()
 	}
 	return path, r.Source.Fill(SchedulingFields(path))
@@ -363,25 +446,13 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 
 // matching returns a verdict, still without a decision, for each policy that matches.
 func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
-	namespace := r.Namespace
-	if r.Resource.GroupResource() == namespaces {
-		namespace = r.Object.GetName()
-	}
 	candidates := d.Policies.Index().Of(r.Resource)
-	if candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
+	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
 		return nil, nil
 	}
-	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: r.Object, Old: r.Old, Request: r.Admission}
-	switch {
-	case r.Resource.GroupResource() == namespaces:
-		// As in the API server, a namespace is judged by its own labels.
-		object.NamespaceLabels = r.Object.GetLabels()
-	case namespace != "":
-		labels, err := d.Namespaces.Labels(ctx, namespace)
-		if err != nil {
-			return nil, fmt.Errorf("reading labels of namespace %s: %w", namespace, err)
-		}
-		object.NamespaceLabels = labels
+	object, err := d.seen(ctx, &r, r.Object)
+	if err != nil {
+		return nil, err
 	}
 	policies := candidates.About(object)
 	slices.SortFunc(policies, precedence)
@@ -393,11 +464,40 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 			}
 		}
 		matches, err := p.Matcher.Matches(ctx, object)
+		if matches && err == nil && d.Stale != nil {
+			err = d.Stale(p.Name)
+		}
 		if matches {
-			verdicts = append(verdicts, &Verdict{Policy: p, Err: err})
+			verdicts = append(verdicts, &Verdict{Policy: p, Err: err, paused: d.paused(&r, p)})
 		}
 	}
 	return verdicts, nil
+}
+
+// matchedNamespace is the namespace by which policies match the object.
+func (r *Request) matchedNamespace() string {
+	if r.Resource.GroupResource() == namespaces {
+		return r.Object.GetName()
+	}
+	return r.Namespace
+}
+
+// seen is the request's object, or the one before the update, as the match of policies sees it.
+func (d *Decider) seen(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
+	namespace := r.matchedNamespace()
+	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: content, Old: r.Old, Request: r.Admission}
+	switch {
+	case r.Resource.GroupResource() == namespaces:
+		// As in the API server, a namespace is judged by its own labels.
+		object.NamespaceLabels = content.GetLabels()
+	case namespace != "":
+		labels, err := d.Namespaces.Labels(ctx, namespace)
+		if err != nil {
+			return match.Object{}, fmt.Errorf("reading labels of namespace %s: %w", namespace, err)
+		}
+		object.NamespaceLabels = labels
+	}
+	return object, nil
 }
 
 // input is what policies see: the object as its developer wants it, without managed fields, which say who wrote what

@@ -385,3 +385,37 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
+
+// While remediation of a policy is paused, an update leaves what it has set as it is. New objects are placed, and
+// remediation sees what differs.
+func TestPausedPolicyKeepsPlacement(t *testing.T) {
+	d := &placement.Decider{Policies: policies{sets(t, "p", 0, "k", "1")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
+	place := func(obj, old *unstructured.Unstructured) *placement.Outcome {
+		t.Helper()
+		out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: old})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	stands := place(newObject("web", newMetadata()), nil).Object
+	d.Policies = policies{sets(t, "p", 0, "k", "2"), sets(t, "q", 0, "l", "2")}
+	d.Paused = func(policy string) bool { return policy == "p" }
+	updated := place(stands.DeepCopy(), stands).Object
+	if got := updated.GetAnnotations(); got["k"] != "1" || got["l"] != "2" {
+		t.Errorf("an update sets %v", got)
+	}
+	if got := place(newObject("new", newMetadata()), nil).Object.GetAnnotations()["k"]; got != "2" {
+		t.Errorf("a new object gets %q", got)
+	}
+	if got := place(stands, stands).Object.GetAnnotations()["k"]; got != "2" {
+		t.Errorf("remediation decides %q", got)
+	}
+	patched, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: stands.DeepCopy(), Old: stands, AutomaticOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := patched.Object.GetAnnotations()["k"]; got != "2" {
+		t.Errorf("a patch of remediation sets %q", got)
+	}
+}

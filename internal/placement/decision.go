@@ -20,8 +20,8 @@ type Decision struct {
 	Labels      map[string]string
 	// Scheduling says where the object's pods may run, by the keys that it is merged under; see scheduling.go.
 	Scheduling map[string]string
-	// Clusters are the clusters that the object may run on, sorted; nil if the policy does not say. It may say that there
-	// are none.
+	// Clusters are the clusters that the policy allows the object to run on, sorted; nil if it does not say. It may say that
+	// there are none.
 	Clusters []string
 	// Errors deny the object; sorted.
 	Errors []string

@@ -100,11 +100,11 @@ func TestPodPriority(t *testing.T) {
 		}
 		return got
 	}
-	if diff := cmp.Diff([]string{"add /metadata/annotations", "add /spec/priorityClassName", "remove /spec/priority", "remove /spec/preemptionPolicy"},
+	if diff := cmp.Diff([]string{"add /metadata/annotations", "replace /spec/priorityClassName", "remove /spec/priority", "remove /spec/preemptionPolicy"},
 		patched(`{"priorityClassName": "high"}`)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"add /metadata/annotations", "add /spec/nodeSelector", "add /spec/tolerations"},
+	if diff := cmp.Diff([]string{"add /metadata/annotations", "add /spec/nodeSelector", "add /spec/tolerations/1"},
 		patched(`{"priorityClassName": "low", "nodeSelector": {"a": "b"}, "tolerations": [{"key": "b"}, {"key": "a"}]}`)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
@@ -272,25 +272,5 @@ func TestFixedAppliedAgain(t *testing.T) {
 				t.Errorf("record %s", text)
 			}
 		})
-	}
-}
-
-// The controller of a ReplicaSet tells it by its template, which is left alone.
-func TestOwnedReplicaSet(t *testing.T) {
-	p := schedules(everything(t), "p", scheduling(t, `{"nodeSelector": {"disk": "ssd"}}`))
-	const text = "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: %s}]}, spec: {template: {spec: {}}}}"
-	for controlled, want := range map[string]string{
-		"true": "made from another object's template: match that object", "false": "",
-	} {
-		obj := fromYAML(t, strings.ReplaceAll(text, "%s", controlled))
-		for _, old := range []*unstructured.Unstructured{nil, obj} {
-			out := decideAs(t, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, obj, old, p)
-			if got := out.Verdicts[0].Changes[0].Immutable; got != want {
-				t.Errorf("controller %s: %q, want %q", controlled, got, want)
-			}
-			if patch := placement.Patch(obj, out.Object, out.PodSpec...); (len(patch) == 0) != (want != "") {
-				t.Errorf("controller %s: patch %v", controlled, patch)
-			}
-		}
 	}
 }

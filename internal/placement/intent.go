@@ -11,6 +11,7 @@ import (
 	"maps"
 	"strings"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -27,15 +28,38 @@ const (
 var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
 // record is kept with an object: for each key that a policy overwrote, what the developer asked for.
+//
+// Replicas of several versions read and write records at the same time, during an upgrade and after a rollback. So the fields
+// that Signature is over are frozen: replicas of every version compute it from just these, and drop other members. A field that
+// comes later goes into the extension.
 type record struct {
 	Annotations map[string]overwritten `json:"annotations,omitempty"`
 	Labels      map[string]overwritten `json:"labels,omitempty"`
 	Scheduling  map[string]overwritten `json:"scheduling,omitempty"`
 	// Affinity is of the pods' affinity as a whole, where policies added to it: what each of them added is in Scheduling.
 	Affinity *overwritten `json:"affinity,omitempty"`
-	// Signature is over the rest and the object's identity, so that a record is worth nothing on another object and
+	// Signature is over the fields above and the object's identity, so that a record is worth nothing on another object and
 	// can't be written by anyone who does not have the key.
 	Signature string `json:"signature,omitempty"`
+	extended
+}
+
+// extension is what a record says that its Signature is not over. It is empty where a replica wrote the record that does not
+// know extensions.
+type extension struct {
+	// Clusters are the names of clusters that each policy allows, by policy, where the value of the annotation is not just
+	// what the policy in the annotation's entry allows.
+	Clusters map[string][]string `json:"clusters,omitempty"`
+}
+
+// extended is an extension as the annotation has it.
+type extended struct {
+	extension `json:"-"`
+	// Text is the extension's JSON. It is verified as it is written, so that replicas trust one with members that they don't
+	// know.
+	Text json.RawMessage `json:"extension,omitempty"`
+	// TextSignature is over Text and the record's Signature, so that an extension is worth nothing with another record.
+	TextSignature string `json:"extensionSignature,omitempty"`
 }
 
 // overwritten is one key's entry.
@@ -118,11 +142,21 @@ func (k *Keyring) sign(r record, id identity) (string, error) {
 	if len(k.key) == 0 {
 		return "", errors.New("no signing key")
 	}
-	r.Signature = ""
-	text, err := json.Marshal(struct {
+	r.Signature, r.extended = "", extended{}
+	return k.mac(struct {
 		ID     identity
 		Record record
 	}{id, r})
+}
+
+// signExtension signs the record's extension for the record's signature.
+func (k *Keyring) signExtension(r record) (string, error) {
+	return k.mac(struct{ Extension, Of string }{string(r.Text), r.Signature})
+}
+
+// mac returns the HMAC of a value's JSON. Values of different kinds must differ in their first member's name.
+func (k *Keyring) mac(value any) (string, error) {
+	text, err := json.Marshal(value)
 	if err != nil {
 		return "", fmt.Errorf("encoding record: %w", err)
 	}
@@ -136,8 +170,10 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	if obj == nil {
 		return nil
 	}
-	text, ok := obj.GetAnnotations()[placementv1.RequestedAnnotation]
-	if !ok {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
+	text, ok := value.(string)
+	if !ok || len(text) > apivalidation.TotalAnnotationSizeLimitB {
+		// The API server stores no such record, so nobody signed it.
 		return nil
 	}
 	var r record
@@ -148,7 +184,24 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	if err != nil || !hmac.Equal([]byte(want), []byte(r.Signature)) {
 		return nil
 	}
+	r.extension = k.readExtension(r)
 	return &r
+}
+
+// readExtension returns the extension of a record that verified; an empty one if it is not genuine.
+func (k *Keyring) readExtension(r record) extension {
+	if len(r.Text) == 0 {
+		return extension{}
+	}
+	want, err := k.signExtension(r)
+	if err != nil || !hmac.Equal([]byte(want), []byte(r.TextSignature)) {
+		return extension{}
+	}
+	var out extension
+	if err := json.Unmarshal(r.Text, &out); err != nil {
+		return extension{}
+	}
+	return out
 }
 
 // readStored is read for an object as the API server has it. Its record may have been signed before it had a name;
@@ -162,6 +215,20 @@ func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *recor
 	return r
 }
 
+// readBoth returns the object's record and, where it may count, that of the object before the update. Each may be nil.
+func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*record {
+	own := k.read(obj, id)
+	if own != nil && old == obj {
+		return []*record{own}
+	}
+	stored := k.readStored(old, id)
+	if own != nil && stored != nil && own.Signature == stored.Signature {
+		// It is the stored record. A client may have dropped its extension, or put back an earlier one.
+		own.extended = stored.extended
+	}
+	return []*record{own, stored}
+}
+
 // encode returns the annotation's value; empty for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.empty() {
@@ -170,6 +237,14 @@ func (k *Keyring) encode(r record, id identity) (string, error) {
 	var err error
 	if r.Signature, err = k.sign(r, id); err != nil {
 		return "", err
+	}
+	if len(r.Clusters) > 0 {
+		if r.Text, err = json.Marshal(r.extension); err != nil {
+			return "", fmt.Errorf("encoding record: %w", err)
+		}
+		if r.TextSignature, err = k.signExtension(r); err != nil {
+			return "", err
+		}
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -303,10 +378,7 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, pa
 	out := intent{
 		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}, pods: readPodSpec(obj, path),
 	}
-	records := []*record{k.read(obj, id)}
-	if records[0] == nil || old != obj {
-		records = append(records, k.readStored(old, id))
-	}
+	records := k.readBoth(obj, old, id)
 	for _, field := range fields {
 		var current map[string]string
 		if field == fieldScheduling {
@@ -325,6 +397,9 @@ func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, pa
 					continue
 				}
 				out.standing.put(field, key, entry)
+				if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
+					out.standing.Clusters = r.Clusters
+				}
 				if entry.Requested == nil {
 					delete(values, key)
 				} else {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // asAsked returns a pod's spec with the selectors that were asked for. The API server adds to those of spread constraints
@@ -54,14 +55,14 @@ func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	if len(expressions) == 0 {
 		return term, false
 	}
-	keys := map[metav1.LabelSelectorOperator][]any{}
-	keys[metav1.LabelSelectorOpIn], _ = term["matchLabelKeys"].([]any)
-	keys[metav1.LabelSelectorOpNotIn], _ = term["mismatchLabelKeys"].([]any)
+	keys := map[metav1.LabelSelectorOperator]sets.Set[string]{
+		metav1.LabelSelectorOpIn: stringSet(term["matchLabelKeys"]), metav1.LabelSelectorOpNotIn: stringSet(term["mismatchLabelKeys"]),
+	}
 	kept := slices.DeleteFunc(slices.Clone(expressions), func(e any) bool {
 		expression, _ := e.(map[string]any)
 		operator, _ := expression["operator"].(string)
 		key, ok := expression["key"].(string)
-		return ok && slices.ContainsFunc(keys[metav1.LabelSelectorOperator(operator)], func(k any) bool { return k == any(key) })
+		return ok && keys[metav1.LabelSelectorOperator(operator)].Has(key)
 	})
 	if len(kept) == len(expressions) {
 		return term, false
@@ -71,4 +72,16 @@ func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 		selector["matchExpressions"] = kept
 	}
 	return withMember(term, selector, "labelSelector"), true
+}
+
+// stringSet are the strings of a list.
+func stringSet(value any) sets.Set[string] {
+	list, _ := value.([]any)
+	out := sets.New[string]()
+	for _, member := range list {
+		if text, ok := member.(string); ok {
+			out.Insert(text)
+		}
+	}
+	return out
 }

@@ -24,6 +24,10 @@ type Verdict struct {
 	Changes []Change
 	// Conflicts are keys that this policy and another one, both enforced, set to different values.
 	Conflicts []Conflict
+	// paused reports whether remediation of the policy is paused, and the request is an update by somebody else.
+	paused bool
+	// held says that an update leaves the policy's part of the object as it is.
+	held bool
 }
 
 // Change is one key whose value is, or would be, replaced.
@@ -36,7 +40,8 @@ type Change struct {
 	From *string
 	// To is the value as it should be; nil if the key should go.
 	To *string
-	// Immutable says why the API server does not take the change; empty if it does.
+	// Immutable says why the change is not made: the API server does not take it, or the object is being deleted. It is
+	// empty for a change that can be made.
 	Immutable string
 	// PodSpec leads to the spec of the object's pods, and Affinity is theirs as a whole once the change is made, where
 	// Field is "scheduling".
@@ -117,8 +122,8 @@ type winner struct {
 type merger struct {
 	intent   intent
 	verdicts []*Verdict
-	// held says which policies' part of the object is to be left as it stands.
-	held func(*Policy) bool
+	// held reports whether a policy's part of the object is to be left as it stands.
+	held func(*Verdict) bool
 	// fixed says why a key of scheduling can't get one of the values any more; empty if it can.
 	fixed func(key string, values ...*string) string
 	next  record
@@ -135,6 +140,9 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 		m.applyWins(field, wins, values)
 		m.settleRest(field, wins, values)
 		m.hypothetical(field, values)
+		if field == fieldAnnotations {
+			m.mergeClusters(values)
+		}
 		out[field] = values
 	}
 	whole, err := compose(out[fieldScheduling])
@@ -146,15 +154,28 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	return out, m.next, nil
 }
 
-// judgeAffinities finds the policies whose affinity does not go together with the developer's and the others'.
+// judgeAffinities finds the policies whose affinity does not go together with the developer's and the others'. The
+// enforced ones are tried together first, so that each of many costs no more than one of few.
 func (m *merger) judgeAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[affinity] != "" }
+	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
 	if !slices.ContainsFunc(m.verdicts, adding) {
 		return
 	}
 	values := maps.Clone(m.intent.current[fieldScheduling])
+	together := maps.Clone(values)
+	for _, v := range m.verdicts {
+		if enforced(v) {
+			together[ownKey(fieldScheduling, affinity, v.Policy.Name)] = v.Decision.Scheduling[affinity]
+		}
+	}
+	_, err := compose(together)
+	agree := err == nil
+	if agree {
+		values = together
+	}
 	for _, v := range slices.SortedFunc(slices.Values(m.verdicts), func(a, b *Verdict) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
-		if !adding(v) {
+		if !adding(v) || agree && enforced(v) {
 			continue
 		}
 		key := ownKey(fieldScheduling, affinity, v.Policy.Name)
@@ -218,7 +239,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 		// What the developer's own affinity has already needs no adding.
 		needless := field == fieldScheduling && isContribution(key) && implied(optional(values, affinity), win.value)
 		changed := !there && !needless || there && standing != win.value
-		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v.Policy) {
+		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v) {
 			m.leave(field, key, values)
 			continue
 		}
@@ -243,7 +264,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 func (m *merger) settleRest(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.standing.of(field))) {
-		if _, won := wins[key]; won {
+		if _, won := wins[key]; won || key == placementv1.ClustersAnnotation {
 			continue
 		}
 		entry := m.intent.standing.of(field)[key]
@@ -253,7 +274,7 @@ func (m *merger) settleRest(field string, wins map[string]winner, values map[str
 			continue
 		}
 		v := m.verdicts[i]
-		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.held(v.Policy) {
+		if !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: entry.Requested}) || m.held(v) {
 			m.leave(field, key, values)
 		}
 	}
@@ -279,7 +300,7 @@ func (m *merger) leave(field, key string, values map[string]string) {
 // hypothetical says what the policies that are not enforced would change.
 func (m *merger) hypothetical(field string, values map[string]string) {
 	for _, v := range m.verdicts {
-		if v.Err != nil || v.Policy.Mode == placementv1.ModeEnforce {
+		if v.Err != nil || v.held || v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
 		decided := v.decided(field)
@@ -309,7 +330,7 @@ func (v *Verdict) decided(field string) map[string]string {
 	case fieldLabels:
 		return v.Decision.Labels
 	case fieldAnnotations:
-		return v.Decision.annotations()
+		return v.Decision.Annotations
 	}
 	text, adds := v.Decision.Scheduling[affinity]
 	if !adds {

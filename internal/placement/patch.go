@@ -3,6 +3,7 @@ package placement
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -13,7 +14,8 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Patch returns the JSON patch (RFC 6902) that makes from's labels and annotations those of to, and where its pods run
 // what it is in to; podSpec leads to the spec of the pods (Outcome.PodSpec). Nothing else of an object is ever patched, so
-// nothing else is compared: a general differ would walk the whole object for each request.
+// nothing else is compared: a general differ would walk the whole object for each request. Its operations are on single
+// labels and on single items of lists: what does not change keeps the bytes that the client sent.
 func Patch(from, to *unstructured.Unstructured, podSpec ...string) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
@@ -46,16 +48,121 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 		before, stood := old[name]
 		after, stands := next[name]
 		switch {
-		case stood == stands && equalText(before, after):
+		case stood == stands && patchText(before) == patchText(after):
 		case !stands:
 			ops = append(ops, jsonpatch.NewOperation("remove", at, nil))
 		case name == nodeSelector:
 			ops = append(ops, patchMap(at, len(textsOf(before)) > 0, textsOf(before), textsOf(after))...)
-		default:
+		case !stood:
 			ops = append(ops, jsonpatch.NewOperation("add", at, after))
+		default:
+			ops = append(ops, patchValue(at, before, after)...)
 		}
 	}
 	return ops
+}
+
+// maxListOperations bounds the operations on the items of one list. The API server copies the list for each, so a list
+// that differs in more items is written as a whole.
+const maxListOperations = 64
+
+// patchValue makes one value another that is not equal to it, by operations on the smallest parts that differ: what is
+// not changed keeps the very bytes that were sent.
+func patchValue(at string, before, after any) []jsonpatch.Operation {
+	switch old := before.(type) {
+	case map[string]any:
+		if next, ok := after.(map[string]any); ok {
+			return patchObject(at, old, next)
+		}
+	case []any:
+		if next, ok := after.([]any); ok {
+			if ops := patchList(at, old, next); len(ops) <= maxListOperations {
+				return ops
+			}
+		}
+	}
+	return []jsonpatch.Operation{jsonpatch.NewOperation("replace", at, after)}
+}
+
+func patchObject(at string, old, next map[string]any) []jsonpatch.Operation {
+	var ops []jsonpatch.Operation
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		below := at + "/" + pointerEscaper.Replace(name)
+		if after, stays := next[name]; !stays {
+			ops = append(ops, jsonpatch.NewOperation("remove", below, nil))
+		} else if patchText(old[name]) != patchText(after) {
+			ops = append(ops, patchValue(below, old[name], after)...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(next)) {
+		if _, stood := old[name]; !stood {
+			ops = append(ops, jsonpatch.NewOperation("add", at+"/"+pointerEscaper.Replace(name), next[name]))
+		}
+	}
+	return ops
+}
+
+// patchList walks both lists side by side. An item that is in both, and next in neither, is removed and added again
+// later: merging keeps the order of what stays.
+func patchList(at string, old, next []any) []jsonpatch.Operation {
+	befores, afters := jsonTexts(old), jsonTexts(next)
+	// How often each text is still to come.
+	left, wanted := counts(befores), counts(afters)
+	var ops []jsonpatch.Operation
+	i, j := 0, 0
+	for i < len(old) || j < len(next) {
+		if len(ops) > maxListOperations {
+			break
+		}
+		here := at + "/" + strconv.Itoa(j)
+		gone := i < len(old) && wanted[befores[i]] == 0
+		fresh := j < len(next) && left[afters[j]] == 0
+		switch {
+		case i < len(old) && j < len(next) && befores[i] == afters[j]:
+			left[befores[i]]--
+			wanted[afters[j]]--
+			i, j = i+1, j+1
+		case gone && fresh:
+			ops = append(ops, patchValue(here, old[i], next[j])...)
+			left[befores[i]]--
+			wanted[afters[j]]--
+			i, j = i+1, j+1
+		case j < len(next) && (fresh || i == len(old)):
+			ops = append(ops, jsonpatch.NewOperation("add", here, next[j]))
+			wanted[afters[j]]--
+			j++
+		default:
+			ops = append(ops, jsonpatch.NewOperation("remove", here, nil))
+			left[befores[i]]--
+			i++
+		}
+	}
+	return ops
+}
+
+// patchText is a value's text as merging leaves it: where an affinity is merged, a float that is -0 becomes the integer 0.
+func patchText(value any) string {
+	text := jsonText(value)
+	if strings.Contains(text, "-0") {
+		text = jsonText(jsonValue(text))
+	}
+	return text
+}
+
+func jsonTexts(list []any) []string {
+	out := make([]string, len(list))
+	for i, item := range list {
+		out[i] = patchText(item)
+	}
+	return out
+}
+
+func counts(texts []string) map[string]int {
+	out := map[string]int{}
+	for _, text := range texts {
+		out[text]++
+	}
+	return out
 }
 
 func textsOf(value any) map[string]string {

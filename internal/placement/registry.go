@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -29,6 +31,14 @@ type Standing struct {
 	Next *policy.Binding
 	// Warnings are what the compiler thinks is probably not meant.
 	Warnings []string
+	// Loaded is the newest version that was looked at, also while it waits for what it reads.
+	Loaded Loaded
+}
+
+// Loaded identifies a version of a policy.
+type Loaded struct {
+	UID        types.UID
+	Generation int64
 }
 
 // Bindings are what the policy reads, and what a newer version that waits does, of those that there are, in this order.
@@ -136,6 +146,15 @@ func (r *Registry) Get(name string) *Standing {
 		return nil
 	}
 	return current.all[at].standing
+}
+
+// BoundTo returns the groups that a generation of a policy is bound to; nil if that generation is not in force.
+func (r *Registry) BoundTo(name string, uid types.UID, generation int64) policy.Bindings {
+	s := r.Get(name)
+	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation {
+		return nil
+	}
+	return s.Binding.Bindings
 }
 
 // All returns every policy's standing by name, sorted, as they are at the time of the call.

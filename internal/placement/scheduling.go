@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/projection"
@@ -39,6 +39,10 @@ const (
 	present = "present"
 )
 
+// maxValues bounds the JSON values in each member of a pod's spec that decisions are merged into. Beyond it, policies that
+// decide on scheduling can't decide. It is far above what pods have, and bounds what a merge costs.
+const maxValues = 1 << 16
+
 // Members of a pod's spec that the API server's admission of priorities fills in, from the class's name.
 var priorityMembers = []string{"priority", "preemptionPolicy"}
 
@@ -66,6 +70,11 @@ func SchedulingFields(podSpec []string) *projection.Fields {
 
 // flatten returns what a pod's spec says of where the pod runs, by key; the affinity is one.
 func flatten(spec map[string]any) (map[string]string, error) {
+	for _, name := range schedulingMembers {
+		if left := maxValues; !countDown(spec[name], &left) {
+			return nil, fmt.Errorf("%s has more than %d values, counting each member and item; use fewer", name, maxValues)
+		}
+	}
 	out := map[string]string{}
 	for _, name := range []string{priorityClassName, schedulerName} {
 		switch value := spec[name].(type) {
@@ -107,6 +116,28 @@ func flatten(spec map[string]any) (map[string]string, error) {
 		out[affinity] = jsonText(standing)
 	}
 	return out, nil
+}
+
+// countDown takes the number of JSON values in a value from left, and reports whether there were as many.
+func countDown(value any, left *int) bool {
+	if *left--; *left < 0 {
+		return false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if !countDown(member, left) {
+				return false
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if !countDown(item, left) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // listKey is the key of a toleration or constraint, and its value.
@@ -206,19 +237,19 @@ func place(spec map[string]any, standing, next map[string]string) map[string]any
 // placeList returns a copy of a list with the values that next has under the keys that changed.
 func placeList(name string, list []any, changed []string, next map[string]string) []any {
 	var out []any
-	placed := map[string]bool{}
+	changes, placed := sets.New(changed...), sets.New[string]()
 	for _, item := range list {
 		key, _ := listKey(name, item)
 		switch _, there := next[key]; {
-		case !slices.Contains(changed, key):
+		case !changes.Has(key):
 			out = append(out, item)
-		case there && !placed[key]:
-			placed[key] = true
+		case there && !placed.Has(key):
+			placed.Insert(key)
 			out = append(out, listItem(key, next[key]))
 		}
 	}
 	for _, key := range changed {
-		if _, there := next[key]; there && !placed[key] {
+		if _, there := next[key]; there && !placed.Has(key) {
 			out = append(out, listItem(key, next[key]))
 		}
 	}
@@ -331,11 +362,10 @@ const (
 // fixed says why a key of scheduling does not get another value from now on; empty if it does. The rules for Jobs are
 // those of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation).
 //
-// A ReplicaSet of a Deployment, or of what does as it does, is recognised by its template: with another one it would not
-// be found again, and its owner would make ReplicaSets without end.
-func fixed(r *Request, key string, values ...*string) string {
+// owned says that the object is a ReplicaSet whose template has to stay; see Decider.owned.
+func fixed(r *Request, owned bool, key string, values ...*string) string {
 	old := r.Old
-	if r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil {
+	if owned {
 		return fixedOwned
 	}
 	if old == nil {
@@ -371,9 +401,20 @@ func ofPods(text *string) bool {
 	return object[podAffinity] != nil || object[podAntiAffinity] != nil
 }
 
-// RecordsScheduling says whether an object has a record of what policies overwrote of where its pods run. The record need
-// not be genuine.
-func RecordsScheduling(obj *unstructured.Unstructured) bool {
+// RecordsScheduling reports whether an object as the API server has it, in its namespace, has a genuine record of what
+// policies overwrote of where its pods run. The object may be nil.
+func (d *Decider) RecordsScheduling(obj *unstructured.Unstructured, namespace string) bool {
+	return mayRecordScheduling(obj) && len(d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldScheduling)) > 0
+}
+
+// recordsScheduling is RecordsScheduling for the objects of a request.
+func (d *Decider) recordsScheduling(r *Request, id identity) bool {
+	return mayRecordScheduling(r.Object) && len(d.Keyring.read(r.Object, id).of(fieldScheduling)) > 0 ||
+		mayRecordScheduling(r.Old) && len(d.Keyring.readStored(r.Old, id).of(fieldScheduling)) > 0
+}
+
+// mayRecordScheduling reports whether it is worth it to read an object's record, which anybody may have written.
+func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	if obj == nil {
 		return false
 	}

@@ -13,8 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gomodules.xyz/jsonpatch/v2"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilsets "k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -142,8 +144,12 @@ type clause struct {
 // fakeEvaluator is a pure function of the input, as policies are.
 type fakeEvaluator struct {
 	clauses []clause
-	errors  []string
-	err     error
+	// clusters are those that the policy allows; nil if it does not say.
+	clusters []string
+	errors   []string
+	err      error
+	// reads is what the policy reads; nil for all of the input.
+	reads *projection.Fields
 }
 
 func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
@@ -155,7 +161,9 @@ func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (place
 		return placement.Decision{}, errors.New("the policy sees the record")
 	}
 	m := metadataOf(obj)
-	out := placement.Decision{Annotations: map[string]string{}, Labels: map[string]string{}, Scheduling: map[string]string{}, Errors: f.errors}
+	out := placement.Decision{
+		Annotations: map[string]string{}, Labels: map[string]string{}, Scheduling: map[string]string{}, Clusters: f.clusters, Errors: f.errors,
+	}
 	for _, c := range f.clauses {
 		if c.ifKey != "" && m[c.ifField][c.ifKey] != c.ifValue {
 			continue
@@ -174,7 +182,27 @@ func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (place
 
 func (*fakeEvaluator) Revision() uint64 { return 1 }
 
-func (*fakeEvaluator) Input() *projection.Fields { return projection.Everything() }
+func (f *fakeEvaluator) Input() *projection.Fields {
+	if f.reads != nil {
+		return f.reads
+	}
+	return projection.Everything()
+}
+
+// readsOf are the fields that clauses read.
+func readsOf(clauses []clause) *projection.Fields {
+	out := &projection.Fields{}
+	for _, c := range clauses {
+		switch {
+		case c.ifKey == "":
+		case c.ifField == "scheduling":
+			out.Name("spec").All()
+		default:
+			out.Name("metadata").Name(c.ifField).Name(c.ifKey)
+		}
+	}
+	return out.Seal()
+}
 
 type policies []*placement.Policy
 
@@ -214,6 +242,8 @@ type simulation struct {
 	// everything are all policies that ever were, by name; live are those in force.
 	everything map[string]bool
 	live       policies
+	// paused are the policies whose remediation is paused, by name.
+	paused map[string]bool
 
 	stored *unstructured.Unstructured
 	intent metadata
@@ -222,7 +252,7 @@ type simulation struct {
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	return &simulation{
 		T: t, rand: rand.New(rand.NewPCG(seed, 0)), matcher: allDeployments(t), keyring: keyring(t, "k"),
-		everything: map[string]bool{},
+		everything: map[string]bool{}, paused: map[string]bool{},
 	}
 }
 
@@ -247,6 +277,14 @@ func (s *simulation) entry() (field, key, value string) {
 	}
 }
 
+// wish is an entry that a developer may write: clusters as well, which policies give by a rule of their own.
+func (s *simulation) wish() (field, key, value string) {
+	if s.rand.IntN(4) > 0 {
+		return s.entry()
+	}
+	return "annotations", placementv1.ClustersAnnotation, s.pick(`["eu"]`, `["us", "eu"]`, `["ap","eu","us"]`, `["us"]`, `["eu","eu"]`, `[]`, `null`, `eu,us`)
+}
+
 // change makes one policy appear, change or disappear.
 func (s *simulation) change() {
 	name := s.pick("p1", "p2", "p3", "p4")
@@ -263,6 +301,12 @@ func (s *simulation) change() {
 		}
 		f.clauses = append(f.clauses, c)
 	}
+	if s.rand.IntN(2) > 0 {
+		f.reads = readsOf(f.clauses)
+	}
+	if s.rand.IntN(3) > 0 {
+		f.clusters = [][]string{{"ap", "eu", "us"}, {"eu", "us"}, {"eu"}, {"us"}, {}}[s.rand.IntN(5)]
+	}
 	switch s.rand.IntN(8) {
 	case 0:
 		f.err = errFake
@@ -276,13 +320,20 @@ func (s *simulation) change() {
 			string(placementv1.ModeWarn), string(placementv1.ModeDryRun))),
 		FailurePolicy: placementv1.FailurePolicy(s.pick(string(placementv1.FailurePolicyFail), string(placementv1.FailurePolicyIgnore))),
 		Remediation: placementv1.RemediationMode(s.pick(string(placementv1.RemediationAutomatic), string(placementv1.RemediationAutomatic),
-			string(placementv1.RemediationManual), string(placementv1.RemediationOff))),
+			string(placementv1.RemediationManual), string(placementv1.RemediationNewOnly), string(placementv1.RemediationOff))),
+		Clusters: placementv1.ClustersRule{
+			DeveloperChoice: placementv1.DeveloperChoice(s.pick("", string(placementv1.DeveloperChoiceNarrow), string(placementv1.DeveloperChoiceOverride))),
+			OnEmpty:         placementv1.OnEmpty(s.pick("", string(placementv1.OnEmptyDeny), string(placementv1.OnEmptyClear))),
+		},
 	})
 }
 
 func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, automaticOnly bool) *placement.Outcome {
 	s.Helper()
-	d := &placement.Decider{Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system"}
+	d := &placement.Decider{
+		Policies: all, Namespaces: namespaces{}, Keyring: s.keyring, OwnNamespace: "berth-system",
+		Paused: func(policy string) bool { return s.paused[policy] },
+	}
 	before := obj.DeepCopy()
 	out, err := d.Decide(s.Context(), placement.Request{
 		Resource: deployments, Namespace: "default", Object: obj, Old: old, AutomaticOnly: automaticOnly,
@@ -314,6 +365,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 	first := s.decide(s.live, obj, s.stored, automaticOnly)
 	s.checkOrder(first, obj, automaticOnly)
 	s.checkDecision(first, obj, automaticOnly)
+	s.checkClusters(first, obj, automaticOnly)
 	if refused(first) {
 		return false
 	}
@@ -325,7 +377,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 		}
 	}
 	s.stored = result
-	again := s.decide(s.live, s.stored, s.stored, automaticOnly)
+	again := s.decide(s.live, s.stored.DeepCopy(), s.stored, automaticOnly)
 	if patch := placement.Patch(s.stored, again.Object, again.PodSpec...); len(patch) > 0 {
 		s.Fatalf("deciding the outcome again changes it: %v", patch)
 	}
@@ -343,35 +395,39 @@ func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Un
 	return out
 }
 
-// applyPatch applies a patch as RFC 6902 says, as far as Berth's patches go: a parent that is missing, or a member to
-// remove that is, is an error.
-func applyPatch(t *testing.T, from *unstructured.Unstructured, ops []jsonpatch.Operation) *unstructured.Unstructured {
+// applyPatch applies a patch as the API server does: a parent that is missing, or a member to remove that is, is an error.
+func applyPatch(t testing.TB, from *unstructured.Unstructured, ops []jsonpatch.Operation) *unstructured.Unstructured {
 	t.Helper()
-	out := viaJSON(t, from)
-	for _, op := range ops {
-		parts := strings.Split(strings.TrimPrefix(op.Path, "/"), "/")
-		var at any = out.Object
-		for i, part := range parts {
-			part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-			parent, ok := at.(map[string]any)
-			if !ok {
-				t.Fatalf("%s: no object at %q", op.Json(), strings.Join(parts[:i], "/"))
-			}
-			if i < len(parts)-1 {
-				at = parent[part]
-				continue
-			}
-			switch _, there := parent[part]; {
-			case op.Operation == "add":
-				parent[part] = op.Value
-			case op.Operation == "remove" && there:
-				delete(parent, part)
-			default:
-				t.Fatalf("%s does not apply", op.Json())
-			}
-		}
+	text, err := json.Marshal(from.Object)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return viaJSON(t, out)
+	out := &unstructured.Unstructured{}
+	if err := json.Unmarshal(applyTo(t, text, ops), &out.Object); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// applyTo applies a patch to an object's text.
+func applyTo(t testing.TB, text []byte, ops []jsonpatch.Operation) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := evanphx.DecodePatch(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ops) == 0 {
+		return text
+	}
+	out, err := patch.Apply(text)
+	if err != nil {
+		t.Fatalf("patch %s of %s: %v", encoded, text, err)
+	}
+	return out
 }
 
 // viaJSON is a copy as it comes over the wire.
@@ -419,7 +475,11 @@ func summary(out *placement.Outcome) []string {
 func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
 	s.Helper()
 	got, current := metadataOf(out.Object), metadataOf(obj)
-	named := newMetadata()
+	stood := newMetadata()
+	if s.stored != nil {
+		stood = metadataOf(s.stored)
+	}
+	named, mayHold := newMetadata(), map[string]bool{}
 	for f := range named {
 		for _, v := range slices.Backward(out.Verdicts) {
 			if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
@@ -428,16 +488,80 @@ func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Uns
 			decided := map[string]map[string]string{"labels": v.Decision.Labels, "annotations": v.Decision.Annotations, "scheduling": v.Decision.Scheduling}[f]
 			for key, value := range decided {
 				named[f][key] = value
+				mayHold[f+key] = s.mayHold(v)
 				if automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic {
 					named[f][key] = current[f][key]
 				}
 			}
 		}
 		for key, want := range named[f] {
-			if got[f][key] != want {
+			if got[f][key] != want && (!mayHold[f+key] || got[f][key] != stood[f][key]) {
 				s.Fatalf("%s %s is %q, want %q", f, key, got[f][key], want)
 			}
 		}
+	}
+}
+
+// mayHold reports whether an update may leave a policy's part of the object as it is.
+func (s *simulation) mayHold(v *placement.Verdict) bool {
+	return s.stored != nil && (v.Policy.Remediation == placementv1.RemediationManual || v.Policy.Remediation == placementv1.RemediationNewOnly || s.paused[v.Policy.Name])
+}
+
+// checkClusters looks whether an object that is let through has no clusters but those that the developer and the policies
+// allow, and all of these where every policy could be followed.
+func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
+	s.Helper()
+	const key = placementv1.ClustersAnnotation
+	if refused(out) {
+		return
+	}
+	// What the developer wants now, as develop finds it out.
+	wish, wished := obj.GetAnnotations()[key]
+	if s.stored != nil {
+		if standing, stands := s.stored.GetAnnotations()[key]; stands && wished && standing == wish {
+			wish, wished = s.intent["annotations"][key]
+		}
+	}
+	var own, allowed utilsets.Set[string]
+	asks, all, narrows, denies := false, true, false, false
+	meet := func(a, b utilsets.Set[string]) utilsets.Set[string] {
+		if a == nil {
+			return b
+		}
+		return a.Intersection(b)
+	}
+	for _, v := range out.Verdicts {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil || s.mayHold(v) || automaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic:
+			all = false
+		case v.Decision.Clusters != nil:
+			asks = true
+			allowed = meet(allowed, utilsets.New(v.Decision.Clusters...))
+			narrows = narrows || v.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
+			denies = denies || v.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear
+		}
+	}
+	if !asks {
+		return
+	}
+	if wished && narrows {
+		var names []string
+		if err := json.Unmarshal([]byte(wish), &names); err != nil || names == nil {
+			s.Fatalf("a list that can't be read is let through: %s", wish)
+		}
+		own = utilsets.New(names...)
+		allowed = meet(own, allowed)
+	}
+	var got []string
+	if err := json.Unmarshal([]byte(out.Object.GetAnnotations()[key]), &got); err != nil {
+		s.Fatalf("clusters %q: %v", out.Object.GetAnnotations()[key], err)
+	}
+	if !allowed.IsSuperset(utilsets.New(got...)) || all && !allowed.Equal(utilsets.New(got...)) {
+		s.Fatalf("clusters %v, want %v\nverdicts: %v", got, utilsets.List(allowed), summary(out))
+	}
+	if denies && len(got) == 0 {
+		s.Fatal("no cluster is left, which is let through")
 	}
 }
 
@@ -467,7 +591,7 @@ func (s *simulation) checkIntent() {
 func (s *simulation) random() metadata {
 	out := newMetadata()
 	for range s.rand.IntN(5) {
-		field, key, value := s.entry()
+		field, key, value := s.wish()
 		out[field][key] = value
 	}
 	return out
@@ -489,6 +613,10 @@ func (s *simulation) forgery() string {
 	// The object's own record, edited.
 	if s.stored == nil {
 		return "{}"
+	}
+	if len(s.live) > 0 && s.rand.IntN(2) == 0 {
+		// Without its extension it is genuine: where no policy governs the object it would stay, and so would the intent.
+		return strings.NewReplacer(`"extension"`, `"dropped"`).Replace(recordOf(s.stored))
 	}
 	return strings.NewReplacer(`"requested":"v1"`, `"requested":"v2"`, `"by":"p1"`, `"by":"p2"`,
 		`"labels"`, `"annotations"`, `"signature":"`, `"signature":"A`).Replace(recordOf(s.stored))
@@ -570,7 +698,7 @@ func (s *simulation) step() {
 		s.develop(s.random(), false)
 		return
 	}
-	switch s.rand.IntN(7) {
+	switch s.rand.IntN(8) {
 	case 0, 1:
 		s.change()
 	case 2:
@@ -582,17 +710,20 @@ func (s *simulation) step() {
 	case 4:
 		// One key changed, as by kubectl annotate or kubectl label.
 		m := metadataOf(s.stored)
-		field, key, value := s.entry()
+		field, key, value := s.wish()
 		m[field][key] = value
 		s.develop(m, true)
 	case 5:
 		// One key removed.
 		m := metadataOf(s.stored)
-		field, key, _ := s.entry()
+		field, key, _ := s.wish()
 		delete(m[field], key)
 		s.develop(m, true)
 	case 6:
 		s.remediate()
+	case 7:
+		name := s.pick("p1", "p2", "p3", "p4")
+		s.paused[name] = !s.paused[name]
 	}
 }
 

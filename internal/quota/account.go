@@ -2,6 +2,7 @@ package quota
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,13 +38,13 @@ func (a *Account) Changed() bool {
 	}) || !equality.Semantic.DeepEqual(a.read.Used, status.Used)
 }
 
-// GiveBack takes back the charges of requests, as if they had never been made. What another request for the same change
-// stands on is charged to that one.
-func (a *Account) GiveBack(request func(uid string) bool) {
+// GiveBack takes back the charges whose ids charge reports true for, as if they had never been made. What another request
+// for the same change stands on is charged to that one.
+func (a *Account) GiveBack(charge func(id string) bool) {
 	status := a.quota.QuotaStatus()
 	var kept, back []placementv1.Reservation
 	for _, r := range status.Reservations {
-		if request(r.UID) {
+		if charge(r.UID) {
 			back = append(back, r)
 		} else {
 			kept = append(kept, r)
@@ -106,10 +107,54 @@ func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, ex
 	status := a.quota.QuotaStatus()
 	status.Used = upstream.Add(status.Used, more)
 	status.Summary = Summary(a.quota.QuotaSpec().Hard, status.Used)
-	status.Reservations = append(status.Reservations, placementv1.Reservation{
-		UID: r.UID, Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name,
+	next := placementv1.Reservation{
+		UID: r.ChargeID, Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name,
 		ObjectUID: r.object.uid, ObjectVersion: r.object.version, Delta: more, Expires: metav1.NewTime(expires),
-	})
+	}
+	status.Reservations = append(merge(status.Reservations, &next), next)
+}
+
+// merge returns the reservations without those for creates of other objects of the same name as next's, and makes next
+// stand for them too: only one of the objects can exist at a time, so that next holds the largest of them. It then has
+// no object's uid, since it must outlast each of the objects, and no request gives it back.
+func merge(reservations []placementv1.Reservation, next *placementv1.Reservation) []placementv1.Reservation {
+	if !slices.ContainsFunc(reservations, func(r placementv1.Reservation) bool {
+		return createsOneName(&r, next) && (r.ObjectUID != next.ObjectUID || r.ObjectUID == "")
+	}) {
+		return reservations
+	}
+	var kept []placementv1.Reservation
+	for _, r := range reservations {
+		if !createsOneName(&r, next) {
+			kept = append(kept, r)
+			continue
+		}
+		next.Delta = upstream.Add(next.Delta, r.Delta)
+		if next.Expires.Before(&r.Expires) {
+			next.Expires = r.Expires
+		}
+	}
+	next.ObjectUID = ""
+	keep(next)
+	return kept
+}
+
+// createsOneName reports whether both reservations are for creates of objects with one and the same name.
+func createsOneName(a, b *placementv1.Reservation) bool {
+	return a.Name != "" && a.ObjectVersion == "" && b.ObjectVersion == "" && a.Name == b.Name && a.Namespace == b.Namespace && a.Resource == b.Resource
+}
+
+// keptPrefix begins the ids of reservations that no request gives back. No charge has such an id.
+const keptPrefix = "kept-"
+
+// maxID is the schema's limit on an id.
+const maxID = 64
+
+// keep has no request give a reservation back. It lasts until its object is there or until it expires.
+func keep(r *placementv1.Reservation) {
+	if !strings.HasPrefix(r.UID, keptPrefix) {
+		r.UID = keptPrefix + r.UID[:min(len(r.UID), maxID-len(keptPrefix))]
+	}
 }
 
 // prolong keeps what stands for as long as the newest request that it stands for may be under way. A creation is one
@@ -124,9 +169,25 @@ func (a *Account) prolong(r *Request, expires time.Time) {
 	}
 }
 
-// isFor says whether a reservation is for the very change that the request is about.
+// isFor reports whether a reservation is for the very change that the request is about, or for the create of an object
+// with the name of the one that the request creates: at most one of the changes can be.
 func (r *Request) isFor(reserved *placementv1.Reservation) bool {
-	return r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
+	own := placementv1.Reservation{Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name, ObjectVersion: r.object.version}
+	return createsOneName(&own, reserved) || r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
+}
+
+// crowded reports whether a namespace has as many charges under way as it may have in a quota that it shares with others.
+func (a *Account) crowded(namespace string) bool {
+	if _, shared := a.quota.(*placementv1.ClusterScopedQuota); !shared {
+		return false
+	}
+	n := 0
+	for _, r := range a.quota.QuotaStatus().Reservations {
+		if r.Namespace == namespace {
+			n++
+		}
+	}
+	return n >= placementv1.MaxNamespaceReservations
 }
 
 // full says that no more charges can be under way.

@@ -32,7 +32,7 @@ func claim(t *testing.T, uid, version, size string) *quota.Request {
 	if version != "" {
 		r.Operation, r.OldObject = admissionv1.Update, content("1Gi")
 	}
-	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(r)
+	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(uid, r)
 	if err != nil || request == nil {
 		t.Fatal(request, err)
 	}
@@ -165,5 +165,93 @@ func TestHeir(t *testing.T) {
 		if !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.left {
 			t.Errorf("%v given back: %+v, want %s used with %d reservations", step.back, got, step.want, step.left)
 		}
+	}
+}
+
+// A pod that is created takes what it takes, whatever the request says of its deletion. One that is being deleted takes
+// little once its grace period is over.
+func TestCreatedTerminating(t *testing.T) {
+	const pod = `{"metadata":{"name":"p","uid":"u","resourceVersion":%q,"deletionTimestamp":"2000-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"spec":{"containers":[{"name":"c"}],"activeDeadlineSeconds":%d}}`
+	raw := func(version string, seconds int) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, pod, version, seconds)}
+	}
+	for name, tc := range map[string]struct {
+		operation admissionv1.Operation
+		old       runtime.RawExtension
+		denied    bool
+	}{
+		"Create":            {operation: admissionv1.Create, denied: true},
+		"UpdateThatCreates": {operation: admissionv1.Update, old: raw("", -1), denied: true},
+		"Update":            {operation: admissionv1.Update, old: raw("1", -1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := quota.NewEvaluators(newMeter().clock).NewRequest("r", &admissionv1.AdmissionRequest{
+				Operation: tc.operation, Namespace: "ns", Name: "p",
+				Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Object: raw("", 5), OldObject: tc.old,
+			})
+			if err != nil || request == nil {
+				t.Fatal(request, err)
+			}
+			q := newQuota(list("pods", "0"), list("pods", "0"))
+			q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+			rules, err := compiler.Quota(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdict, err := request.Admit(t.Context(), []*quota.Account{quota.NewAccount(q, rules)}, nil, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if denied := len(verdict.Denied) > 0; denied != tc.denied {
+				t.Errorf("denied: %v", verdict.Denied)
+			}
+		})
+	}
+}
+
+// createOf asks for a claim with a name to be created; each object has a uid of its own.
+func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
+	t.Helper()
+	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(charge, &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "ns", Name: name,
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"},
+		Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, name, uid, size)},
+	})
+	if err != nil || request == nil {
+		t.Fatal(request, err)
+	}
+	return request
+}
+
+// Of several creates of one name only one object can exist at a time: they are charged the largest of them, in one
+// reservation, which none of them gives back.
+func TestCreatesOfOneName(t *testing.T) {
+	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
+	rules, err := compiler.Quota(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := quota.NewAccount(q, rules)
+	for i, step := range []struct {
+		name, size, want string
+		reservations     int
+	}{
+		{"data", "2Gi", "2Gi", 1}, {"data", "1Gi", "2Gi", 1}, {"data", "5Gi", "5Gi", 1}, {"other", "1Gi", "6Gi", 2}, {"data", "9Gi", "10Gi", 2}, {"data", "9Gi", "10Gi", 2},
+	} {
+		verdict, err := createOf(t, fmt.Sprint(i), step.name, fmt.Sprintf("uid-%d", i), step.size).Admit(t.Context(), []*quota.Account{account}, nil, now.Add(time.Duration(i)*time.Second))
+		if err != nil || !verdict.Allowed() {
+			t.Fatal(i, verdict, err)
+		}
+		if got := account.Quota().QuotaStatus(); !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.reservations {
+			t.Errorf("%d: %+v, want %s used with %d reservations", i, got, step.want, step.reservations)
+		}
+	}
+	account.GiveBack(func(id string) bool { return slices.Contains([]string{"0", "1", "2", "4", "5"}, id) })
+	if got := account.Quota().QuotaStatus(); !upstream.Equals(list("requests.storage", "10Gi"), got.Used) || len(got.Reservations) != 2 {
+		t.Errorf("given back: %+v", got)
+	}
+	last := slices.IndexFunc(account.Quota().QuotaStatus().Reservations, func(r placementv1.Reservation) bool { return r.Name == "data" })
+	if got := account.Quota().QuotaStatus().Reservations[last]; !got.Expires.Time.Equal(now.Add(5*time.Second)) || got.ObjectUID != "" {
+		t.Errorf("%+v: want no uid, and the end of the last request", got)
 	}
 }

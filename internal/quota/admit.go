@@ -168,8 +168,13 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
 	}
-	if len(out.pending)+len(out.denied) == 0 && account.full() && account.mode() == placementv1.ModeEnforce && !r.DryRun {
-		out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
+	if len(out.pending)+len(out.denied) == 0 && account.mode() == placementv1.ModeEnforce && !r.DryRun {
+		switch {
+		case account.full():
+			out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
+		case account.crowded(r.Namespace) && len(out.standing) == 0:
+			out.pending = append(out.pending, fmt.Sprintf("too many requests of namespace %s under way for quota: %s", r.Namespace, account.quota.GetName()))
+		}
 	}
 	return out, nil
 }

@@ -73,7 +73,7 @@ func newDecisions(t testing.TB, n int) *decisions {
 }
 
 func (d *decisions) decide(ctx context.Context, t testing.TB) {
-	request, err := d.evaluators.NewRequest(&admissionv1.AdmissionRequest{
+	request, err := d.evaluators.NewRequest("charge", &admissionv1.AdmissionRequest{
 		UID: "r", Operation: admissionv1.Create, Namespace: "team-a", Name: "p",
 		Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Object: runtime.RawExtension{Raw: d.pod},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -40,6 +41,25 @@ type version struct {
 	generation int64
 }
 
+// compiled are the rules of a spec, and a copy of that spec.
+type compiled struct {
+	rules *Rules
+	spec  copiable
+}
+
+// copiable is a spec. Who has the object may change it.
+type copiable interface{ copied() copiable }
+
+type quotaSpec struct{ *placementv1.QuotaSpec }
+
+func (s quotaSpec) copied() copiable { return quotaSpec{s.DeepCopy()} }
+
+type limitSpec struct {
+	*placementv1.LimitedResourceSpec
+}
+
+func (s limitSpec) copied() copiable { return limitSpec{s.DeepCopy()} }
+
 // questions are the rules that are asked together, by the part of prepared that answers.
 type questions struct {
 	scope, admit, words, count []string
@@ -55,23 +75,25 @@ var (
 
 // Quota returns a quota's rules.
 func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
-	return c.rules(ctx, q, func() string { return generateQuota(q.QuotaSpec()) }, ofQuota)
+	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, ofQuota)
 }
 
 // Limit returns a limit's rules.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
-	return c.rules(ctx, l, func() string { return generateLimit(&l.Spec) }, ofLimit)
+	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, ofLimit)
 }
 
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
 	GetGeneration() int64
-}, generate func() string, asked questions) (*Rules, error) {
+}, spec copiable, generate func() string, asked questions) (*Rules, error) {
 	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
-	if known, ok := c.byObject.Get(key); ok {
-		rules, _ := known.(*Rules)
-		return rules, nil
+	if cached, ok := c.byObject.Get(key); ok {
+		// Where the API server's store went back to an earlier state, two specs may have the same generation.
+		if known, _ := cached.(compiled); equality.Semantic.DeepEqual(known.spec, spec) {
+			return known.rules, nil
+		}
 	}
 	named, _ := KeyOf(object)
 	text := generate()
@@ -83,7 +105,7 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, asked); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
 	}
-	c.byObject.Add(key, rules)
+	c.byObject.Add(key, compiled{rules: rules, spec: spec.copied()})
 	return rules, nil
 }
 

@@ -127,7 +127,7 @@ func (w *world) one(t *testing.T) string {
 		text, _ := json.MarshalIndent(map[string]any{"request": review, "quotas": quotas, "limits": upstreamLimits}, "", " ")
 		t.Errorf("%s\nupstream: %v\n%s", fmt.Sprintf(format, args...), denied, text)
 	}
-	request, err := w.evaluators.NewRequest(review)
+	request, err := w.evaluators.NewRequest(string(review.UID), review)
 	if err != nil {
 		complain("not read: %v", err)
 		return ""

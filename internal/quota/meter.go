@@ -187,6 +187,14 @@ func (e *entry) at(now time.Time) corev1.ResourceList {
 	return e.usage
 }
 
+// Has reports whether the object of this name that the meter knows has this uid.
+func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.types[resource]
+	return t != nil && t.objects[namespace][name] != nil && t.objects[namespace][name].uid == uid
+}
+
 // Unsettled returns the reservations of a quota that are not settled: their changes are not in what the meter knows, and
 // may come. What exists takes what the others took. selects says which namespaces the quota counts.
 func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
@@ -204,11 +212,14 @@ func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(n
 // arrived says whether the change that a reservation is for is in what the meter knows, or can't come any more.
 func (t *tally) arrived(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
+	if uid == "" {
+		return false
+	}
 	if _, gone := t.seen[uid]; gone {
 		return true
 	}
 	e := t.objects[r.Namespace][r.Name]
-	if uid == "" || e == nil || e.uid != uid {
+	if e == nil || e.uid != uid {
 		return false
 	}
 	if r.ObjectVersion == "" {

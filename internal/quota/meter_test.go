@@ -142,7 +142,7 @@ func TestReservations(t *testing.T) {
 		"create is under way":           {reservation: create, left: left, used: "1"},
 		"create shows up":               {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: settled, used: "1"},
 		"create shows up finished":      {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1", withPhase("Failed"))) }, left: settled, used: "0"},
-		"another object has the name":   {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "other-uid", "1")) }, left: left, used: "2"},
+		"another object has the name":   {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "other-uid", "1")) }, left: left, used: "1"},
 		"the name in another namespace": {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1", inNamespace("x"))) }, left: left, used: "2"},
 		"an object of another type":     {reservation: create, happens: func(t *testing.T, c counting) { c.replace(t, widgets, object("web", "web-uid", "1")) }, left: left, used: "1"},
 		"create came and went": {reservation: create, happens: func(t *testing.T, c counting) {
@@ -164,7 +164,7 @@ func TestReservations(t *testing.T) {
 		"create does not expire yet":  {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute - 1) }, left: left, used: "1"},
 		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: left, used: "1"},
 		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: settled, used: "1"},
-		"no uid: nothing settles it":  {reservation: nameless, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: left, used: "2"},
+		"no uid: nothing settles it":  {reservation: nameless, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: left, used: "1"},
 
 		"update is under way":            {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "7")) }, left: left, used: "2"},
 		"the meter is behind the update": {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "6")) }, left: left, used: "2"},

@@ -219,7 +219,7 @@ func (m *model) ask(next podState, old *podState) {
 			c.from = old.version
 			r.Operation, r.SubResource, r.OldObject = admissionv1.Update, "resize", raw(m.t, *old, false)
 		}
-		request, err := m.evaluators.NewRequest(r)
+		request, err := m.evaluators.NewRequest(string(r.UID), r)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func (m *model) ask(next podState, old *podState) {
 			})
 		}
 		m.quota, _ = account.Quota().(*placementv1.ScopedQuota)
-		c.asked = append(c.asked, request.UID)
+		c.asked = append(c.asked, request.ChargeID)
 	}
 	m.underWay = append(m.underWay, c)
 	if old == nil {
@@ -362,25 +362,34 @@ func (m *model) exists() corev1.ResourceList {
 	return out
 }
 
-// check adds to what exists the most that the changes under way can make of it.
+// check adds up the most that can exist, of what exists and of the changes under way: of several objects with one name at
+// most one exists at a time. No name has more than one reservation for creates of several objects.
 func (m *model) check() {
 	m.t.Helper()
 	need := list("pods", "0", "requests.cpu", "0")
 	most := map[string]corev1.ResourceList{}
 	for _, p := range m.pods {
-		most[p.uid] = p.takes()
+		most[p.name] = p.takes()
 	}
 	for _, c := range m.underWay {
 		if before := m.pods[c.to.name]; c.from != 0 && (before.uid != c.to.uid || before.version != c.from) {
 			continue
 		}
-		most[c.to.uid] = upstream.Max(most[c.to.uid], c.to.takes())
+		most[c.to.name] = upstream.Max(most[c.to.name], c.to.takes())
 	}
 	for _, takes := range most {
 		need = upstream.Add(need, takes)
 	}
 	if ok, names := upstream.LessThanOrEqual(need, m.quota.Status.Used); !ok {
 		m.t.Errorf("%v: needed %v, used %v", names, need, m.quota.Status.Used)
+	}
+	objects := map[string]string{}
+	for _, r := range m.quota.Status.Reservations {
+		if before, found := objects[r.Name]; r.ObjectVersion == "" && found && (before != r.ObjectUID || before == "") {
+			m.t.Errorf("two reservations for creates of %s: %+v", r.Name, m.quota.Status.Reservations)
+		} else if r.ObjectVersion == "" {
+			objects[r.Name] = r.ObjectUID
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
 	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
-	entries := m.snapshot(q, types, w, now, out)
+	entries, taken := m.snapshot(q, types, w, now, out)
 	matches := map[Scopes]bool{}
 	for _, found := range entries {
 		match, decided := matches[found.scopes]
@@ -63,8 +63,19 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 		if match {
 			out.count(found.namespace, found.entry, types[found.scopes.resource], now)
 		}
+		if creates, ok := taken[found.entry]; ok {
+			if match {
+				creates = upstream.SubtractWithNonNegativeResult(creates, upstream.Mask(found.at(now), upstream.ResourceNames(creates)))
+			}
+			out.reserve(creates)
+		}
 	}
 	return out, nil
+}
+
+// reserve adds what reservations take, as far as it is counted.
+func (r *Recount) reserve(amounts corev1.ResourceList) {
+	r.Used = upstream.Add(r.Used, upstream.Mask(amounts, upstream.ResourceNames(r.Used)))
 }
 
 // found is an object in a namespace that the quota counts.
@@ -73,8 +84,9 @@ type found struct {
 	*entry
 }
 
-// snapshot returns the objects to count and settles the reservations, both as of one moment.
-func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w World, now time.Time, out *Recount) []found {
+// snapshot returns the objects to count and settles the reservations, both as of one moment. taken is what reservations
+// take for creates under the names of objects; it is not in out.Used.
+func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w World, now time.Time, out *Recount) (entries []found, taken map[*entry]corev1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := map[schema.GroupResource]bool{}
@@ -83,8 +95,7 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 	}
 	slices.SortFunc(out.Missing, compareTypes)
 	slices.SortFunc(out.Unserved, compareTypes)
-	m.reservations(q, out, known, w, now)
-	var entries []found
+	taken = m.reservations(q, out, known, w, now)
 	for t := range types {
 		if m.types[t] == nil {
 			continue
@@ -99,7 +110,7 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 			}
 		}
 	}
-	return entries
+	return entries, taken
 }
 
 // begin sets what a type's names are before any object is counted, and says whether that is zero. A type that is not
@@ -132,21 +143,43 @@ func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []cor
 
 // reservations keeps those whose change may still come. What one took of a type that is not counted from zero is in
 // Used already, and stays there: nobody knows what became of it until the type can be counted again.
-func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) {
+//
+// A create under a name that is taken can succeed only after the object of that name is deleted. So both together take
+// the larger of the two, and what such creates take is returned by the object. Since used has only a part of it then, no
+// request may give it back.
+func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) map[*entry]corev1.ResourceList {
+	taken := map[*entry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		late := w.Late[r.UID] && w.Selects(r.Namespace)
 		if _, counted := fromZero[of]; !counted || Expired(r, now) && !late || m.settled(&r, w.Selects) {
 			continue
 		}
+		holder := m.holder(&r, w)
+		if holder != nil {
+			keep(&r)
+		}
 		out.Reservations = append(out.Reservations, r)
 		if !late {
 			out.after(r.Expires.Time)
 		}
-		if fromZero[of] {
-			out.Used = upstream.Add(out.Used, upstream.Mask(r.Delta, upstream.ResourceNames(out.Used)))
+		switch {
+		case holder != nil:
+			taken[holder] = upstream.Add(taken[holder], r.Delta)
+		case fromZero[of]:
+			out.reserve(r.Delta)
 		}
 	}
+	return taken
+}
+
+// holder is the object that has the name which a reservation's create wants; nil if there is none that is counted.
+func (m *Meter) holder(r *placementv1.Reservation, w World) *entry {
+	t := m.types[schema.ParseGroupResource(r.Resource)]
+	if t == nil || r.ObjectVersion != "" || r.Name == "" || !w.Selects(r.Namespace) {
+		return nil
+	}
+	return t.objects[r.Namespace][r.Name]
 }
 
 // settled says whether what a reservation took is counted as an object's, or can't come any more. The namespaces that

@@ -268,3 +268,43 @@ func TestSummary(t *testing.T) {
 		})
 	}
 }
+
+// A create under a name that is taken fails, unless the object is deleted first. It takes no more than it would then.
+func TestRecountOfATakenName(t *testing.T) {
+	c := newMeter()
+	c.replace(t, pods, object("taken", "a", "1", withCPU("1")))
+	charge := func(cpu, count string) placementv1.Reservation {
+		return placementv1.Reservation{UID: "x", Resource: "pods", Namespace: "ns", Name: "taken", ObjectUID: "b", Delta: list("requests.cpu", cpu, "pods", count), Expires: metav1.NewTime(now.Add(time.Minute))}
+	}
+	hard := list("pods", "9", "requests.cpu", "9")
+	for name, test := range map[string]struct {
+		cpu string
+		// while there is the object, and after its deletion.
+		want, after corev1.ResourceList
+	}{
+		"less":   {cpu: "500m", want: list("pods", "1", "requests.cpu", "1"), after: list("pods", "1", "requests.cpu", "500m")},
+		"more":   {cpu: "3", want: list("pods", "1", "requests.cpu", "3"), after: list("pods", "1", "requests.cpu", "3")},
+		"scoped": {cpu: "3", want: list("pods", "1", "requests.cpu", "3"), after: list("pods", "1", "requests.cpu", "3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQuota(hard, nil, charge(test.cpu, "1"))
+			if name == "scoped" {
+				// It does not count the object.
+				q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+			}
+			c.replace(t, pods, object("taken", "a", "1", withCPU("1")))
+			got := c.recount(t, q, everywhere)
+			if diff := cmp.Diff(test.want, got.Used, sameAmounts); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if len(got.Reservations) != 1 || got.Reservations[0].UID == "x" {
+				t.Errorf("%+v: want one that its request does not give back, since not all of it is used", got.Reservations)
+			}
+			c.replace(t, pods)
+			q.Status.Reservations = got.Reservations
+			if diff := cmp.Diff(test.after, c.recount(t, q, everywhere).Used, sameAmounts); diff != "" {
+				t.Errorf("after the deletion, -want +got:\n%s", diff)
+			}
+		})
+	}
+}

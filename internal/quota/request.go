@@ -11,12 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
+
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 // Request is an admission request that may change what is used. It is immutable.
 type Request struct {
-	// UID is the request's own.
-	UID string
+	// ChargeID identifies what the request charges. It is unique, and nothing that the sender of the request can know or
+	// choose: a charge is given back by it.
+	ChargeID string
 	// Namespace is the object's.
 	Namespace string
 	// Resource is the object's type.
@@ -41,8 +44,9 @@ type identity struct {
 	name, uid, version string
 }
 
-// NewRequest reads an admission request; nil if it changes nothing that quotas count.
-func (e *Evaluators) NewRequest(r *admissionv1.AdmissionRequest) (*Request, error) {
+// NewRequest reads an admission request, whose charges are to have the id chargeID; see Request.ChargeID. It returns nil
+// if the request changes nothing that quotas count.
+func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest) (*Request, error) {
 	resource := schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
 	if r.Namespace == "" || (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) {
 		return nil, nil
@@ -63,22 +67,33 @@ func (e *Evaluators) NewRequest(r *admissionv1.AdmissionRequest) (*Request, erro
 	if !evaluator.Handles(attributes) {
 		return nil, nil
 	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		if err := workload.CheckResources(&pod.Spec); err != nil {
+			return nil, fmt.Errorf("quota can't be decided: spec.%w", err)
+		}
+	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return nil, err
 	}
 	out := &Request{
-		UID: string(r.UID), Namespace: r.Namespace, Resource: resource, DryRun: r.DryRun != nil && *r.DryRun,
+		ChargeID: chargeID, Namespace: r.Namespace, Resource: resource, DryRun: r.DryRun != nil && *r.DryRun,
 		subresource: r.SubResource, evaluator: evaluator, content: object,
 		object: identity{name: accessor.GetName(), uid: string(accessor.GetUID())},
-	}
-	if out.now, err = e.measure(resource, object); err != nil {
-		return nil, err
 	}
 	if r.Operation == admissionv1.Update {
 		if err := out.readOld(e, old); err != nil {
 			return nil, err
 		}
+	}
+	if out.before == nil {
+		// Server-side apply creates objects with any deletionTimestamp that the request names, and evaluators count little
+		// of a pod whose grace period is over.
+		accessor.SetDeletionTimestamp(nil)
+		accessor.SetDeletionGracePeriodSeconds(nil)
+	}
+	if out.now, err = e.measure(resource, object); err != nil {
+		return nil, err
 	}
 	out.setInput()
 	return out, nil

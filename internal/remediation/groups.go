@@ -282,7 +282,7 @@ func (in *grouping) stale(revision uint64) bool {
 // with what the policy reads of its members, and again with the objects that have to be decided again. These are the
 // members of groups whose decision is another one now, or failed, and those of no group. It is for one goroutine at a
 // time, and has to be called after each change of data; if no data that the policy reads has changed it does nothing.
-func (g *Groups) Sweep(p *placement.Policy, evaluate func(input map[string]any) (placement.Decision, error), again func([]Key)) {
+func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
 	revision := p.Evaluator.Revision()
 	stale, due := g.stale(p, revision)
 	if len(due) > 0 {
@@ -291,15 +291,28 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(input map[string]any) 
 	for _, group := range stale {
 		// What changes during the evaluation leaves open which data it saw.
 		before := p.Evaluator.Revision()
-		decision, err := evaluate(group.input)
-		if due := g.swept(p, group, before, decision, err); len(due) > 0 {
+		decision, err := evaluate(group.namespace, group.input)
+		if due := g.swept(p, group.group, before, decision, err); len(due) > 0 {
 			again(due)
 		}
 	}
 }
 
+// staleGroup is a group, and the namespace of one of its members.
+type staleGroup struct {
+	*group
+	namespace string
+}
+
+func namespaceOf(g *group) string {
+	if len(g.members) == 0 {
+		return ""
+	}
+	return g.members[0].object.key.Namespace
+}
+
 // stale returns the groups whose decision is not of a revision, and the objects that are in no group.
-func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []*group, again []Key) {
+func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup, again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
@@ -317,7 +330,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []*group, ag
 			// Without data nothing can be decided, which each object has to be told.
 			again = append(again, keysOf(group.members)...)
 		case group.revision != revision:
-			stale = append(stale, group)
+			stale = append(stale, staleGroup{group, namespaceOf(group)})
 		}
 	}
 	return stale, again

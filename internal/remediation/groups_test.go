@@ -86,7 +86,7 @@ func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[st
 
 func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []remediation.Key) {
 	t.Helper()
-	g.Sweep(p, func(input map[string]any) (placement.Decision, error) {
+	g.Sweep(p, func(_ string, input map[string]any) (placement.Decision, error) {
 		return p.Evaluator.Evaluate(t.Context(), input)
 	},
 		func(keys []remediation.Key) { again = append(again, keys...) })
@@ -363,7 +363,7 @@ func (w *world) sweep() {
 	}
 	w.sweeping, w.notified = true, false
 	for _, p := range slices.Clone(w.policies) {
-		w.groups.Sweep(p, func(input map[string]any) (placement.Decision, error) {
+		w.groups.Sweep(p, func(_ string, input map[string]any) (placement.Decision, error) {
 			return p.Evaluator.Evaluate(w.t.Context(), input)
 		},
 			func(keys []remediation.Key) { w.enqueue(keys...) })

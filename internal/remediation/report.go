@@ -37,8 +37,13 @@ func compareKeys(a, b Key) int {
 
 // Report is one policy's account.
 type Report struct {
-	Matched    int
+	Matched int
+	// Violations is the number of objects that are not known to be as the policy decides: Denied, Moved, and Failed.
 	Violations int
+	// Denied is the number of objects that the policy would deny today, and Moved of those that it would change.
+	Denied, Moved int
+	// Conflicted is the number of objects with a key that another policy sets to another value.
+	Conflicted int
 	// Sample names some of the violations, sorted.
 	Sample []placementv1.Violation
 	// Failed is the number of objects that could not be decided, and FailedMessage the first one's error.
@@ -50,6 +55,8 @@ type Report struct {
 	Unsettled []string
 	// Remediated is the number of patches since this account began.
 	Remediated int64
+	// Pause is why remediation is paused; nil if it is not.
+	Pause *Pause
 }
 
 // Ledger keeps the accounts of all policies. It is safe for concurrent use.
@@ -57,6 +64,12 @@ type Ledger struct {
 	mu       sync.Mutex
 	accounts map[string]*account
 	byKey    map[Key][]string
+
+	guards map[string]*guard
+	// assessments are those that are not concluded, in the order of their beginning; concluded says that Judge has
+	// something to do.
+	assessments []*Assessment
+	concluded   bool
 }
 
 // account is one policy's, by object.
@@ -67,41 +80,62 @@ type account struct {
 
 // finding is what one policy says of one object.
 type finding struct {
+	// violation says what differs, and denied that it is the policy's error.
 	violation string
+	denied    bool
+	// failure is why the object can't be decided.
 	failure   string
 	conflicts []string
 	unsettled bool
+	harm      harm
+	// version is the resource version of the object that was decided.
+	version string
 }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}}
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*guard{}}
 }
 
-// Record replaces what is known of an object by the verdicts. It returns the policies whose account changed.
-func (l *Ledger) Record(key Key, verdicts []*placement.Verdict, unsettled bool) []string {
+// Record replaces what is known of an object by the verdicts on the resource version of it that was decided. It returns the
+// policies whose account changed.
+func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, unsettled bool) []string {
 	findings := map[string]finding{}
 	for _, v := range verdicts {
-		if v.Policy.Remediation == placementv1.RemediationOff {
+		if !v.Policy.Followed() {
 			continue
 		}
 		f := judge(v)
 		f.unsettled = unsettled && len(v.Changes) > 0
+		f.harm, f.version = harmOf(v), version
 		findings[v.Policy.Name] = f
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.assessed(key)
+	for _, v := range verdicts {
+		if f, recorded := findings[v.Policy.Name]; recorded {
+			before, known := l.account(v.Policy.Name).objects[key]
+			l.count(key, v, before, known, f)
+		}
+	}
 	var changed []string
 	for _, name := range l.byKey[key] {
 		if _, still := findings[name]; !still {
+			if g := l.guards[name]; g != nil {
+				g.heal(l, key)
+				g.weigh(l.accounts[name].objects[key].harm, unharmed)
+			}
 			delete(l.accounts[name].objects, key)
 			changed = append(changed, name)
 		}
 	}
 	for name, f := range findings {
 		a := l.account(name)
-		if old, known := a.objects[key]; !known || !equal(old, f) {
-			a.objects[key] = f
+		old, known := a.objects[key]
+		l.guard(name).weigh(old.harm, f.harm)
+		a.objects[key] = f
+		if !known || !equal(old, f) {
 			changed = append(changed, name)
 		}
 	}
@@ -114,7 +148,7 @@ func (l *Ledger) Record(key Key, verdicts []*placement.Verdict, unsettled bool) 
 }
 
 // Forget removes an object from all accounts and returns the policies whose account changed.
-func (l *Ledger) Forget(key Key) []string { return l.Record(key, nil, false) }
+func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", nil, false) }
 
 // Remediated counts one patch.
 func (l *Ledger) Remediated(policy string) {
@@ -127,6 +161,7 @@ func (l *Ledger) Remediated(policy string) {
 func (l *Ledger) ForgetPolicy(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	delete(l.guards, name)
 	a, ok := l.accounts[name]
 	if !ok {
 		return
@@ -159,22 +194,33 @@ const (
 func (l *Ledger) Report(policy string) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var pause *Pause
+	if g, ok := l.guards[policy]; ok {
+		pause = g.report()
+	}
 	a, ok := l.accounts[policy]
 	if !ok {
-		return Report{}
+		return Report{Pause: pause}
 	}
-	out := Report{Matched: len(a.objects), Remediated: a.remediated}
+	out := Report{Matched: len(a.objects), Remediated: a.remediated, Pause: pause}
 	conflicts := map[string]bool{}
 	// The account may have many more objects than are named: it is not sorted for these few.
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
-		if f.failure != "" {
+		switch {
+		case f.failure != "":
 			out.Failed++
 			failed = keepFirst(failed, key, 1)
+		case f.denied:
+			out.Denied++
+		case f.violation != "":
+			out.Moved++
 		}
-		if f.violation != "" {
-			out.Violations++
+		if f.failure != "" || f.violation != "" {
 			sample = keepFirst(sample, key, maxSample)
+		}
+		if len(f.conflicts) > 0 {
+			out.Conflicted++
 		}
 		if f.unsettled {
 			unsettled = append(unsettled, key)
@@ -183,13 +229,14 @@ func (l *Ledger) Report(policy string) Report {
 			conflicts[name] = true
 		}
 	}
+	out.Violations = out.Denied + out.Moved + out.Failed
 	for _, key := range failed {
 		out.FailedMessage = key.String() + ": " + a.objects[key].failure
 	}
 	for _, key := range sample {
 		out.Sample = append(out.Sample, placementv1.Violation{
 			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name,
-			Message: truncate(a.objects[key].violation),
+			Message: truncate(a.objects[key].message()),
 		})
 	}
 	slices.SortFunc(unsettled, compareKeys)
@@ -210,6 +257,14 @@ func keepFirst(keys []Key, key Key, limit int) []Key {
 	return keys[:min(len(keys), limit)]
 }
 
+// message says what is wrong with the object.
+func (f finding) message() string {
+	if f.failure != "" {
+		return "can't be decided: " + f.failure
+	}
+	return f.violation
+}
+
 // judge says in words what a verdict finds.
 func judge(v *placement.Verdict) finding {
 	var f finding
@@ -218,6 +273,7 @@ func judge(v *placement.Verdict) finding {
 		return f
 	}
 	parts := slices.Clone(v.Decision.Errors)
+	f.denied = len(parts) > 0
 	if len(parts) == 0 {
 		// What is denied is not changed.
 		for _, c := range v.Changes {
@@ -250,8 +306,9 @@ func Describe(c placement.Change) string {
 	return out
 }
 
+// equal reports whether two findings say the same.
 func equal(a, b finding) bool {
-	return a.violation == b.violation && a.failure == b.failure && a.unsettled == b.unsettled && slices.Equal(a.conflicts, b.conflicts)
+	return a.violation == b.violation && a.denied == b.denied && a.failure == b.failure && a.unsettled == b.unsettled && a.harm == b.harm && slices.Equal(a.conflicts, b.conflicts)
 }
 
 func truncate(s string) string {

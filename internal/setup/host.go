@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/certs"
 	bound "github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
 // addHost connects to the host cluster, where what Berth keeps for itself is to be there and not in the served one.
@@ -99,7 +100,7 @@ func ownState(namespace string) map[client.Object]cache.ByObject {
 // release of Helm's is large.
 func withoutForeignData(object any) (any, error) {
 	object, err := cache.TransformStripManagedFields()(object)
-	if secret, ok := object.(*corev1.Secret); ok && secret.Name != certs.SecretName && (!shown(secret) || slices.Contains(bound.ReservedSecrets, secret.Name)) {
+	if secret, ok := object.(*corev1.Secret); ok && secret.Name != certs.SecretName && secret.Name != webhookauth.SecretName && (!shown(secret) || slices.Contains(bound.ReservedSecrets, secret.Name)) {
 		secret.Data = nil
 	}
 	return object, err

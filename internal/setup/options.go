@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
@@ -56,6 +57,16 @@ type Options struct {
 	WebhookCertManagement string
 	// WebhookCAOverlap is how long the API server trusts a certificate authority after it was replaced; 0 for an hour.
 	WebhookCAOverlap time.Duration
+	// WebhookTokenLifetime is how long the token in the webhooks' paths is used before it is replaced; 0 for an hour.
+	WebhookTokenLifetime time.Duration
+	// WebhookTokenSettle is how long replicas have to learn a token before the API server uses it; 0 for 10 seconds.
+	// WebhookTokenOverlap is how long it is accepted after the API server was told to use another; 0 for a minute.
+	WebhookTokenSettle, WebhookTokenOverlap time.Duration
+	// WebhookClientCAFile is the path of a PEM file with the authorities of the API server's client certificate, which the
+	// webhooks then require; empty for none. WebhookClientNames are the names of which the certificate must have one, any
+	// if there are none.
+	WebhookClientCAFile string
+	WebhookClientNames  []string
 	// MetricsAddress is where metrics are served; "0" for nowhere. MetricsSecure serves them over HTTPS to clients
 	// that the API server authenticates and authorizes.
 	MetricsAddress string
@@ -85,9 +96,14 @@ type Options struct {
 	OwnPredicates []predicates.Predicate
 	// Config is the path of the configuration file; empty for none.
 	Config string
+	// PolicyMaxStaleness is for how long a replica answers admission requests without a confirmation by the API server
+	// that it has all policies; 0 for freshness.DefaultBound.
+	PolicyMaxStaleness time.Duration
 	// ReservationTTL is how long a charge to a quota waits for its object: longer than the API server takes to give up
 	// a request.
 	ReservationTTL time.Duration
+	// AllowRemoteSecrets lets policies with spec.remote match and replicate Secrets by name.
+	AllowRemoteSecrets bool
 	// Metrics is where Berth's metrics are registered; nil for the registry that MetricsAddress serves.
 	Metrics prometheus.Registerer
 }
@@ -104,6 +120,9 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "Who fills the Secret berth-webhook-cert: self, where Berth makes and renews certificate and authority, or external, where cert-manager or somebody else does.")
+	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour, "How long the secret token in the webhooks' paths is used before it is replaced; at least a minute.")
+	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API server presents to webhooks, and which they then require; none is required if empty.")
+	f.Var((*names)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as its common name or DNS name, separated by commas; any if empty.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
@@ -118,7 +137,9 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	o.Predicates = defaultPredicates(o.OwnPredicates)
 	f.Var((*names)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are asked, separated by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
+	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
+	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false, "Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
 }

@@ -38,7 +38,7 @@ func (n *names) Set(text string) error {
 		}
 	}
 	if len(*n) == 0 {
-		return errors.New("names no predicate")
+		return errors.New("has no name in it")
 	}
 	return nil
 }

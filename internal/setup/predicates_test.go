@@ -48,7 +48,7 @@ func TestConfiguration(t *testing.T) {
 		"Spaced":    {args: "--predicates=TaintToleration,,NodeName,", want: []string{"TaintToleration", "NodeName"}},
 		"Unknown":   {args: "--predicates=NodeName,PodFitsHost", err: []string{"--predicates", `"PodFitsHost"`, strings.Join(whitelist[:6], ", ")}},
 		"Twice":     {args: "--predicates=NodeName,NodeName", err: []string{"--predicates", "NodeName"}},
-		"None":      {args: "--predicates=", err: []string{"-predicates", "names no predicate"}},
+		"None":      {args: "--predicates=", err: []string{"-predicates", "has no name in it"}},
 		"Own":       {own: []predicates.Predicate{never(t, "Maintenance")}, want: append(slices.Clip(whitelist), "Maintenance")},
 		"OwnFirst":  {args: "--predicates=Maintenance,NodeName", own: []predicates.Predicate{never(t, "Maintenance")}, want: []string{"Maintenance", "NodeName"}},
 		"OwnTwice":  {own: []predicates.Predicate{never(t, "NodeName")}, err: []string{"NodeName"}},

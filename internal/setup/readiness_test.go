@@ -12,7 +12,10 @@ func TestGuard(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		t.Run(fmt.Sprint(ready), func(t *testing.T) {
 			yes := func() bool { return true }
-			r := &readiness{certificate: yes, policies: func(context.Context) bool { return true }, data: yes, quotas: func() bool { return ready }, adopted: yes}
+			r := &readiness{
+				certificate: yes, tokens: yes, policies: func(context.Context) bool { return true }, data: yes,
+				quotas: func() bool { return ready }, adopted: yes, current: yes,
+			}
 			reached := false
 			recorder := httptest.NewRecorder()
 			r.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

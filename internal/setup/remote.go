@@ -22,7 +22,7 @@ type engines struct {
 // Check implements engine.Engine.
 func (e engines) Check(m *policy.Module) error {
 	if m.Remote != nil {
-		return nil
+		return e.remote.Check(m)
 	}
 	return e.Engine.Check(m)
 }
@@ -37,9 +37,10 @@ func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *
 
 func (p *parts) addRemote() {
 	p.remote = remote.New(remote.Options{
-		Secrets:   p.secrets(),
-		Policies:  p.registry.InForce,
-		UserAgent: "berth/" + Version(),
+		Secrets:      p.secrets(),
+		Policies:     p.registry.InForce,
+		AllowSecrets: p.options.AllowRemoteSecrets,
+		UserAgent:    "berth/" + Version(),
 		Observer: &remoteObserver{
 			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
 			changed:   func(policy string) { p.status.Changed(policy) },

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,11 +43,13 @@ import (
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
 	"github.com/berth-dev/berth/controllers/supply"
+	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	bound "github.com/berth-dev/berth/internal/policy"
@@ -54,12 +57,16 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 	domain "github.com/berth-dev/berth/internal/remediation"
 	inventory "github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/review"
+	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/internal/webhookauth"
 	"github.com/berth-dev/berth/internal/workload"
 	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 	quotawebhook "github.com/berth-dev/berth/webhooks/quota"
+	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
 // NewScheme returns a scheme with the kinds that Berth reads and writes typed.
@@ -83,6 +90,8 @@ type parts struct {
 	stateLive client.Client
 
 	certificate *certs.Source
+	tokens      *webhookauth.Tokens
+	clients     *webhookauth.ClientCertificates
 	catalog     *watches.Catalog
 	data        *embedded.Data
 	predicates  *predicates.Set
@@ -98,6 +107,8 @@ type parts struct {
 	modules     *quota.Compiler
 	charges     *quotawebhook.Ledger
 	namespaces  *watches.Namespaces
+	history     *watches.History
+	fresh       *freshness.Monitor
 	metrics     *metrics.Metrics
 	events      *events.Recorder
 
@@ -108,6 +119,8 @@ type parts struct {
 	hooks       *webhookconfiguration.Controller
 	remediation *remediation.Controller
 	status      *policystatus.Controller
+	schemas     *schemas.Checker
+	types       *typecheck.Controller
 	quotas      *quotacontroller.Controller
 	ready       *readiness
 	drain       *drain
@@ -120,7 +133,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	// is what limits clients.
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}}
+	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}, history: watches.NewHistory()}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, *rest.Config) error
@@ -129,8 +142,10 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 		{"preparing traces", p.addTracing},
 		{"creating clients", p.addClients},
 		{"connecting to the host cluster", p.addHost},
+		{"preparing client certificates", p.addClientCertificates},
 		{"creating manager", p.addManager},
 		{"preparing the webhook's certificate", p.addCertificate},
+		{"preparing the webhooks' tokens", p.addTokens},
 		{"preparing the engine", p.addEngine},
 		{"adding controllers", p.addControllers},
 		{"adding webhooks", p.addWebhooks},
@@ -201,6 +216,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			ReaderFailOnMissingInformer: false,
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    own,
+			NewInformer:                 p.newInformer,
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{
 			Host: o.WebhookHost,
@@ -210,6 +226,9 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 				c.NextProtos = []string{"http/1.1"}
 				// The certificate comes from a Secret once that is read; see addCertificate.
 				c.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return p.certificate.GetCertificate(h) }
+				if p.clients != nil {
+					p.clients.Configure(c)
+				}
 			}},
 		}),
 	})
@@ -217,6 +236,12 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		return err
 	}
 	return p.mgr.Add(p.host)
+}
+
+// newInformer returns an informer of the manager's cache that lists its type again when the API server's store has gone
+// back to an earlier state.
+func (p *parts) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(p.history.Wrap(lw), object, resync, indexers)
 }
 
 // optional returns nil for a duration that nobody set, which leaves it to controller-runtime.
@@ -249,6 +274,33 @@ func (p *parts) addCertificate(context.Context, *rest.Config) error {
 	return err
 }
 
+// addTokens prepares the secret in the webhooks' paths by which the API server is known.
+func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
+	if o := p.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
+		return fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token", o.WebhookTokenLifetime)
+	}
+	p.tokens, err = webhookauth.Add(p.mgr, p.state(), webhookauth.Options{
+		Namespace: p.options.Namespace, Lifetime: p.options.WebhookTokenLifetime,
+		Settle: p.options.WebhookTokenSettle, Overlap: p.options.WebhookTokenOverlap,
+		Used: func(ctx context.Context) ([]string, error) {
+			return webhookconfiguration.UsedTokens(ctx, p.mgr.GetClient())
+		},
+		Refused: func() { p.metrics.Unauthenticated() },
+	})
+	return err
+}
+
+// addClientCertificates prepares the verification of the API server's client certificate, where there is one.
+func (p *parts) addClientCertificates(context.Context, *rest.Config) (err error) {
+	switch {
+	case p.options.WebhookClientCAFile != "":
+		p.clients, err = webhookauth.NewClientCertificates(p.options.WebhookClientCAFile, p.options.WebhookClientNames)
+	case len(p.options.WebhookClientNames) > 0:
+		err = errors.New("--webhook-client-names has no use without --webhook-client-ca-file")
+	}
+	return err
+}
+
 func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	keyring, err := certs.LoadKeyring(ctx, p.stateLive, p.options.Namespace)
 	if err != nil {
@@ -262,6 +314,9 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
+	if err := p.addSchemas(cfg); err != nil {
+		return err
+	}
 	if p.metrics, err = metrics.New(p.registerer()); err != nil {
 		return err
 	}
@@ -272,7 +327,10 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
 		Observer: engineObserver{
 			Metrics: p.metrics, changed: func(policy string) { p.status.Changed(policy) },
-			readsMore: func() { p.remediation.ReadsMore() },
+			readsMore: func() {
+				p.remediation.ReadsMore()
+				p.hooks.ReadsMore()
+			},
 		},
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
@@ -288,14 +346,37 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
 		Compiler:       p.modules, OwnNamespace: p.options.exempt(),
 		Unsettled: func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
+		Rewound:   p.history.Rewound,
 	}
+	p.history.Subscribe(p.charges.ForgetAll)
+	p.fresh = freshness.New(freshness.Options{
+		Live: p.mgr.GetAPIReader(), Registry: p.registry, Rewound: p.history.Rewound,
+		Bound: cmp.Or(p.options.PolicyMaxStaleness, freshness.DefaultBound),
+	})
 	p.decider = &placement.Decider{
 		Policies:     p.registry,
 		Namespaces:   p.namespaces,
+		Owners:       &watches.Owners{Live: p.mgr.GetAPIReader()},
 		Keyring:      keyring,
 		OwnNamespace: p.options.exempt(),
 		Templates:    p.templates,
 	}
+	return nil
+}
+
+// schemaTimeout is how long the API server may take to return the schemas of a group and version.
+const schemaTimeout = 3 * time.Second
+
+// addSchemas prepares reading the schemas that the API server publishes. A request for them has a deadline of its own, since
+// the client for them takes no context.
+func (p *parts) addSchemas(cfg *rest.Config) error {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = schemaTimeout
+	asks, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	p.schemas = schemas.NewChecker(p.catalog, asks.OpenAPIV3())
 	return nil
 }
 
@@ -324,6 +405,17 @@ func (o engineObserver) Quarantined(policy string) {
 	o.changed(policy)
 }
 
+// NamespaceQuarantined implements embedded.Observer.
+func (o engineObserver) NamespaceQuarantined(policy, namespace string, began bool) {
+	o.changed(policy)
+	if !began {
+		ctrl.Log.WithName("engine").Info("A policy ended in time again on the objects of a namespace", "policy", policy, "namespace", namespace)
+		return
+	}
+	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline on the objects of a namespace and is not evaluated on them for a while",
+		"policy", policy, "namespace", namespace)
+}
+
 // Released implements embedded.Observer.
 func (o engineObserver) Released(policy string) {
 	ctrl.Log.WithName("engine").Info("A policy ended in time again and is evaluated as before", "policy", policy)
@@ -343,12 +435,14 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
+	p.replication.Follow(p.history)
+	p.decider.Stale = p.replication.Stale
 	p.supply = supply.New(supply.Deps{
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
-		Loaded: p.policies.Loaded,
+		Loaded: p.policies.Loaded, History: p.history,
 	})
 	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.Settled(b) }
-	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, webhookconfiguration.Options{
+	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),
 	})
@@ -358,9 +452,12 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	}
 	p.ready = &readiness{
 		certificate: p.certificate.Trusted,
+		tokens:      p.tokens.Known,
 		policies:    p.policies.Loaded,
 		data:        p.replication.Settled,
 		adopted:     adopter.Done,
+		current:     p.fresh.Current,
+		confirm:     p.fresh.Confirm,
 	}
 	if p.ready.quotas, err = p.watchQuotas(ctx); err != nil {
 		return err
@@ -368,30 +465,30 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.remediation = remediation.New(remediation.Deps{
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
 		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
-		Ready:   p.ready.isReady,
-		Tracing: p.tracing,
-		Changed: func(name string) { p.status.Changed(name) },
+		Ready:    p.ready.isReady,
+		History:  p.history,
+		Tracing:  p.tracing,
+		Changed:  func(name string) { p.status.Changed(name) },
+		Policies: p.mgr.GetClient(),
 	})
-	p.status = policystatus.New(policystatus.Deps{
-		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
-		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.Settled,
-		Hook: p.hooks.State, Targets: p.remediation.TargetState, Ledger: p.ledger, Metrics: p.metrics,
-	})
+	p.addStatus()
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
 		Compiler: p.modules, Evaluators: p.evaluators, Metrics: p.metrics, Clock: clock.RealClock{},
-		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(),
+		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(), History: p.history,
+		Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()},
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerCollectors(); err != nil {
 		return err
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
+	p.catalog.Subscribe(p.status.ServedChanged)
 	p.hooks.Subscribe(p.status.Changed)
 	p.supply.Subscribe(p.status.Changed)
 	p.followData()
 	p.catalog.Subscribe(p.remediation.Rewatch)
-	for _, r := range []manager.Runnable{p.remote, p.supply, p.replication, p.catalog} {
+	for _, r := range []manager.Runnable{p.remote, p.supply, p.replication, p.catalog, p.fresh} {
 		if err := p.mgr.Add(r); err != nil {
 			return err
 		}
@@ -399,12 +496,33 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	if err := p.watchNamespaces(ctx); err != nil {
 		return err
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.status, p.quotas} {
+	if err := p.watchPauses(ctx); err != nil {
+		return err
+	}
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.types, p.status, p.quotas} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addStatus makes the controllers that report on policies.
+func (p *parts) addStatus() {
+	p.types = typecheck.New(typecheck.Deps{
+		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BoundTo, Changed: func(name string) { p.status.Changed(name) },
+	})
+	p.catalog.Subscribe(p.types.ServedChanged)
+	p.registry.Subscribe(func(name string, _, _ *placement.Policy) { p.types.PolicyLoaded(name) })
+	p.status = policystatus.New(policystatus.Deps{
+		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
+		Stale:       p.replication.Stale,
+		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.Settled,
+		Hook: p.hooks.State, Targets: p.remediation.TargetState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
+		Ledger: p.ledger, Metrics: p.metrics, Events: p.events,
+		Served: p.catalog.Served, OwnNamespace: p.options.exempt(),
+		Types: p.types.State,
+	})
 }
 
 // registerCollectors registers the metrics that are looked up at the moment of the scrape.
@@ -488,12 +606,51 @@ func (p *parts) watchNamespaces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if after, ok := obj.(metav1.Object); ok && !initial {
+				p.status.NamespaceChanged(after.GetName(), nil, after.GetLabels())
+			}
+		},
 		UpdateFunc: func(old, obj any) {
 			before, known := old.(metav1.Object)
 			after, ok := obj.(metav1.Object)
 			if known && ok && !maps.Equal(before.GetLabels(), after.GetLabels()) {
 				p.remediation.NamespaceChanged(after.GetName())
+				p.status.NamespaceChanged(after.GetName(), before.GetLabels(), after.GetLabels())
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = missed.Obj
+			}
+			if before, ok := obj.(metav1.Object); ok {
+				p.status.NamespaceChanged(before.GetName(), before.GetLabels(), nil)
+			}
+		},
+	})
+	return err
+}
+
+// watchPauses has every replica's admission know which policies the leader paused.
+func (p *parts) watchPauses(ctx context.Context) error {
+	informer, err := p.mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching policies: %w", err)
+	}
+	pauses := &placement.Pauses{}
+	p.decider.Paused = pauses.Paused
+	set := func(obj any) {
+		if policy, ok := obj.(*placementv1.PlacementPolicy); ok {
+			pauses.Set(policy.Name, policy.Status.Paused != nil)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				pauses.Set(name, false)
 			}
 		},
 	})
@@ -502,41 +659,69 @@ func (p *parts) watchNamespaces(ctx context.Context) error {
 
 func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	register := func(path string, handler http.Handler) {
-		p.mgr.GetWebhookServer().Register(path, p.drain.handler(handler))
+		// Nothing is read of a request before its caller is known.
+		handler = p.drain.handler(p.tokens.Handler(path, handler))
+		p.mgr.GetWebhookServer().Register(path, handler)
+		p.mgr.GetWebhookServer().Register(path+"/", handler)
 	}
+	scales := &watches.Scales{Client: p.dynamic}
+	memory := review.NewMemory()
 	for path, failurePolicy := range map[string]placementv1.FailurePolicy{
 		webhookconfiguration.PathFail:   placementv1.FailurePolicyFail,
 		webhookconfiguration.PathIgnore: placementv1.FailurePolicyIgnore,
 	} {
 		handler := &placementwebhook.Handler{
 			Decider: p.decider, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
-			FailurePolicy: failurePolicy,
+			FailurePolicy: failurePolicy, Confirm: p.fresh.Confirm, LiveNamespaces: p.charges.LiveNamespaces,
 			IsRemediation: remediation.IsRemediation(p.identity),
+			Parents:       &placementwebhook.Parents{Client: p.dynamic, Scales: scales},
 		}
-		register(path, p.tracing.Handler("admission placement", p.ready.guard(&admission.Webhook{Handler: handler})))
+		register(path, p.tracing.Handler("admission placement", p.ready.guard(review.New(handler, memory, placementwebhook.Deadline))))
 	}
 	quotas := quotawebhook.New(quotawebhook.Deps{
 		Ledger: p.charges, Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 		ReservationTTL: p.options.ReservationTTL,
 	})
-	for path, handler := range map[string]admission.Handler{
+	for path, handler := range map[string]review.Decider{
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
 	} {
-		register(path, p.tracing.Handler("admission quota", p.ready.guard(&admission.Webhook{Handler: handler})))
+		register(path, p.tracing.Handler("admission quota", p.ready.guard(review.New(handler, memory, quotawebhook.Deadline))))
 	}
 	register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{
-			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Secrets: p.secrets(), Namespace: p.options.Namespace,
+			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.secrets(), Namespace: p.options.Namespace,
+			Namespaces: p.namespaces, OwnNamespace: p.options.exempt(),
+			Prober:            p.remote,
+			Bound:             p.registry.BoundTo,
+			Clusters:          &watches.Clusters{Client: p.dynamic, Catalog: p.catalog},
+			ClusterPredicates: p.predicates.NamesOf(predicates.Clusters),
+			Compilations:      semaphore.NewWeighted(maxCompilations),
 		}))
+	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
+		Catalog: p.catalog, Evaluators: p.evaluators, Namespaces: p.namespaces, Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()},
+		StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()}, VolumeAttributesClasses: &watches.VolumeAttributesClasses{Reader: p.mgr.GetAPIReader()},
+		OwnNamespace: p.options.exempt(), Decoder: admission.NewDecoder(p.mgr.GetScheme()),
+		Live: p.mgr.GetAPIReader(), Cache: p.mgr.GetClient(),
+	}})
 	return nil
 }
+
+// maxCompilations is how many policies the validating webhook compiles at a time.
+const maxCompilations = 2
 
 func (p *parts) addProbes(context.Context, *rest.Config) error {
 	if err := p.mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
 		return err
 	}
-	if err := p.mgr.AddReadyzCheck("webhook", p.mgr.GetWebhookServer().StartedChecker()); err != nil {
+	started := p.mgr.GetWebhookServer().StartedChecker()
+	if p.clients != nil {
+		if err := p.mgr.Add(p.clients); err != nil {
+			return err
+		}
+		started = once(started)
+	}
+	if err := p.mgr.AddReadyzCheck("webhook", started); err != nil {
 		return err
 	}
 	if p.tracing != nil {
@@ -550,6 +735,9 @@ func (p *parts) addProbes(context.Context, *rest.Config) error {
 		defer cancel()
 		if !p.ready.isReady(ctx) {
 			return errors.New("policies or their data are not loaded yet")
+		}
+		if !p.fresh.Current() {
+			return errors.New("the API server has not confirmed the policies of this replica for too long")
 		}
 		return nil
 	})

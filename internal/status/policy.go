@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -33,6 +35,8 @@ type Facts struct {
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	// World says the same of what predicates look at, which the policy asks.
 	World func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	// Stale is why what the policy reads is too old to decide by; nil if it is not.
+	Stale error
 	// Supply says how a type fares that the engine elsewhere is to have, and how many objects it has there; SupplyErr is
 	// why that engine does not take what it is to have, and Settled says that it has all of it. They are of use for
 	// policies with such an engine alone.
@@ -40,9 +44,21 @@ type Facts struct {
 	SupplyErr error
 	Settled   bool
 	Hook      HookState
+	// Coverage is what there is to be matched; nil if that is not known.
+	Coverage *match.Coverage
+	// NoNamespaces says that the namespace selector selects none of the namespaces that there are.
+	NoNamespaces bool
+	// Meant returns a question after the type that is probably meant by a plural name, to be appended; nil for none.
+	Meant func(plural string) string
 	// Targets says how reading what the policy matches fares.
 	Targets watches.State
-	Report  remediation.Report
+	// Deciding reports that existing objects of the matched types are about to be decided.
+	Deciding bool
+	// Resuming reports that it is not known yet whether an earlier leader paused remediation.
+	Resuming bool
+	Report   remediation.Report
+	// Types is what the type checker says of the generation that Standing is of; nil while it has not said anything.
+	Types *TypeState
 	// RemediatedBefore is the count that the report's comes on top of.
 	RemediatedBefore int64
 }
@@ -59,8 +75,8 @@ const (
 	maxNames             = 3
 )
 
-// Compute folds the facts into the policy's status. What it keeps of the old status are the times of transitions.
-// Equal facts have equal results.
+// Compute folds the facts into the policy's status. What it keeps of the old status are the times of transitions, and how
+// many objects could not be decided, until that is known again. Otherwise, equal facts have equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
 	if f.Standing == nil && len(old.Conditions) > 0 {
 		// A leader that has just started knows less than the last one wrote.
@@ -81,12 +97,15 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
 	s.compiled(f)
+	s.matched(f)
 	s.reachable(f)
 	s.replicated(f)
 	s.enforced(f)
-	s.counts(f)
+	s.counts(f, old.Undecided)
 	s.compliant(f)
 	s.conflicted(f)
+	s.typeChecked(old, f)
+	s.paused(old, f)
 	s.ready(f)
 	s.stalled(f)
 	return out
@@ -96,6 +115,8 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 type setter struct {
 	out        *placementv1.PlacementPolicyStatus
 	generation int64
+	// impossible reports whether the type checker found that a rule of the decision contract can never have a value.
+	impossible bool
 }
 
 func (s *setter) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
@@ -110,6 +131,10 @@ func truncate(s string, limit int) string {
 }
 
 func (s *setter) compiled(f Facts) {
+	if _, waits := errors.AsType[*policy.NotServedError](f.Standing.Err); waits {
+		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, "the policy's text compiles")
+		return
+	}
 	if f.Standing.Err == nil {
 		message := "the policy's text compiles"
 		if r := f.Standing.Binding.Remote; r != nil {
@@ -136,9 +161,39 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
+// matched says what of the match there is; the condition goes if that is not known.
+func (s *setter) matched(f Facts) {
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		s.set(placementv1.ConditionMatched, status, reason, message)
+	}
+	switch c := f.Coverage; {
+	case c == nil:
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionMatched)
+	case c.Impossible != "":
+		set(metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the policy can't match anything: "+c.Impossible)
+	case !c.Covered:
+		set(metav1.ConditionFalse, placementv1.ReasonNotServed, "the policy matches nothing until the API server serves it: "+strings.Join(c.Unserved, "; "))
+	case len(c.Unserved) > 0:
+		set(metav1.ConditionFalse, placementv1.ReasonPartlyServed, strings.Join(c.Unserved, "; "))
+	case f.NoNamespaces && c.Namespaced:
+		set(metav1.ConditionFalse, placementv1.ReasonNoNamespaces, "spec.match.namespaceSelector selects none of the namespaces that there are")
+	default:
+		set(metav1.ConditionTrue, placementv1.ReasonMatched, "the API server serves what the policy matches")
+	}
+}
+
+// effective reports whether a condition Matched lets the policy have an effect; nil stands for one that is not known.
+func effective(matched *metav1.Condition) bool {
+	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
+}
+
 func (s *setter) stalled(f Facts) {
+	_, waits := errors.AsType[*policy.NotServedError](f.Standing.Err)
+	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
 	switch {
-	case f.Standing.Err != nil:
+	case matched != nil && matched.Reason == placementv1.ReasonNothingMatched:
+		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingMatched, "the policy's author has to correct it; see the Matched condition")
+	case f.Standing.Err != nil && !waits:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
 	case meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
@@ -152,13 +207,15 @@ func (s *setter) replicated(f Facts) {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionUnknown, placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
 		return
 	}
-	if missing := f.Standing.Binding.Missing; len(missing) > 0 {
-		texts := make([]string, len(missing))
-		for i, read := range missing {
-			texts[i] = read.String()
-		}
+	if waits, ok := errors.AsType[*policy.NotServedError](f.Standing.Err); ok {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", strings.Join(texts, ", ")))
+			fmt.Sprintf("the API server does not serve %s; generation %d stays in force until the type is installed or the policy corrected",
+				f.names(waits.Missing), f.Standing.Policy.Generation))
+		return
+	}
+	if missing := f.Standing.Binding.Missing; len(missing) > 0 {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
+			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", f.names(missing)))
 		return
 	}
 	reads, remote := f.reads(), f.Standing.Binding.Remote
@@ -191,11 +248,27 @@ func (s *setter) replicated(f Facts) {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonReplicating, "waiting for "+strings.Join(waiting, ", "))
 		return
 	}
+	if f.Stale != nil {
+		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonStale, f.Stale.Error())
+		return
+	}
 	message := "everything that the policy reads is replicated"
 	if remote != nil {
 		message = "the engine has all that Berth keeps there"
 	}
 	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, message)
+}
+
+// names are reads of types that are not served, with what is probably meant.
+func (f Facts) names(missing []policy.Read) string {
+	texts := make([]string, len(missing))
+	for i, read := range missing {
+		texts[i] = read.Explained()
+		if f.Meant != nil && read.Plural != "" {
+			texts[i] += f.Meant(read.Plural)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 func reasonOf(err error) string {
@@ -337,17 +410,27 @@ func (s *setter) enforced(f Facts) {
 	case mode == placementv1.ModeDryRun:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
 	default:
-		s.set(placementv1.ConditionEnforced, metav1.ConditionTrue, placementv1.ReasonEnforced, "the API server asks Berth about what the policy matches")
+		message := "the API server asks Berth about what the policy matches"
+		if n := f.Standing.Policy.QuarantinedNamespaces(); n > 0 {
+			message += fmt.Sprintf("; in %d namespaces the policy is evaluated only now and then, as it kept running into its deadline on their objects", n)
+		}
+		s.set(placementv1.ConditionEnforced, metav1.ConditionTrue, placementv1.ReasonEnforced, message)
 	}
 }
 
-func (s *setter) counts(f Facts) {
+// counts sets the numbers of objects. before is how many could not be decided according to the old status.
+func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
-	if f.Standing.Policy.Remediation == placementv1.RemediationOff {
+	if !f.Standing.Policy.Followed() {
 		return
 	}
 	s.out.Matched = new(int32(f.Report.Matched))
-	s.out.Violations = new(int32(f.Report.Violations))
+	undecided := f.undecidedObjects(before)
+	s.out.Violations = new(int32(f.Report.Denied+f.Report.Moved) + undecided)
+	s.out.WouldDeny = new(int32(f.Report.Denied))
+	s.out.WouldMove = new(int32(f.Report.Moved))
+	s.out.Undecided = &undecided
+	s.out.Conflicted = new(int32(f.Report.Conflicted))
 	s.out.ViolationSample = f.Report.Sample
 }
 
@@ -357,8 +440,8 @@ func (s *setter) compliant(f Facts) {
 		s.set(placementv1.ConditionCompliant, status, reason, message)
 	}
 	switch {
-	case f.Standing.Policy.Remediation == placementv1.RemediationOff:
-		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at")
+	case !f.Standing.Policy.Followed():
+		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.Standing.Policy.Remediation))
 	case f.Targets.Err != nil && !f.Targets.Synced:
 		reason, message := targets(f.Targets.Err)
 		set(metav1.ConditionUnknown, reason, message)
@@ -373,6 +456,25 @@ func (s *setter) compliant(f Facts) {
 	default:
 		set(metav1.ConditionTrue, placementv1.ReasonCompliant, "every existing object is as the policy decides")
 	}
+}
+
+// paused says whether remediation is paused. A leader that has just started does not end the pause of an earlier one.
+func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
+	pause := f.Report.Pause
+	if f.Resuming && pause == nil {
+		s.out.Paused = old.Paused
+		return
+	}
+	if pause == nil {
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionPaused)
+		return
+	}
+	s.out.Paused = &placementv1.PausedChange{Change: pause.Change, Objects: int32(pause.Objects()), Before: int32(pause.Before)}
+	if pause.Objects() == 0 {
+		s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, "an earlier leader paused remediation; its objects are being decided again")
+		return
+	}
+	s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, truncate(pause.Message(f.Standing.Policy.Name), maxConditionMessage))
 }
 
 // few names the first of a sorted list and counts the rest.
@@ -392,11 +494,12 @@ func (s *setter) conflicted(f Facts) {
 		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", few(f.Report.Conflicts)))
 }
 
-// ready sums up the parts that have to be in place for the policy to decide.
+// ready sums up the parts that have to be in place for the policy to decide, and whether it can decide each object.
 func (s *setter) ready(f Facts) {
-	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
+	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
+	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionMatched, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
 		c := meta.FindStatusCondition(s.out.Conditions, part)
-		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) {
+		if part == placementv1.ConditionReachable && (c == nil || c.Status == metav1.ConditionUnknown) || part == placementv1.ConditionMatched && effective(c) {
 			continue
 		}
 		if c.Status != metav1.ConditionTrue && c.Reason != placementv1.ReasonWarnMode && c.Reason != placementv1.ReasonDryRunMode {
@@ -404,5 +507,38 @@ func (s *setter) ready(f Facts) {
 			return
 		}
 	}
-	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, fmt.Sprintf("generation %d decides what the policy matches", f.Standing.Policy.Generation))
+	if s.impossible {
+		c := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionTypeChecked)
+		s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
+		return
+	}
+	if n := s.out.Undecided; n != nil && *n > 0 {
+		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
+		if f.Report.Failed > 0 {
+			message = fmt.Sprintf("%d of %d objects can't be decided, such as %s; a request for such an object is %s",
+				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.Standing.Policy.FailurePolicy))
+		}
+		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, message)
+		return
+	}
+	message := fmt.Sprintf("generation %d decides what the policy matches", f.Standing.Policy.Generation)
+	if matched != nil && matched.Status != metav1.ConditionTrue {
+		message += "; see the Matched condition: " + matched.Message
+	}
+	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, message)
+}
+
+// undecidedObjects returns how many existing objects can't be decided. As long as all is not decided yet, as after a change of
+// leaders, what was known before counts if nothing else is known.
+func (f Facts) undecidedObjects(before *int32) int32 {
+	if f.Held(before) {
+		return *before
+	}
+	return int32(f.Report.Failed)
+}
+
+// Held reports whether the number of undecided objects that was known before still counts: it is not known yet whether
+// they can be decided now.
+func (f Facts) Held(before *int32) bool {
+	return before != nil && *before > 0 && f.Report.Failed == 0 && f.Targets.Err == nil && (f.Deciding || !f.Targets.Synced)
 }

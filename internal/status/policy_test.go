@@ -86,6 +86,8 @@ func asks(f *status.Facts, state watches.State) {
 // sick is an evaluator whose policy is in quarantine.
 type sick struct{ placement.Evaluator }
 
+func (sick) QuarantinedNamespaces() int { return 0 }
+
 func (sick) Quarantined() (time.Time, bool) {
 	return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), true
 }
@@ -231,17 +233,50 @@ func TestCompute(t *testing.T) {
 		},
 		"EvaluationFailed": {
 			change: func(f *status.Facts) {
-				f.Report.Failed, f.Report.FailedMessage, f.Report.Violations = 2, "pods a/b: oh", 1
+				f.Report.Failed, f.Report.FailedMessage, f.Report.Violations = 2, "pods a/b: oh", 3
 			},
-			want:    map[string]string{"Compliant": "False EvaluationFailed"},
-			message: map[string]string{"Compliant": "2 objects can't be decided, such as pods a/b: oh"},
+			want: map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
+			message: map[string]string{
+				"Compliant": "2 objects can't be decided, such as pods a/b: oh",
+				"Ready":     "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied",
+			},
+		},
+		"EvaluationFailedAndIgnored": {
+			change: func(f *status.Facts) {
+				f.Report.Failed, f.Standing.Policy.FailurePolicy = 1, placementv1.FailurePolicyIgnore
+			},
+			want:    map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
+			message: map[string]string{"Ready": "a request for such an object is admitted without it"},
+		},
+		"EvaluationFailedAndOff": {
+			change: func(f *status.Facts) {
+				f.Report.Failed, f.Standing.Policy.Remediation = 1, placementv1.RemediationOff
+			},
+			want: map[string]string{"Compliant": "Unknown RemediationOff"},
+		},
+		"EvaluationFailedAndWebhookPending": {
+			change: func(f *status.Facts) { f.Report.Failed, f.Hook.Generation = 1, 3 },
+			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending", "Compliant": "False EvaluationFailed"},
 		},
 		"NotSettling": {
 			change: func(f *status.Facts) {
 				f.Report.Failed, f.Report.Violations, f.Report.Unsettled = 1, 1, []string{"a", "b", "c", "d", "e"}
 			},
-			want:    map[string]string{"Compliant": "False NotSettling"},
+			want:    map[string]string{"Compliant": "False NotSettling", "Ready": "False ObjectsUndecided"},
 			message: map[string]string{"Compliant": "a, b, c and 2 more"},
+		},
+		"Paused": {
+			change: func(f *status.Facts) {
+				f.Report.Violations = 40
+				f.Report.Pause = &remediation.Pause{Change: "3-abc", Emptied: 40, Matched: 42, Percent: 10, Examples: []string{"deployments.apps shop/web"}}
+			},
+			want:    map[string]string{"Paused": "True BlastRadius", "Compliant": "False Violations"},
+			message: map[string]string{"Paused": "release-blast-radius=3-abc"},
+		},
+		"PausedByAnEarlierLeader": {
+			change:  func(f *status.Facts) { f.Report.Pause = &remediation.Pause{Change: "3-abc", Before: 2} },
+			want:    map[string]string{"Paused": "True BlastRadius"},
+			message: map[string]string{"Paused": "earlier leader"},
 		},
 		"Conflict": {
 			change:  func(f *status.Facts) { f.Report.Conflicts = []string{"q", "r"} },
@@ -338,7 +373,7 @@ func TestStalledGoes(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	facts := sound()
-	facts.RemediatedBefore, facts.Report.Remediated, facts.Report.Violations = 7, 2, 1
+	facts.RemediatedBefore, facts.Report.Remediated, facts.Report.Moved = 7, 2, 1
 	facts.Report.Sample = []placementv1.Violation{{Resource: "pods", Name: "a"}}
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if *got.Remediated != 9 || *got.Matched != 5 || *got.Violations != 1 || len(got.ViolationSample) != 1 {
@@ -356,6 +391,95 @@ func TestCounts(t *testing.T) {
 	facts.Standing.Policy.Remediation = placementv1.RemediationOff
 	if off := status.Compute(got, facts); off.Matched != nil || off.Violations != nil || off.ViolationSample != nil {
 		t.Errorf("status %+v", off)
+	}
+}
+
+func TestCountsByKind(t *testing.T) {
+	facts := sound()
+	facts.Report.Denied, facts.Report.Moved, facts.Report.Failed, facts.Report.Conflicted = 1, 2, 3, 4
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	if *got.Violations != 6 || *got.WouldDeny != 1 || *got.WouldMove != 2 || *got.Undecided != 3 || *got.Conflicted != 4 {
+		t.Errorf("violations %d, would deny %d, would move %d, undecided %d, conflicted %d",
+			*got.Violations, *got.WouldDeny, *got.WouldMove, *got.Undecided, *got.Conflicted)
+	}
+}
+
+// A new leader knows of no undecided object until it has decided all. Until then, Ready stays as the last one left it.
+func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
+	facts := sound()
+	facts.Report.Failed, facts.Report.FailedMessage = 2, "pods a/b: oh"
+	old := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	tests := map[string]struct {
+		change func(*status.Facts)
+		want   int32
+		ready  string
+	}{
+		"Reading":    {func(f *status.Facts) { f.Targets = watches.State{} }, 2, placementv1.ReasonObjectsUndecided},
+		"Deciding":   {func(f *status.Facts) { f.Deciding = true }, 2, placementv1.ReasonObjectsUndecided},
+		"FirstFound": {func(f *status.Facts) { f.Deciding, f.Report.Failed = true, 1 }, 1, placementv1.ReasonObjectsUndecided},
+		"Decided":    {func(*status.Facts) {}, 0, placementv1.ReasonInForce},
+		"NotReadable": {func(f *status.Facts) {
+			f.Targets, f.Deciding = watches.State{Err: errors.New("broken pipe")}, true
+		}, 0, placementv1.ReasonInForce},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts := sound()
+			tc.change(&facts)
+			got := status.Compute(old, facts)
+			if ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); *got.Undecided != tc.want || ready.Reason != tc.ready {
+				t.Errorf("%d undecided, %s: %s", *got.Undecided, ready.Reason, ready.Message)
+			}
+			if held := facts.Held(got.Undecided); held != (tc.want == 2) {
+				t.Errorf("held %v", held)
+			}
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	computed := func(change func(*status.Facts)) placementv1.PlacementPolicyStatus {
+		facts := sound()
+		change(&facts)
+		return status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	}
+	var none placementv1.PlacementPolicyStatus
+	well := computed(func(*status.Facts) {})
+	pending := computed(func(f *status.Facts) { f.Hook.Generation = 3 })
+	broken := computed(func(f *status.Facts) { f.Standing.Err = errors.New("bad") })
+	unserved := computed(func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}} })
+	undecided := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
+	fewer := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
+	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
+	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
+	off := computed(func(f *status.Facts) { f.Standing.Policy.Remediation = placementv1.RemediationOff })
+	ready := status.News{Topic: status.TopicReady, Message: "generation 4 decides what the policy matches"}
+	tests := map[string]struct {
+		before, after placementv1.PlacementPolicyStatus
+		want          []status.News
+	}{
+		"Created":         {none, pending, nil},
+		"InForce":         {pending, well, []status.News{ready}},
+		"Same":            {well, well, nil},
+		"Updated":         {well, pending, nil},
+		"CreatedBroken":   {none, broken, []status.News{{Topic: status.TopicNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
+		"BrokenStill":     {broken, broken, nil},
+		"BrokenOtherwise": {broken, unserved, []status.News{{Topic: status.TopicNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
+		"Corrected":       {broken, well, []status.News{ready}},
+		"Undecided":       {well, undecided, []status.News{{Topic: status.TopicUndecided, Message: "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied"}}},
+		"FewerUndecided":  {undecided, fewer, nil},
+		"Decided":         {fewer, well, []status.News{ready, {Topic: status.TopicDecided, Message: "all existing objects can be decided"}}},
+		"NotLookedAt":     {undecided, off, []status.News{ready}},
+		"Violated":        {well, violated, []status.News{{Topic: status.TopicViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"MoreViolations":  {violated, more, nil},
+		"Compliant":       {violated, well, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, status.Changes(tc.before, tc.after)); diff != "" {
+				t.Errorf("news (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -626,4 +750,19 @@ func TestDependenciesOfPredicates(t *testing.T) {
 func reads(f *status.Facts, r policy.Resource) {
 	f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
 	f.Standing.Binding.Fields[r.GroupVersionResource] = fields("metadata")
+}
+
+// A leader that has just started does not know of a pause yet, and must not end it: admission follows the status.
+func TestPauseOfAnEarlierLeaderIsKept(t *testing.T) {
+	facts := sound()
+	facts.Report.Pause = &remediation.Pause{Change: "3-abc", Denied: 40, Before: 2, Matched: 42}
+	before := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
+	facts.Report.Pause, facts.Resuming = nil, true
+	if diff := cmp.Diff(before, status.Compute(before, facts)); diff != "" {
+		t.Errorf("while it is not known (-want +got):\n%s", diff)
+	}
+	facts.Resuming = false
+	if after := status.Compute(before, facts); after.Paused != nil || meta.FindStatusCondition(after.Conditions, placementv1.ConditionPaused) != nil {
+		t.Errorf("paused %+v", after.Paused)
+	}
 }

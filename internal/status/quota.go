@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/quota"
 	"github.com/berth-dev/berth/internal/watches"
 )
@@ -27,6 +28,27 @@ type QuotaFacts struct {
 	Hook  HookState
 	// Exempt says that the quota is where nothing is counted.
 	Exempt bool
+	// Reach is what there is to be counted; nil if that is not known.
+	Reach *QuotaReach
+	// Served is what the API server serves, for suggestions; nil for none.
+	Served *match.Served
+}
+
+// QuotaReach is what of a quota's scopes and selector there is not.
+type QuotaReach struct {
+	// Impossible is why the quota can't count anything, as its namespace selector or its scopes are, with the path of the
+	// field; "" if it can.
+	Impossible string
+	// NoNamespaces says that it selects none of those that there are.
+	NoNamespaces bool
+	// UnknownClasses are priority classes that do not exist.
+	UnknownClasses []string
+	// UnknownStorageClasses are storage classes that do not exist.
+	UnknownStorageClasses []string
+	// Unserved are the counted types that the API server does not serve in namespaces; Served reports whether it serves
+	// some other one.
+	Unserved []schema.GroupResource
+	Served   bool
 }
 
 // ComputeQuota folds the facts into a quota's status. What it keeps of the old status are the times of transitions.
@@ -44,6 +66,7 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 	}
 	c := &conditions{list: &out.Conditions, generation: f.Quota.GetGeneration()}
 	c.usage(f)
+	c.reach(f)
 	c.exceeded(f)
 	c.quotaReady(f)
 	c.stall()
@@ -75,7 +98,7 @@ func (c *conditions) set(conditionType string, status metav1.ConditionStatus, re
 }
 
 // stalled are the reasons of Ready that stay until the author acts.
-var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonWebhookRejected}
+var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched, placementv1.ReasonWebhookRejected}
 
 // stall sets Stalled from Ready.
 func (c *conditions) stall() {
@@ -100,10 +123,43 @@ func (c *conditions) usage(f QuotaFacts) {
 	}
 	if len(f.Recount.Unserved) > 0 {
 		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", few(typeNames(f.Recount.Unserved))))
+			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", few(f.meant(f.Recount.Unserved))))
 		return
 	}
 	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
+}
+
+// meant names types that are not served, with what is probably meant.
+func (f QuotaFacts) meant(types []schema.GroupResource) []string {
+	out := typeNames(types)
+	for i, t := range types {
+		out[i] += f.Served.Meant(t)
+	}
+	return out
+}
+
+// reach says what there is to be counted; the condition goes if that is not known.
+func (c *conditions) reach(f QuotaFacts) {
+	switch r := f.Reach; {
+	case r == nil:
+		meta.RemoveStatusCondition(c.list, placementv1.ConditionMatched)
+	case r.Impossible != "":
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the quota can't count anything: "+r.Impossible)
+	case len(r.Unserved) > 0 && !r.Served:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNotServed,
+			"the quota counts nothing until the API server serves "+few(f.meant(r.Unserved))+" in namespaces")
+	case len(r.Unserved) > 0:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonPartlyServed,
+			"nothing is counted of "+few(f.meant(r.Unserved))+" until the API server serves it in namespaces")
+	case r.NoNamespaces:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
+	case len(r.UnknownClasses) > 0:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+few(r.UnknownClasses))
+	case len(r.UnknownStorageClasses) > 0:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+few(r.UnknownStorageClasses))
+	default:
+		c.set(placementv1.ConditionMatched, metav1.ConditionTrue, placementv1.ReasonMatched, "what the quota names exists")
+	}
 }
 
 func typeNames(types []schema.GroupResource) []string {
@@ -134,8 +190,11 @@ func (c *conditions) exceeded(f QuotaFacts) {
 
 func (c *conditions) quotaReady(f QuotaFacts) {
 	usage := meta.FindStatusCondition(*c.list, placementv1.ConditionUsageCurrent)
+	matched := meta.FindStatusCondition(*c.list, placementv1.ConditionMatched)
 	mode := f.Quota.QuotaSpec().Mode
 	switch {
+	case !effective(matched):
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, matched.Reason, matched.Message)
 	case f.Exempt:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
@@ -172,6 +231,20 @@ func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 type LimitedType struct {
 	// Never says that the type is never limited, Served that the API server has objects of it in namespaces.
 	Never, Served bool
+	// Impossible is why nothing of the type can be limited, with the path of the field; "" if something can.
+	Impossible string
+}
+
+// limits says whether there is something that a LimitedResource can limit.
+func (c *conditions) limits(name string, t LimitedType) {
+	switch {
+	case !t.Served:
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNotServed, "nothing is limited until the API server serves "+name+" in namespaces")
+	case t.Impossible != "":
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
+	default:
+		c.set(placementv1.ConditionMatched, metav1.ConditionTrue, placementv1.ReasonMatched, "the rule can limit "+name)
+	}
 }
 
 // ComputeLimit is the status of a LimitedResource.
@@ -179,12 +252,15 @@ func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookS
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
 	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()
+	c.limits(name, t)
 	switch {
 	case t.Never:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, name+" are never limited: a cluster could be locked out of itself")
 	case !t.Served:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotServed,
 			"the API server serves no "+name+" in namespaces: nothing is limited until it does; check spec.apiGroup and spec.resource, which is a plural name")
+	case t.Impossible != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the rule can't limit anything: "+t.Impossible)
 	case hook.Generation != l.Generation:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the rule yet")
 	case hook.Rejected != "":

@@ -205,34 +205,40 @@ func TestStalledGoesFromAQuota(t *testing.T) {
 
 func TestComputeLimit(t *testing.T) {
 	tests := map[string]struct {
-		hook    status.HookState
-		of      status.LimitedType
-		want    string
+		hook status.HookState
+		of   status.LimitedType
+		want string
+		// matched is the Matched condition; "" for that of a type that is served.
+		matched string
 		stalled bool
 		message string
 	}{
 		"in force":         {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
 		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
-		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", message: "widgets.example.com"},
+		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", matched: "False NotServed", message: "widgets.example.com"},
 		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
 		"refused before":   {hook: status.HookState{Generation: 1, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"not there yet":    {hook: status.HookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", stalled: true, message: "locked out"},
+		"nothing to limit": {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
+		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "locked out"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "l", Generation: 2}}
 			l.Spec.APIGroup, l.Spec.Resource = "example.com", "widgets"
 			got := status.ComputeLimit(l, &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1"}}, test.hook, test.of)
-			want := map[string]string{placementv1.ConditionReady: test.want}
+			want := map[string]string{placementv1.ConditionReady: test.want, placementv1.ConditionMatched: "True Matched"}
+			if test.matched != "" {
+				want[placementv1.ConditionMatched] = test.matched
+			}
 			if test.stalled {
 				want[placementv1.ConditionStalled] = "True " + strings.Fields(test.want)[1]
 			}
 			if diff := cmp.Diff(want, brief(got.Conditions)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if !strings.Contains(got.Conditions[0].Message, test.message) || got.ObservedGeneration != 2 || got.Module.Digest != "sha256:1" {
+			if ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady); !strings.Contains(ready.Message, test.message) || got.ObservedGeneration != 2 || got.Module.Digest != "sha256:1" {
 				t.Errorf("%+v", got)
 			}
 		})

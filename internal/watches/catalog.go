@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -45,6 +46,10 @@ type catalog struct {
 	byPlural map[string][]policy.Resource
 	exact    map[schema.GroupVersionResource]policy.Resource
 	kinds    map[schema.GroupVersionResource]string
+	// scalable are the types that have a scale subresource.
+	scalable map[schema.GroupVersionResource]bool
+	// served are all types, also those that can't be listed or watched.
+	served *match.Served
 }
 
 // NewCatalog returns a catalog that is empty until it is refreshed; which types stand for clusters it is told.
@@ -110,8 +115,9 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		return ctx.Err()
 	}
 	next := newCatalog(groups, lists)
+	next.served = servedTypes(groups, lists, partial)
 	// The plurals tell when another version became the preferred one.
-	if current := c.current.Load(); maps.Equal(current.kinds, next.kinds) && maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) {
+	if current := c.current.Load(); maps.Equal(current.kinds, next.kinds) && maps.Equal(current.scalable, next.scalable) && maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) && next.served.Equal(current.served) {
 		return nil
 	}
 	c.current.Store(next)
@@ -126,6 +132,7 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 		byPlural: map[string][]policy.Resource{},
 		exact:    map[schema.GroupVersionResource]policy.Resource{},
 		kinds:    map[schema.GroupVersionResource]string{},
+		scalable: map[schema.GroupVersionResource]bool{},
 	}
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
@@ -144,6 +151,9 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 				continue
 			}
 			for _, r := range list.APIResources {
+				if parent, subresource, _ := strings.Cut(r.Name, "/"); subresource == match.SubresourceScale {
+					out.scalable[gv.WithResource(parent)] = true
+				}
 				if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
 					continue
 				}
@@ -156,6 +166,42 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 				}
 			}
 		}
+	}
+	return out
+}
+
+// servedTypes returns all types that the lists have, and the versions of groups that did not answer.
+func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *match.Served {
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	var types []match.ServedType
+	for _, group := range groups {
+		for _, version := range preferredFirst(group) {
+			gv, err := schema.ParseGroupVersion(version)
+			if list := byVersion[version]; err == nil && list != nil {
+				types = append(types, typesOf(gv, list.APIResources)...)
+			}
+		}
+	}
+	var silent []schema.GroupVersion
+	if failed != nil {
+		silent = slices.SortedFunc(maps.Keys(failed.Groups), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return match.NewServed(types, silent...)
+}
+
+// typesOf returns the types of a version of a group.
+func typesOf(gv schema.GroupVersion, resources []metav1.APIResource) []match.ServedType {
+	var out []match.ServedType
+	for _, r := range resources {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		out = append(out, match.ServedType{
+			GroupVersionResource: gv.WithResource(r.Name), Kind: r.Kind, Singular: r.SingularName, ShortNames: r.ShortNames, Namespaced: r.Namespaced,
+		})
 	}
 	return out
 }
@@ -184,9 +230,35 @@ func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, 
 // Inventories implements policy.Served.
 func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
+// Served returns all types that the API server serves, also those that can't be watched; nil before the first refresh.
+func (c *Catalog) Served() *match.Served { return c.current.Load().served }
+
 // Kind returns the kind of a resource type; empty if it is not served.
 func (c *Catalog) Kind(resource schema.GroupVersionResource) string {
 	return c.current.Load().kinds[resource]
+}
+
+// Kinds returns the kinds of the served types that the function selects, in every version.
+func (c *Catalog) Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string {
+	out := map[schema.GroupVersionResource]string{}
+	for resource, kind := range c.current.Load().kinds {
+		if selects(resource) {
+			out[resource] = kind
+		}
+	}
+	return out
+}
+
+// Scalable returns the served types with a scale subresource that the function selects, sorted.
+func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for resource := range c.current.Load().scalable {
+		if selects(resource) {
+			out = append(out, resource)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // Select returns the served types that the function selects. Of a resource that is selected in several versions, only

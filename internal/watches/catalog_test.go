@@ -3,6 +3,7 @@ package watches
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/discovery"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -189,6 +193,36 @@ func TestCatalogTellsOfChanges(t *testing.T) {
 	}
 }
 
+// A scale subresource that a type gets or loses is a change.
+func TestCatalogKnowsScales(t *testing.T) {
+	server := cluster()
+	c := NewCatalog(server, replication.Known())
+	told := 0
+	c.Subscribe(func() { told++ })
+	scalable := func() []schema.GroupVersionResource {
+		if err := c.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return c.Scalable(func(r schema.GroupVersionResource) bool { return r.Version == "v1" })
+	}
+	if got := scalable(); len(got) != 0 {
+		t.Errorf("scalable before: %v", got)
+	}
+	scale := metav1.APIResource{Name: "carts/scale", Kind: "Scale", Group: "autoscaling", Version: "v1", Verbs: metav1.Verbs{"get", "patch", "update"}}
+	for _, l := range server.lists {
+		if strings.HasPrefix(l.GroupVersion, "shop.example/") {
+			l.APIResources = append(l.APIResources, scale)
+		}
+	}
+	want := []schema.GroupVersionResource{{Group: "shop.example", Version: "v1", Resource: "carts"}}
+	if diff := cmp.Diff(want, scalable()); diff != "" {
+		t.Errorf("scalable (-want +got):\n%s", diff)
+	}
+	if told != 2 {
+		t.Errorf("told %d times", told)
+	}
+}
+
 // What a policy reads without a group is bound to the preferred version: a change of it is a change.
 func TestCatalogTellsOfPreferredVersions(t *testing.T) {
 	server := cluster()
@@ -233,4 +267,38 @@ func TestCatalogFollowsInvalidations(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What is matched need not be watchable, and of a group that does not answer nothing is known.
+func TestCatalogServed(t *testing.T) {
+	from := cluster()
+	c := NewCatalog(from, replication.Known())
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	c.Subscribe(func() { told++ })
+	judge := func(group, version, resource string) match.Coverage {
+		m, _ := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource},
+		}}}, field.NewPath("match"))
+		return m.Coverage(c.Served(), field.NewPath("match"), "")
+	}
+	for _, r := range [][3]string{{"", "v1", "bindings"}, {"", "v1", "componentstatuses"}, {"shop.example", "v2alpha1", "wishes"}} {
+		if !judge(r[0], r[1], r[2]).Covered {
+			t.Errorf("%v is not served", r)
+		}
+	}
+	for _, r := range [][3]string{{"", "v1", "pods/status"}, {"shop.example", "v1", "wishes"}, {"", "v1", "carts"}} {
+		if judge(r[0], r[1], r[2]).Covered {
+			t.Errorf("%v is served", r)
+		}
+	}
+	from.lists[0].APIResources = append(from.lists[0].APIResources, metav1.APIResource{Name: "reviews", Kind: "Review", Verbs: metav1.Verbs{"create"}})
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if told != 1 || !judge("", "v1", "reviews").Covered {
+		t.Errorf("told %d times of a type that can only be created", told)
+	}
 }

@@ -64,6 +64,9 @@ type Manager struct {
 	// Prepare, if it is not nil, is called with each object as the API server sent it, before it is cut to the wanted
 	// fields: it may take from the object, and add to it. Set it before the first Set.
 	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
+	// History lists every type again when the API server's store has gone back to an earlier state; nil for never. Set
+	// it before the first Set.
+	History *History
 
 	client  dynamic.Interface
 	sink    Sink
@@ -86,6 +89,8 @@ type running struct {
 	have *projection.Fields
 	// confirmed is when the API server last told anything of the content.
 	confirmed time.Time
+	// open is the watch that goes on; nil if none does.
+	open watch.Interface
 	// refused is when the API server began to say that the type is not to be had; zero if it does not.
 	refused time.Time
 }
@@ -262,10 +267,12 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 				unwatchable.Store(unwatchable.Load() || gone(err))
 				return nil, err
 			}
-			if unwatchable.Swap(false) && !ptr.Deref(o.SendInitialEvents, false) {
+			initial := ptr.Deref(o.SendInitialEvents, false)
+			if unwatchable.Swap(false) && !initial {
 				w.Stop()
 				return nil, errors.New("listing anew: the list before was withheld")
 			}
+			r.opened(w, !initial)
 			return w, nil
 		},
 	}
@@ -275,7 +282,11 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			m.setState(resource, r, func(s *State) { *s, r.have, r.refused = State{Synced: true}, r.fields, time.Time{} })
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
+	var from cache.ListerWatcher = lw
+	if m.History != nil {
+		from = m.History.Wrap(lw)
+	}
+	reflector := cache.NewReflectorWithOptions(from, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
 		Name:            "berth",
 		TypeDescription: resource.String(),
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},
@@ -304,6 +315,35 @@ func (r *running) confirm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmed = time.Now()
+}
+
+// opened notes a watch that the API server accepted. Where it continues from what is there, the API server sends all that
+// has changed since.
+func (r *running) opened(w watch.Interface, continues bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = w
+	if continues {
+		r.confirmed = time.Now()
+	}
+}
+
+// Reopen ends the watch on a type. The manager watches it again from the last version that it has, and if the API server
+// accepts that, the content is confirmed.
+func (m *Manager) Reopen(resource schema.GroupVersionResource) {
+	m.mu.Lock()
+	r, ok := m.running[resource]
+	m.mu.Unlock()
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	w := r.open
+	r.open = nil
+	r.mu.Unlock()
+	if w != nil {
+		w.Stop()
+	}
 }
 
 // lost says, of an error, whether what was read before is not to be had any more. The caller holds the lock.

@@ -2,6 +2,8 @@ package watches
 
 import (
 	"context"
+	"fmt"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +37,15 @@ func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string
 	return namespace.Labels, nil
 }
 
+// All yields the names and labels of all namespaces that the cache has. Nobody may change the labels.
+func (n *Namespaces) All(ctx context.Context) (iter.Seq2[string, map[string]string], error) {
+	list := NewNamespaceList()
+	if err := n.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	return allLabels(list), nil
+}
+
 // NewNamespace returns an empty namespace as the cache holds it: its metadata alone.
 func NewNamespace() *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
@@ -47,4 +58,15 @@ func NewNamespaceList() *metav1.PartialObjectMetadataList {
 	out := &metav1.PartialObjectMetadataList{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	return out
+}
+
+// allLabels yields the names and labels of listed namespaces.
+func allLabels(list *metav1.PartialObjectMetadataList) iter.Seq2[string, map[string]string] {
+	return func(yield func(string, map[string]string) bool) {
+		for i := range list.Items {
+			if !yield(list.Items[i].Name, list.Items[i].Labels) {
+				return
+			}
+		}
+	}
 }

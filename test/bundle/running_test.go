@@ -94,7 +94,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			}
 			g.Expect(admin.List(ctx, events)).To(Succeed())
 			g.Expect(revisions.Items).NotTo(BeEmpty())
-			g.Expect(secrets.Items).To(ContainElements(HaveField("Name", "berth-webhook-cert"), HaveField("Name", "berth-intent-key")))
+			g.Expect(secrets.Items).To(ContainElements(HaveField("Name", "berth-webhook-cert"), HaveField("Name", "berth-webhook-token"), HaveField("Name", "berth-intent-key")))
 			g.Expect(leases.Items).To(ContainElement(HaveField("Name", "berth.placement.berth.dev")))
 			g.Expect(events.Items).To(ContainElement(HaveField("Reason", "PlacementRemediated")))
 		}).WithContext(ctx).Should(Succeed())
@@ -121,16 +121,16 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 
 	// As the CSV's description says.
 	It("is given more by a label once the aggregated role is bound", func(ctx SpecContext) {
-		p := framework.NewPolicy("more", "package placement\n\nlabels[\"example.com/classes\"] := sprintf(\"%v\", [count(data.kubernetes.storageclasses)])\n", "apps", "deployments", other)
+		p := framework.NewPolicy("more", "package placement\n\nlabels[\"example.com/classes\"] := sprintf(\"%v\", [count(data.kubernetes.runtimeclasses)])\n", "apps", "deployments", other)
 		Expect(admin.Create(ctx, p)).To(Succeed())
 		Eventually(func(ctx context.Context) (string, error) {
 			err := admin.Get(ctx, client.ObjectKeyFromObject(p), p)
 			return fmt.Sprint(p.Status.Conditions), err
-		}).WithContext(ctx).Should(ContainSubstring(`apiGroups: ["storage.k8s.io"], resources: ["storageclasses"], verbs: [get, list, watch]`))
+		}).WithContext(ctx).Should(ContainSubstring(`apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"], verbs: [get, list, watch]`))
 		kubectl(ctx, "", "create", "clusterrolebinding", "berth-workloads", "--clusterrole=berth-workloads", "--serviceaccount="+installNamespace+":berth-controller-manager")
 		Expect(admin.Create(ctx, &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "berth-reads-storage-classes", Labels: map[string]string{"placement.berth.dev/aggregate-to-manager": "true"}},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "berth-reads-runtime-classes", Labels: map[string]string{"placement.berth.dev/aggregate-to-manager": "true"}},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"node.k8s.io"}, Resources: []string{"runtimeclasses"}, Verbs: []string{"get", "list", "watch"}}},
 		})).To(Succeed())
 		ready := &unstructured.Unstructured{}
 		ready.SetAPIVersion("placement.berth.dev/v1alpha1")

@@ -64,7 +64,8 @@ const ServiceCIDR = "10.0.0.0/24"
 // serviceAddress is that of the Service kubernetes.
 const serviceAddress = "10.0.0.1"
 
-// ControlPlane is a running control plane. It is safe for concurrent use, but for KillAPIServer and StartAPIServer.
+// ControlPlane is a running control plane. It is safe for concurrent use, but for
+// what stops or starts parts of it.
 type ControlPlane struct {
 	group   *process.Group
 	plane   *envtest.ControlPlane
@@ -367,17 +368,32 @@ func (c *ControlPlane) addUser(name string, groups []string) (*envtest.Authentic
 // KillAPIServer kills the API server alone, so that its clients reach nobody, and returns when it is gone. What it has
 // stored stays. It is not asked to end, since it would wait for those who watch.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
+	return c.kill(ctx, "kube-apiserver")
+}
+
+// kill kills a process of the control plane and returns when it is gone.
+func (c *ControlPlane) kill(ctx context.Context, name string) error {
+	pid, runs := process.Recorded(c.group.Dir())[name]
+	if !runs {
+		return fmt.Errorf("killing %s: it does not run\n%s", name, c.tails(name))
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("killing %s: %w", name, err)
+	}
+	return wait.PollUntilContextTimeout(ctx, pollInterval, stopTimeout, true, func(context.Context) (bool, error) {
+		// A process that is about to end loses its command line before it closes its sockets.
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), nil
+	})
+}
+
+// APIServerCPU returns the processor time that the running API server has taken since it started. It needs Linux.
+func (c *ControlPlane) APIServerCPU() (time.Duration, error) {
 	const name = "kube-apiserver"
 	pid, runs := process.Recorded(c.group.Dir())[name]
 	if !runs {
-		return fmt.Errorf("killing the API server: it does not run\n%s", c.tails(name))
+		return 0, fmt.Errorf("measuring the API server: it does not run\n%s", c.tails(name))
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("killing the API server: %w", err)
-	}
-	return wait.PollUntilContextTimeout(ctx, pollInterval, stopTimeout, true, func(context.Context) (bool, error) {
-		return process.Recorded(c.group.Dir())[name] != pid, nil
-	})
+	return process.CPU(pid)
 }
 
 // StartAPIServer starts the API server again after KillAPIServer, where it was and with the users it had, and returns
@@ -393,6 +409,45 @@ func (c *ControlPlane) StartAPIServer() error {
 		return fmt.Errorf("starting the API server again: %w\n%s", err, c.tails("kube-apiserver"))
 	}
 	return nil
+}
+
+// SaveStore copies etcd's data to a directory, which must not exist. The control plane is down meanwhile.
+func (c *ControlPlane) SaveStore(ctx context.Context, dir string) error {
+	return c.withoutStore(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
+}
+
+// RestoreStore replaces etcd's data by what SaveStore copied, as the restore of a backup does. The control plane is down
+// meanwhile; its clients are not told of anything.
+func (c *ControlPlane) RestoreStore(ctx context.Context, dir string) error {
+	return c.withoutStore(ctx, func(data string) error {
+		if err := os.RemoveAll(data); err != nil {
+			return err
+		}
+		if err := os.CopyFS(data, os.DirFS(dir)); err != nil {
+			return err
+		}
+		return os.Chmod(data, 0o700)
+	})
+}
+
+// withoutStore stops the API server and etcd, calls do with etcd's data directory, and starts both again.
+func (c *ControlPlane) withoutStore(ctx context.Context, do func(data string) error) error {
+	if err := errors.Join(c.KillAPIServer(ctx), c.kill(ctx, "etcd")); err != nil {
+		return err
+	}
+	if err := do(c.plane.Etcd.DataDir); err != nil {
+		return fmt.Errorf("copying etcd's data: %w", err)
+	}
+	log, err := c.group.OpenLog("etcd")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	c.plane.Etcd.Out, c.plane.Etcd.Err = log, log
+	if err := c.plane.Etcd.Start(); err != nil {
+		return fmt.Errorf("starting etcd again: %w\n%s", err, c.tails("etcd"))
+	}
+	return c.StartAPIServer()
 }
 
 // KubectlPath returns the path of a kubectl.

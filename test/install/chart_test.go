@@ -92,8 +92,8 @@ podLabels: {team: platform}
 podAnnotations: {note: "yes"}
 serviceAccount: {annotations: {iam: role}}
 podDisruptionBudget: {minAvailable: 50%}
-networkPolicy: {egress: [{to: [{ipBlock: {cidr: 10.0.0.1/32}}], ports: [{port: 6443, protocol: TCP}]}]}
-webhook: {url: "https://berth.example.com:9443", certManagement: external}
+networkPolicy: {webhookFrom: [{ipBlock: {cidr: 192.0.2.10/32}}], egress: [{to: [{ipBlock: {cidr: 10.0.0.1/32}}], ports: [{port: 6443, protocol: TCP}]}]}
+webhook: {url: "https://berth.example.com:9443", certManagement: external, tokenLifetime: 5m, clientCA: {configMap: api-server, names: [kube-apiserver, backup]}}
 rbac: {extraRules: [{apiGroups: [example.com], resources: [databases], verbs: [get, list, watch]}]}
 reservationTTL: 2m
 evaluationTimeout: 500ms
@@ -164,12 +164,14 @@ func TestChartWithEveryValue(t *testing.T) {
 	for _, arg := range []string{
 		"--webhook-service=ship-webhook-service", "--owner-cluster-role=ship-manager-role", "--webhook-url=https://berth.example.com:9443",
 		"--webhook-cert-management=external", "--quota-reservation-ttl=2m", "--evaluation-timeout=500ms", "--zap-log-level=debug",
-		"--predicates=NodeName,TaintToleration,NodeResourcesFit", "--config=/etc/berth/manager.yaml", "--namespace=$(POD_NAMESPACE)",
+		"--predicates=NodeName,TaintToleration,NodeResourcesFit", "--config=/etc/berth/manager.yaml", "--webhook-token-lifetime=5m",
+		"--webhook-client-ca-file=/etc/berth-client-ca/ca.crt", "--webhook-client-names=kube-apiserver,backup", "--namespace=$(POD_NAMESPACE)",
 	} {
 		if !slices.Contains(manager.Args, arg) {
 			t.Errorf("the manager lacks %s: %q", arg, manager.Args)
 		}
 	}
+	expectCallers(t, pod, the[*networkingv1.NetworkPolicy](t, have, "NetworkPolicy/ship-controller-manager"))
 	the[*corev1.Service](t, have, "Service/ship-webhook-service")
 	// The right to read the owner is on the release's own role.
 	role := the[*rbacv1.ClusterRole](t, have, "ClusterRole/ship-manager-role")
@@ -207,6 +209,24 @@ func TestChartWithEveryValue(t *testing.T) {
 		}
 		if o.GetNamespace() != "" && o.GetNamespace() != namespace {
 			t.Errorf("%s is in the namespace %s", key, o.GetNamespace())
+		}
+	}
+}
+
+// expectCallers expects the authorities of the webhooks' callers in the pod, and port 9443 open to the callers alone.
+func expectCallers(t *testing.T, pod corev1.PodSpec, network *networkingv1.NetworkPolicy) {
+	t.Helper()
+	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == "api-server" })
+	if volume < 0 || !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == pod.Volumes[volume].Name && m.MountPath == "/etc/berth-client-ca" && m.SubPath == ""
+	}) {
+		t.Errorf("the authorities of the webhooks' callers: %+v at %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
+	}
+	for _, rule := range network.Spec.Ingress {
+		for _, port := range rule.Ports {
+			if limited := len(rule.From) == 1 && rule.From[0].IPBlock.CIDR == "192.0.2.10/32"; limited != (port.Port.IntValue() == 9443) {
+				t.Errorf("port %s is open to %v", port.Port, rule.From)
+			}
 		}
 	}
 }

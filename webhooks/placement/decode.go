@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -38,7 +39,8 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 		}
 	}
 	if whole {
-		return out, out.Complete()
+		// A member that can't be decoded is an error only where it is read, as it is without this.
+		_ = out.Complete()
 	}
 	return out, nil
 }
@@ -87,7 +89,7 @@ func decodePartly(text []byte) (*partial, error) {
 	var ok bool
 	if p.rest, ok = members(text); !ok {
 		// No object: the library says what is wrong.
-		return p, json.Unmarshal(text, &p.object.Object)
+		return p, utiljson.Unmarshal(text, &p.object.Object)
 	}
 	p.object.Object = make(map[string]any, len(p.rest))
 	for _, name := range []string{"apiVersion", "kind"} {
@@ -116,12 +118,15 @@ func decodePartly(text []byte) (*partial, error) {
 	return p, nil
 }
 
+// decodeValue decodes as API machinery does for remediation, so that both decide on the same numbers: int64 where a
+// number has neither fraction nor exponent and fits, and float64 otherwise. A number that is too large for both is an
+// error.
 func decodeValue(text json.RawMessage) (any, error) {
 	if value, ok := plain(text); ok {
 		return value, nil
 	}
 	var value any
-	err := json.Unmarshal(text, &value)
+	err := utiljson.Unmarshal(text, &value)
 	return value, err
 }
 

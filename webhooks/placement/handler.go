@@ -11,6 +11,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,13 +25,14 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-var _ admission.Handler = (*Handler)(nil)
+var _ review.Decider = (*Handler)(nil)
 
-// deadline is what a request may take in all; the API server waits for a little longer.
-const deadline = 4 * time.Second
+// Deadline is what a request may take in all; the API server waits for a little longer.
+const Deadline = 4 * time.Second
 
 // Handler decides and patches one object per request. Its fields are set before it is used; it is safe for concurrent use.
 type Handler struct {
@@ -43,6 +45,12 @@ type Handler struct {
 	FailurePolicy placementv1.FailurePolicy
 	// IsRemediation says whether a request is a patch of Berth's own remediation.
 	IsRemediation func(*admissionv1.AdmissionRequest) bool
+	// Parents reads the objects whose subresources are requested.
+	Parents *Parents
+	// Confirm asks the API server whether this replica has its policies; an error if not. LiveNamespaces knows the labels
+	// of namespaces as the API server does. Both are for requests that no policy matches; nil to admit those.
+	Confirm        func(context.Context) error
+	LiveNamespaces placement.Namespaces
 
 	requests atomic.Uint64
 }
@@ -50,7 +58,7 @@ type Handler struct {
 // Handle implements admission.Handler.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.Clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	response, answer := h.decide(ctx, req)
 	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
@@ -58,19 +66,38 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
+// HandleUnread implements review.Decider: the request is denied or, as the failure policy says, admitted with a warning.
+// Both emit an Event, also for what may be a dry run.
+func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
+	start := h.Clock.Now()
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+	obj.SetNamespace(req.Namespace)
+	obj.SetName(req.Name)
+	response, answer := h.undecidable(req, obj, err)
+	if !response.Allowed {
+		response.Result.Code, response.Result.Reason, response.Result.Details = err.ErrStatus.Code, err.ErrStatus.Reason, err.ErrStatus.Details
+	}
+	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
+	h.Metrics.Admission(answer, h.Clock.Since(start))
+	return response
+}
+
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	if req.SubResource != "" {
+		return h.decideSubresource(ctx, req)
+	}
 	decoded, err := decode(req, h.requests.Add(1)%wholeEvery == 0)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err), metrics.AnswerError
 	}
 	obj := decoded.obj.object
-	if obj.GetDeletionTimestamp() != nil {
-		// Whoever finishes off an object must not be held up by where it may run.
+	if finalizes(req, decoded) {
 		return admission.Allowed(""), metrics.AnswerAllowed
 	}
 	// The decider matches all policies before it evaluates the first. Several may be evaluated at once, and end the span.
 	_, matching := tracing.Start(ctx, "match")
-	outcome, err := h.Decider.Decide(ctx, placement.Request{
+	request := placement.Request{
 		Resource:      schema.GroupVersionResource(req.Resource),
 		Namespace:     req.Namespace,
 		Object:        obj,
@@ -82,12 +109,27 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 			matching.End()
 			return h.evaluate(ctx, p, input)
 		},
-	})
+	}
+	outcome, err := h.Decider.Decide(ctx, request)
 	matching.End()
+	if err == nil && len(outcome.Verdicts) == 0 && h.Confirm != nil {
+		outcome, err = h.decideLive(ctx, request)
+	}
 	if err != nil {
 		return h.undecidable(req, obj, err)
 	}
 	return h.respond(ctx, req, obj, outcome)
+}
+
+// decideLive decides a request again that no policy matches. The API server sends none such, since the webhook
+// configuration is rendered from the policies: either it has rules of a policy that is gone, or this replica is behind.
+func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
+	if err := h.Confirm(ctx); err != nil {
+		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
+	}
+	live := *h.Decider
+	live.Namespaces = h.LiveNamespaces
+	return live.Decide(ctx, request)
 }
 
 // evaluate evaluates one policy and counts the result.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -325,6 +326,34 @@ func TestHandleUndecidable(t *testing.T) {
 	}
 }
 
+// A request whose object was not read is denied, or admitted with a warning; both emit an Event.
+func TestHandleUnread(t *testing.T) {
+	const message = "placement could not be decided: too many: try again"
+	h := newFixture(t)
+	req := request("")
+	response := h.HandleUnread(t.Context(), req, apierrors.NewTooManyRequests("too many: try again", 1))
+	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Message != message || response.Result.Details.RetryAfterSeconds != 1 {
+		t.Errorf("Fail: %+v", response)
+	}
+	h.FailurePolicy = placementv1.FailurePolicyIgnore
+	response = h.HandleUnread(t.Context(), req, apierrors.NewTooManyRequests("too many: try again", 1))
+	if diff := cmp.Diff([]string{message}, response.Warnings); !response.Allowed || diff != "" {
+		t.Errorf("Ignore: %+v", response)
+	}
+	event := "PlacementEvaluationFailed: " + message
+	if diff := cmp.Diff([]string{event, event}, h.notes.lines); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// terminating is an object that is being deleted, with more members of its own and of its metadata.
+func terminating(more, metadata string) string {
+	if metadata != "" {
+		metadata = ", " + metadata
+	}
+	return `{` + more + `, "metadata": {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0` + metadata + `}}`
+}
+
 func TestHandleObjects(t *testing.T) {
 	tests := map[string]struct {
 		object, old string
@@ -333,8 +362,23 @@ func TestHandleObjects(t *testing.T) {
 	}{
 		"Garbage":    {object: `{`},
 		"OldGarbage": {object: deployment, old: `[`},
-		"Deleting":   {object: `{"metadata": {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`, allowed: true},
 		"Sound":      {object: deployment, old: deployment, allowed: true, patched: true},
+		// What a request says of its deletion exempts nothing: server-side apply creates such objects.
+		"CreatedTerminating": {object: terminating(`"a": 1`, `"finalizers": ["a"]`), allowed: true, patched: true},
+		"SaysTerminating":    {object: terminating(`"a": 1`, ""), old: deployment, allowed: true, patched: true},
+		// The deletion of an object that was terminating already is not held up.
+		"Finalized":          {object: terminating(`"a": 1`, ""), old: terminating(`"a": 1`, `"finalizers": ["a"]`), allowed: true},
+		"Disowned":           {object: terminating(`"a": 1`, `"ownerReferences": []`), old: terminating(`"a": 1`, ""), allowed: true},
+		"Untouched":          {object: terminating(`"a": 1`, ""), old: terminating(`"a": 1`, ""), allowed: true},
+		"MovedByTheServer":   {object: terminating(`"a": 1`, `"resourceVersion": "2", "generation": 2, "managedFields": [{}]`), old: terminating(`"a": 1`, `"resourceVersion": "1"`), allowed: true},
+		"SaysNotTerminating": {object: `{"a": 1, "metadata": {"name": "web"}}`, old: terminating(`"a": 1`, ""), allowed: true},
+		"Relabeled":          {object: terminating(`"a": 1`, `"labels": {}`), old: terminating(`"a": 1`, ""), allowed: true, patched: true},
+		"Changed":            {object: terminating(`"a": 2`, ""), old: terminating(`"a": 1`, ""), allowed: true, patched: true},
+		"ChangedDeep":        {object: terminating(`"a": {"b": [{"c": 1}]}`, ""), old: terminating(`"a": {"b": [{"c": 2}]}`, ""), allowed: true, patched: true},
+		"Added":              {object: terminating(`"a": 1, "b": 1`, ""), old: terminating(`"a": 1`, ""), allowed: true, patched: true},
+		"Removed":            {object: terminating(`"b": 1`, ""), old: terminating(`"a": 1, "b": 1`, ""), allowed: true, patched: true},
+		"ChangedTwice":       {object: terminating(`"a": 1, "a": 2`, ""), old: terminating(`"a": 1`, ""), allowed: true, patched: true},
+		"AnotherKind":        {object: terminating(`"kind": "B"`, ""), old: terminating(`"kind": "A"`, ""), allowed: true, patched: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -343,25 +387,39 @@ func TestHandleObjects(t *testing.T) {
 			if tc.old != "" {
 				req.Operation, req.OldObject.Raw = admissionv1.Update, []byte(tc.old)
 			}
-			response := h.Handle(t.Context(), req)
-			if response.Allowed != tc.allowed || (len(response.Patches) > 0) != tc.patched {
-				t.Errorf("answer %+v", response)
+			// Some requests are decoded as a whole from the start.
+			for range 40 {
+				response := h.Handle(t.Context(), req)
+				if response.Allowed != tc.allowed || (len(response.Patches) > 0) != tc.patched {
+					t.Fatalf("answer %+v", response)
+				}
 			}
 		})
 	}
 }
 
-// Remediation leaves alone what a policy does not remediate; the developer's own requests get the whole decision.
+// Remediation leaves alone what a policy does not remediate, and so do the developer's own requests that change nothing of
+// what it reads and writes; others get the whole decision.
 func TestHandleRemediation(t *testing.T) {
-	for _, remediating := range []bool{true, false} {
-		t.Run(fmt.Sprint(remediating), func(t *testing.T) {
+	changed := strings.Replace(deployment, `"zone": "old"`, `"zone": "mine"`, 1)
+	tests := map[string]struct {
+		remediating bool
+		object      string
+		patched     bool
+	}{
+		"Remediation": {remediating: true, object: deployment},
+		"SameObject":  {object: deployment},
+		"OtherValue":  {object: changed, patched: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
 			p := policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels)
 			p.Remediation = placementv1.RemediationManual
 			h := newFixture(t, p)
-			h.IsRemediation = func(*admissionv1.AdmissionRequest) bool { return remediating }
-			req := request(deployment)
+			h.IsRemediation = func(*admissionv1.AdmissionRequest) bool { return tc.remediating }
+			req := request(tc.object)
 			req.OldObject.Raw, req.Operation = []byte(deployment), admissionv1.Update
-			if response := h.Handle(t.Context(), req); (len(response.Patches) == 0) != remediating {
+			if response := h.Handle(t.Context(), req); (len(response.Patches) > 0) != tc.patched {
 				t.Errorf("patches %v", response.Patches)
 			}
 		})

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/semaphore"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
@@ -41,12 +46,36 @@ func (*catalog) Exact(schema.GroupVersionResource) (policy.Resource, bool) {
 	return policy.Resource{}, false
 }
 
+// Served says nothing of what is matched.
+func (*catalog) Served() *match.Served { return nil }
+
 // Inventories are those that Berth knows.
 func (*catalog) Inventories() *replication.Inventories { return replication.Known() }
 
 func (c *catalog) Refresh(context.Context) error {
 	c.refreshed++
 	return c.refreshErr
+}
+
+// Scalable are deployments, which Kubernetes serves, fleets, which have a definition, and carts, which have none, in two
+// versions.
+func (*catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
+	return slices.DeleteFunc([]schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "example.com", Version: "v1", Resource: "carts"},
+		{Group: "example.com", Version: "v2", Resource: "carts"},
+		{Group: "example.com", Version: "v1", Resource: "fleets"},
+	}, func(r schema.GroupVersionResource) bool { return !selects(r) })
+}
+
+// definitions has the definitions of some resources.
+type definitions struct {
+	resources []string
+	err       error
+}
+
+func (d definitions) ReplicasPath(_ context.Context, resource schema.GroupVersionResource) ([]string, bool, error) {
+	return []string{"spec", "replicas"}, slices.Contains(d.resources, resource.Resource), d.err
 }
 
 // allows checks for predicates of some names.
@@ -86,9 +115,84 @@ func TestValidate(t *testing.T) {
 		want    []string
 		warning string
 	}{
-		"Sound":     {rego: "package p\nlabels := {\"a\": data.kubernetes.pods.x.y.z}"},
-		"V0":        {rego: "package p\nlabels = {\"a\": \"b\"} { true }", change: func(p *placementv1.PlacementPolicy) { p.Spec.RegoVersion = placementv1.RegoV0 }},
-		"Mistakes":  {rego: "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}", want: []string{"spec.rego: Invalid value: p.rego:2:17: rego_unsafe_var_error: var x is unsafe", "spec.rego: Invalid value: p.rego:3:22: rego_unsafe_var_error: var y is unsafe"}},
+		"Sound": {rego: "package p\nlabels := {\"a\": data.kubernetes.pods.x.y.z}"},
+		"ClustersRule": {
+			rego:    "package p\nlabels := {\"a\": \"b\"}",
+			change:  func(p *placementv1.PlacementPolicy) { p.Spec.Clusters = &placementv1.ClustersRule{} },
+			warning: "spec.clusters has no effect: the policy has no rule clusters",
+		},
+		"ClustersRuleThatCounts": {
+			rego:   "package p\nclusters := {\"a\"}",
+			change: func(p *placementv1.PlacementPolicy) { p.Spec.Clusters = &placementv1.ClustersRule{} },
+		},
+		"ClustersRuleOfPredicates": {
+			warning: "the policy reads data.clusters",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Clusters = &placementv1.ClustersRule{}
+				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters}
+			},
+		},
+		"ClusterPredicates": {
+			warning: "spec.predicates.names[2]: VolumeZone has no effect: it judges nodes, and the policy asks about clusters. Clusters are judged by NodeAffinity, TaintToleration",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesClusters, Names: []string{"NodeAffinity", "NodePorts", "VolumeZone"}}
+			},
+		},
+		"ClusterPredicatesOfText": {
+			rego:    "package p\nerrors contains \"no\" if not k8s.feasible_clusters(input, 1, \"*\").a.feasible",
+			warning: "spec.predicates.names[0]: NodePorts has no effect",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"NodePorts"}}
+			},
+		},
+		"PredicatesOfNodes": {
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Predicates = &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes, Names: []string{"NodePorts"}}
+			},
+		},
+		"BlastRadius": {
+			rego: "package p\nlabels := {}", warning: "spec.remediation.blastRadius has no effect in mode NewOnly: it bounds what mode Automatic does",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationNewOnly, BlastRadius: &placementv1.BlastRadius{Percent: 5}}
+			},
+		},
+		"AbsentLabel": {
+			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner", warning: "p.rego:2:25: spec.match.objectSelector requires the label owner: objects without it are not matched",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"owner": "a"}}
+			},
+		},
+		"AbsentLabelOfUpdates": {
+			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"owner": "a"}}
+				p.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "updates", Expression: "request.operation == 'UPDATE'"}}
+			},
+		},
+		"AbsentLabelOfOthers": {
+			rego: "package p\nerrors contains \"no\" if not input.metadata.labels.owner",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Match.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			},
+		},
+		"BlastRadiusDefault": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation = placementv1.Remediation{Mode: placementv1.RemediationOff, BlastRadius: &placementv1.BlastRadius{Percent: 10}}
+			},
+		},
+		"BlastRadiusAutomatic": {
+			rego: "package p\nlabels := {}",
+			change: func(p *placementv1.PlacementPolicy) {
+				p.Spec.Remediation = placementv1.Remediation{BlastRadius: &placementv1.BlastRadius{Percent: 5}}
+			},
+		},
+		"V0":       {rego: "package p\nlabels = {\"a\": \"b\"} { true }", change: func(p *placementv1.PlacementPolicy) { p.Spec.RegoVersion = placementv1.RegoV0 }},
+		"Mistakes": {rego: "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}", want: []string{"spec.rego: Invalid value: p.rego:2:17: rego_unsafe_var_error: var x is unsafe", "spec.rego: Invalid value: p.rego:3:22: rego_unsafe_var_error: var y is unsafe"}},
+		"Contract": {
+			rego: "package p\nscheduling.priorityClassName := \"{{ request.name }}\"",
+			want: []string{"p.rego:2:1: berth_contract_error: scheduling.priorityClassName: Invalid value"}, warning: "Berth substitutes no variables",
+		},
 		"Forbidden": {rego: "package p\nlabels := {\"a\": http.send({})}", want: []string{"http.send is not allowed in a placement policy"}},
 		"Ambiguous": {rego: "package p\nlabels := {\"a\": data.kubernetes.events.x}", want: []string{`data.resources["events.k8s.io/v1"].events or data.resources["v1"].events`}},
 		"Match": {
@@ -106,9 +210,9 @@ func TestValidate(t *testing.T) {
 		},
 		"PredicateNotAllowed": {
 			rego: "package p\nerrors contains \"no\" if not k8s.feasible(input, \"*\").a.feasible", change: func(p *placementv1.PlacementPolicy) {
-				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"TaintToleration", "VolumeZone"}}
+				p.Spec.Predicates = &placementv1.Predicates{Names: []string{"TaintToleration", "VolumeBinding"}}
 			},
-			want: []string{`spec.predicates.names[1]: Invalid value: berth_predicate_error: "VolumeZone" is none of the predicates that the manager allows, which are NodeAffinity, TaintToleration`},
+			want: []string{`spec.predicates.names[1]: Invalid value: berth_predicate_error: "VolumeBinding" is none of the predicates that the manager allows, which are NodeAffinity, TaintToleration, `},
 		},
 		"Nothing": {rego: "package p\nx := 1", warning: "the policy decides nothing"},
 	}
@@ -119,7 +223,10 @@ func TestValidate(t *testing.T) {
 				tc.change(p)
 			}
 			before := p.DeepCopy()
-			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration")}
+			v := &placementpolicy.Validator{
+				Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration", "NodePorts", "VolumeZone"), Scales: definitions{resources: []string{"deployments"}},
+				ClusterPredicates: []string{"NodeAffinity", "TaintToleration"},
+			}
 			warnings, err := v.ValidateCreate(t.Context(), p)
 			if (err != nil) != (len(tc.want) > 0) || (err != nil && !apierrors.IsInvalid(err)) {
 				t.Fatalf("error %v", err)
@@ -140,9 +247,9 @@ func TestValidate(t *testing.T) {
 }
 
 func TestValidateUpdate(t *testing.T) {
-	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration")}
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows("NodeAffinity", "TaintToleration"), Scales: definitions{resources: []string{"deployments"}}}
 	broken := newPolicy("package")
-	if _, err := v.ValidateUpdate(t.Context(), broken, broken); err == nil {
+	if _, err := v.ValidateUpdate(t.Context(), newPolicy("package p\nlabels := {}"), broken); err == nil {
 		t.Error("a broken policy is taken")
 	}
 	leaving := broken.DeepCopy()
@@ -152,6 +259,64 @@ func TestValidateUpdate(t *testing.T) {
 	}
 	if _, err := v.ValidateDelete(t.Context(), broken); err != nil {
 		t.Error(err)
+	}
+}
+
+// A text that an earlier version took is not refused for a change of something else.
+func TestContractIsJudgedWhereTextsChange(t *testing.T) {
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
+	stored := newPolicy("package p\nerrors := count(data.clusters) == 0\n")
+	const want = "p.rego:2:1: berth_contract_error: errors must be a set or an array of strings, is a boolean"
+	if _, err := v.ValidateCreate(t.Context(), stored); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v", err)
+	}
+	changed := stored.DeepCopy()
+	changed.Spec.Priority = 7
+	if warnings, err := v.ValidateUpdate(t.Context(), stored, changed); err != nil || len(warnings) == 0 || !strings.Contains(warnings[0], want) {
+		t.Errorf("error %v, warnings %q", err, warnings)
+	}
+	changed.Spec.Rego += "\nlabels := {}\n"
+	if _, err := v.ValidateUpdate(t.Context(), stored, changed); !apierrors.IsInvalid(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// prober says the same of every engine, and counts.
+type prober struct {
+	says  string
+	asked int
+}
+
+func (p *prober) Probe(ctx context.Context, _ *policy.Remote) string {
+	p.asked++
+	if _, bounded := ctx.Deadline(); !bounded {
+		return "unbounded"
+	}
+	return p.says
+}
+
+// The engine of a new policy is asked once, and an address that names a rule is refused.
+func TestEnginesAreProbed(t *testing.T) {
+	asked := &prober{says: "the engine has no result"}
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{}, Secrets: secrets{}, Prober: asked}
+	p := newPolicy("")
+	p.Spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/fleet", Undefined: placementv1.UndefinedNoOpinion}
+	if warnings, err := v.ValidateCreate(t.Context(), p); err != nil || !slices.Contains(warnings, "spec.remote: the engine has no result") {
+		t.Errorf("warnings %q, %v", warnings, err)
+	}
+	same := p.DeepCopy()
+	same.Spec.Priority = 1
+	if _, err := v.ValidateUpdate(t.Context(), p, same); err != nil || asked.asked != 1 {
+		t.Errorf("asked %d times, %v", asked.asked, err)
+	}
+	rule := p.DeepCopy()
+	rule.Spec.Remote.URL = "https://opa.federation.svc.cluster.local:8181/v1/data/io/k8s/federation/annotations"
+	const want = "names the rule annotations, and Berth asks for the package that has it: write https://opa.federation.svc.cluster.local:8181/v1/data/io/k8s/federation."
+	if _, err := v.ValidateUpdate(t.Context(), p, rule); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := v.ValidateUpdate(t.Context(), rule, rule.DeepCopy()); err != nil {
+		t.Errorf("a stored address is refused: %v", err)
 	}
 }
 
@@ -187,7 +352,7 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := &placementpolicy.Validator{
-				Catalog: &catalog{}, Checker: allows(), Namespace: "berth-system", Secrets: secrets{"opa": {"token": []byte("t")}},
+				Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Namespace: "berth-system", Secrets: secrets{"opa": {"token": []byte("t")}},
 			}
 			p := newPolicy("")
 			p.Spec.Remote = tc.remote
@@ -228,7 +393,7 @@ func TestUndefinedIsWarnedOf(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Secrets: secrets{}}
+			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}, Secrets: secrets{}}
 			p := newPolicy("")
 			p.Spec.Remote, p.Spec.FailurePolicy = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Undefined: tc.undefined}, tc.failure
 			warnings, err := v.ValidateCreate(t.Context(), p)
@@ -236,5 +401,68 @@ func TestUndefinedIsWarnedOf(t *testing.T) {
 				t.Errorf("warnings %q, %v", warnings, err)
 			}
 		})
+	}
+}
+
+// Who writes a policy that reads what subresources change is told which of them Berth does not decide.
+func TestSubresourcesAreWarnedOf(t *testing.T) {
+	custom := placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
+	const undecided = "kubectl scale of carts.example.com is not decided by this policy"
+	tests := map[string]struct {
+		match *placementv1.Match
+		rego  string
+		err   error
+		want  []string
+	}{
+		"Builtin":    {rego: `errors contains "no" if input.spec.replicas > 3`},
+		"Undefined":  {match: &custom, rego: `errors contains "no" if input.spec.replicas > 3`, want: []string{undecided}},
+		"NotRead":    {match: &custom, rego: `errors contains "no" if input.metadata.name == "x"`},
+		"Everything": {match: &custom, rego: `errors contains "no" if contains(json.marshal(input), "x")`, want: []string{undecided}},
+		"Unreadable": {rego: `errors contains "no" if input.spec.replicas > 3`, err: errors.New("oh"), want: []string{"whether kubectl scale of deployments.apps is decided by this policy is not known: oh"}},
+		"Status":     {rego: `errors contains "no" if input.status.phase == "Bad"`, want: []string{"the policy reads status"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{[]string{"deployments", "fleets"}, tc.err}}
+			p := newPolicy("package p\n" + tc.rego)
+			if tc.match != nil {
+				p.Spec.Match = *tc.match
+			}
+			warnings, err := v.ValidateCreate(t.Context(), p)
+			warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.Contains(w, "wildcards do not match") })
+			if err != nil || len(warnings) != len(tc.want) {
+				t.Fatalf("warnings %q, %v", warnings, err)
+			}
+			for i, want := range tc.want {
+				if !strings.HasPrefix(warnings[i], want) {
+					t.Errorf("warning %q, want %q", warnings[i], want)
+				}
+			}
+		})
+	}
+}
+
+// A request that nobody waits for any more compiles nothing, and neither does one that finds others at work.
+func TestCompilationsAreBounded(t *testing.T) {
+	slots := semaphore.NewWeighted(1)
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Compilations: slots}
+	p := newPolicy("package p\nlabels := {\"a\": \"b\"}")
+	for range 3 {
+		if _, err := v.ValidateCreate(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := v.ValidateCreate(canceled, newPolicy("no policy")); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("error %v: a canceled request was compiled", err)
+	}
+	if !slots.TryAcquire(1) {
+		t.Fatal("a slot is not given back")
+	}
+	waiting, give := context.WithTimeout(t.Context(), time.Millisecond)
+	defer give()
+	if _, err := v.ValidateCreate(waiting, newPolicy("no policy")); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("error %v: a request was compiled beyond the bound", err)
 	}
 }

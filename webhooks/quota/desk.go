@@ -45,7 +45,7 @@ func unreachable(err error) error {
 type waiter struct {
 	// context is the caller's: when it ends, nobody wants the answer any more.
 	context   context.Context
-	uid       string
+	charge    string
 	namespace string
 	request   *quota.Request
 	verdict   *quota.Verdict
@@ -77,7 +77,7 @@ func (d *desk) decide(ctx context.Context, r *quota.Request) (*quota.Verdict, er
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	w := &waiter{context: ctx, uid: r.UID, namespace: r.Namespace, request: r, done: make(chan struct{})}
+	w := &waiter{context: ctx, charge: r.ChargeID, namespace: r.Namespace, request: r, done: make(chan struct{})}
 	d.enqueue(ctx, key, w)
 	select {
 	case <-w.done:
@@ -119,9 +119,9 @@ func (d *desk) work(ctx context.Context, key string, l *lane) {
 			return
 		}
 		d.mu.Unlock()
-		for _, uid := range d.serve(ctx, b) {
+		for _, orphan := range d.serve(ctx, b) {
 			// Nobody is left who could try again.
-			d.enqueue(ctx, key, uid)
+			d.enqueue(ctx, key, orphan)
 		}
 	}
 }
@@ -139,20 +139,20 @@ func (d *desk) next(l *lane, room int) []*waiter {
 // batch is decided and stored together.
 type batch struct {
 	waiters []*waiter
-	// uids are those of the waiters.
-	uids map[string]bool
+	// charges are the ids of what the waiters charge.
+	charges map[string]bool
 	// more takes those who came meanwhile.
 	more func(room int) []*waiter
 }
 
 // grow adds those who came meanwhile.
 func (b *batch) grow() {
-	if b.uids == nil {
-		b.uids = map[string]bool{}
+	if b.charges == nil {
+		b.charges = map[string]bool{}
 	}
 	for _, w := range b.more(maxBatch - len(b.waiters)) {
 		b.waiters = append(b.waiters, w)
-		b.uids[w.uid] = true
+		b.charges[w.charge] = true
 	}
 }
 
@@ -170,7 +170,7 @@ func (d *desk) serve(ctx context.Context, b *batch) []*waiter {
 			w.verdict, w.err = nil, err
 		}
 		if stored && !w.request.DryRun && (err != nil || w.context.Err() != nil) {
-			orphans = append(orphans, &waiter{context: ctx, uid: w.uid, namespace: w.namespace})
+			orphans = append(orphans, &waiter{context: ctx, charge: w.charge, namespace: w.namespace})
 		}
 		close(w.done)
 	}
@@ -192,7 +192,7 @@ func (d *desk) settleSafely(ctx context.Context, b *batch) (stored bool, err err
 // came meanwhile is decided along: the fewer the writes, the fewer there are to be too late.
 // stored says whether any charge was stored.
 func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
-	giveBack := func(uid string) bool { return b.uids[uid] }
+	giveBack := func(id string) bool { return b.charges[id] }
 	fresh := cached
 	for try := 1; ; try++ {
 		b.grow()

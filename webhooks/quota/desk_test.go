@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -118,10 +119,10 @@ func TestCharge(t *testing.T) {
 	want := placementv1.QuotaStatus{
 		ObservedGeneration: 1, Used: list("pods", "2"), Summary: "pods: 2/2",
 		Reservations: []placementv1.Reservation{{
-			UID: "one", Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+			Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		}},
 	}
-	if diff := cmp.Diff(want, q.Status.QuotaStatus); diff != "" {
+	if diff := cmp.Diff(want, q.Status.QuotaStatus, cmpopts.IgnoreFields(placementv1.Reservation{}, "UID")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if r := f.ask(t, create("pods", "two")); code(r) != http.StatusForbidden {
@@ -896,4 +897,93 @@ func TestUncoveredAreReadOnce(t *testing.T) {
 			t.Errorf("%d lists, want 3", n)
 		}
 	})
+}
+
+// Whoever chooses the uid of a review must not choose a charge by it: neither by the uid of the review that was charged,
+// nor by what the status shows.
+func TestReviewsNameNoCharge(t *testing.T) {
+	for name, dryRun := range map[string]bool{"dry run": true, "create": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), interceptor.Funcs{})
+			if r := f.ask(t, create("pods", "one")); !r.Allowed {
+				t.Fatalf("%+v", r.Result)
+			}
+			shown := f.stored(t, "q").Status.Reservations[0].UID
+			used, reservations := int64(1), 1
+			for i, uid := range []types.UID{"one", types.UID(shown)} {
+				forged := create("pods", fmt.Sprintf("forged-%d", i))
+				forged.UID, forged.DryRun = uid, &dryRun
+				if r := f.ask(t, forged); !dryRun && i == 0 {
+					used, reservations = used+1, reservations+1
+				} else if !dryRun && code(r) != http.StatusForbidden {
+					t.Errorf("%s: %+v", uid, r)
+				}
+			}
+			f.wantUsed(t, "q", fmt.Sprint(used), reservations)
+		})
+	}
+}
+
+// One namespace does not use up what may be under way in a quota that it shares with others.
+func TestTooManyOfOneNamespace(t *testing.T) {
+	shared := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
+	shared.Spec.Hard = list("pods", "5k")
+	shared.Status.ObservedGeneration, shared.Status.Used = 1, list("pods", "256")
+	for i := range placementv1.MaxNamespaceReservations {
+		shared.Status.Reservations = append(shared.Status.Reservations, placementv1.Reservation{
+			UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: namespace, Name: fmt.Sprintf("failed-%d", i), Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+		})
+	}
+	f := newFixture(t, newStore(t, shared), interceptor.Funcs{})
+	elsewhere := create("pods", "neighbor")
+	elsewhere.Namespace = "team-b"
+	dryRun := create("pods", "dry-run")
+	dryRun.DryRun = new(true)
+	for name, test := range map[string]struct {
+		request *admissionv1.AdmissionRequest
+		want    int32
+	}{
+		"one more":                     {request: create("pods", "one"), want: http.StatusTooManyRequests},
+		"under a name of those before": {request: create("pods", "failed-7")},
+		"dry run":                      {request: dryRun},
+		"in another namespace":         {request: elsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := f.ask(t, test.request); code(r) != test.want {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// A backup of etcd was restored: what the replica wrote since never happened, and the versions that it knows are ahead of
+// every version that it can store.
+func TestStoreWentBack(t *testing.T) {
+	lagging := newStore(t, newQuota("q", "pods", "5", "1"))
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), interceptor.Funcs{})
+	rewound := 0
+	f.ledger.Cached, f.ledger.Rewound = lagging, func() { rewound++ }
+	for _, name := range []string{"one", "two"} {
+		if r := f.ask(t, create("pods", name)); !r.Allowed {
+			t.Fatalf("%s: %+v", name, r.Result)
+		}
+	}
+	if rewound != 0 {
+		t.Errorf("%d restores were found before there was one", rewound)
+	}
+
+	restored := newQuota("q", "pods", "5", "4")
+	restored.ResourceVersion = "7"
+	f.store = newStore(t, restored)
+	f.ledger.Live, f.ledger.Writer = f.store, f.store.Status()
+	if r := f.ask(t, create("pods", "three")); !r.Allowed {
+		t.Errorf("three: %+v", r.Result)
+	}
+	f.wantUsed(t, "q", "5", 1)
+	if r := f.ask(t, create("pods", "four")); code(r) != http.StatusForbidden {
+		t.Errorf("four: %+v", r)
+	}
+	if rewound == 0 {
+		t.Error("the restore was not found")
+	}
 }

@@ -3,6 +3,7 @@ package quota
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,21 +11,26 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-var _ admission.Handler = (*Handler)(nil)
+var _ review.Decider = (*Handler)(nil)
 
-// deadline is what a request may take in all; the API server waits for a little longer.
-const deadline = 9 * time.Second
+// Deadline is what a request may take in all; the API server waits for a little longer.
+const Deadline = 9 * time.Second
 
 // retryAfter is when a request that could not be decided is to be tried again, in seconds.
 const retryAfter = 1
@@ -71,7 +77,7 @@ func New(d Deps) *Handler {
 // Handle implements admission.Handler.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	start := h.clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	response, answer := h.decide(ctx, req)
 	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
@@ -79,9 +85,33 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
+// HandleUnread implements review.Decider: the request is denied or, by a lenient handler, admitted with a warning and an
+// Event, also for what may be a dry run.
+func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
+	start := h.clock.Now()
+	var response admission.Response
+	if h.lenient {
+		response = letThrough(err.Error())
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+		obj.SetNamespace(req.Namespace)
+		obj.SetName(req.Name)
+		h.events.QuotaUnchecked(obj, req.Namespace, response.Warnings[0])
+	} else {
+		status := err.ErrStatus
+		status.Message = "quota could not be decided: " + status.Message
+		response = denied(&status)
+	}
+	response.AuditAnnotations = audited(nil, metrics.QuotaError)
+	tracing.Answered(ctx, &req.AdmissionRequest, metrics.QuotaError, response.AuditAnnotations)
+	h.metrics.QuotaAdmission(metrics.QuotaError, h.clock.Since(start))
+	return response
+}
+
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	_, span := tracing.Start(ctx, "usage")
-	request, err := h.evaluators.NewRequest(&req.AdmissionRequest)
+	// Not the review's uid: its sender chooses that.
+	request, err := h.evaluators.NewRequest(rand.Text(), &req.AdmissionRequest)
 	tracing.Fail(span, err)
 	span.End()
 	if err != nil {
@@ -129,6 +159,9 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 		texts := make([]string, len(verdict.Denied))
 		for i, denial := range verdict.Denied {
 			texts[i] = denial.Message
+			if limit, ok := denial.By.(*placementv1.LimitedResource); ok {
+				texts[i] += fmt.Sprintf(" (LimitedResource %q wants a quota for them in this namespace, and there is none)", limit.Name)
+			}
 			if !request.DryRun {
 				h.events.QuotaDenied(denial.By, request.Namespace, denial.Message)
 				h.metrics.QuotaDenial(denial.By)

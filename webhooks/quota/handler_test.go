@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,5 +163,28 @@ func create(resource, uid string) *admissionv1.AdmissionRequest {
 		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: namespace, Name: uid,
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
 		Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q}}`, uid, "object-"+uid)},
+	}
+}
+
+// A request whose object was not read is denied, or let through with a warning and an Event where quotas deny nothing.
+func TestHandleUnread(t *testing.T) {
+	f := newFixture(t, newStore(t), interceptor.Funcs{})
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "ns", Name: "large", Operation: admissionv1.Create,
+	}}
+	tooLarge := apierrors.NewRequestEntityTooLargeError("it is too large")
+	response := f.handler.HandleUnread(t.Context(), req, tooLarge)
+	if want := "quota could not be decided: " + tooLarge.Error(); response.Allowed || response.Result.Code != http.StatusRequestEntityTooLarge || response.Result.Message != want {
+		t.Errorf("%+v", response)
+	}
+	if len(f.notes.lines) > 0 {
+		t.Errorf("events %q", f.notes.lines)
+	}
+	response = f.handler.Lenient().HandleUnread(t.Context(), req, tooLarge)
+	if want := "quota was not checked: " + tooLarge.Error(); !response.Allowed || len(response.Warnings) != 1 || response.Warnings[0] != want {
+		t.Errorf("lenient: %+v", response)
+	}
+	if len(f.notes.lines) != 1 {
+		t.Errorf("events %q", f.notes.lines)
 	}
 }

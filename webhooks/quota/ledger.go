@@ -44,6 +44,9 @@ type Ledger struct {
 	// Unsettled returns a quota's reservations whose changes are not counted yet, all of them on a replica that does
 	// not count; nil for all. What is written is the smaller, and the faster to write, the fewer there are.
 	Unsettled func(placementv1.Quota) []placementv1.Reservation
+	// Rewound is called when the API server's store turns out to have gone back to an earlier state, as it does when a
+	// backup is restored; nil for nobody. It must be quick and may call ForgetAll.
+	Rewound func()
 
 	mu sync.Mutex
 	// written are quotas as this process wrote them, where the cache does not have that yet.
@@ -176,6 +179,7 @@ func (l *Ledger) quotas(ctx context.Context, namespace string, f freshness, all 
 
 // reread reads a quota anew; nil if it is gone or is another namespace's now.
 func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quota) (placementv1.Quota, error) {
+	known := l.newest(q).GetResourceVersion()
 	var fresh placementv1.Quota = &placementv1.ScopedQuota{}
 	_, isCluster := q.(*placementv1.ClusterScopedQuota)
 	if isCluster {
@@ -186,6 +190,13 @@ func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quo
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading quota %s: %w", q.GetName(), err)
+	}
+	// A read from the API server has what was stored before it began.
+	if order, err := resourceversion.CompareResourceVersion(fresh.GetResourceVersion(), known); err == nil && order < 0 {
+		l.ForgetAll()
+		if l.Rewound != nil {
+			l.Rewound()
+		}
 	}
 	if cluster, ok := fresh.(*placementv1.ClusterScopedQuota); ok {
 		if selects, err := l.selects(ctx, cluster.Spec.NamespaceSelector, namespace, reread); err != nil || !selects {
@@ -246,7 +257,7 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 type page struct {
 	ledger    *Ledger
 	freshness freshness
-	giveBack  func(uid string) bool
+	giveBack  func(charge string) bool
 	lists     lists
 	accounts  map[types.UID]*quota.Account
 	of        map[string][]*quota.Account
@@ -260,7 +271,7 @@ type limited struct {
 }
 
 // open begins a round. Charges that giveBack names are taken back at first.
-func (l *Ledger) open(f freshness, giveBack func(uid string) bool) *page {
+func (l *Ledger) open(f freshness, giveBack func(charge string) bool) *page {
 	return &page{
 		ledger: l, freshness: f, giveBack: giveBack,
 		accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}, limitsOf: map[limited][]quota.Limit{},
@@ -377,4 +388,11 @@ func (l *Ledger) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.written, uid)
+}
+
+// ForgetAll drops what is kept of all quotas: the API server's store may not have it.
+func (l *Ledger) ForgetAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.written)
 }

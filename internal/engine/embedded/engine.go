@@ -97,10 +97,10 @@ func (e *Engine) Check(m *policy.Module) error {
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
-		engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, rules: newRuleMemo(m),
+		engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, inputBytes: m.InputBytes, rules: newRuleMemo(m),
 		asksNodes: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
 	}
-	out.quarantine.clock = e.clock
+	out.quarantine.clock, out.quarantine.all.clock = e.clock, e.clock
 	var err error
 	if out.predicates, err = e.allowed(m); err != nil {
 		return nil, err
@@ -199,12 +199,13 @@ type evaluator struct {
 	// lenses are how it sees the resource types that it reads.
 	lenses  []*lens
 	missing []string
-	// fields are those of the input that the policy reads.
-	fields *projection.Fields
+	// fields are those of the input that the policy reads, and inputBytes is the largest size of them that is evaluated.
+	fields     *projection.Fields
+	inputBytes int
 	// memo is nil if the policy reads all of the input.
 	memo *memo
 	// quarantine is the policy's: a new text starts without.
-	quarantine quarantine
+	quarantine quarantines
 	// rules is nil if no rule reads less than the policy.
 	rules *ruleMemo
 	// predicates are those that the policy may ask, nil for none. asksNodes says that it asks about nodes, candidates what
@@ -336,12 +337,14 @@ func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, 
 	if err != nil {
 		return remembered, failed
 	}
-	if p.quarantine.stands() != nil || !p.engine.slots.tryTake(p.name) {
+	asked := admission{namespace: placement.NamespaceOf(ctx)}
+	asked.own = p.quarantine.of(asked.namespace)
+	if p.quarantine.stands(asked) != nil || !p.engine.slots.tryTake(p.name, asked.namespace) {
 		return remembered, failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	a, err := p.run(ctx, at, value, nil, nil)
+	a, err := p.run(ctx, asked, at, value, nil, nil)
 	switch {
 	case errors.Is(err, engine.ErrDeadline), err != nil && failed != nil,
 		err == nil && failed == nil && a.decision.Equal(remembered):
@@ -377,21 +380,29 @@ type answer struct {
 // evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot. before
 // is what is remembered of another moment; nil for nothing.
 func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.Fields, input map[string]any, before *remembered) (answer, error) {
-	value, err := fields.Value(input)
-	if err != nil {
-		return answer{}, fmt.Errorf("converting input: %w", err)
+	if err := engine.CheckInput(fields, input, p.inputBytes); err != nil {
+		return answer{}, err
 	}
-	trial, err := p.quarantine.admit()
+	asked, err := p.quarantine.admit(placement.NamespaceOf(ctx))
 	if err != nil {
 		return answer{}, err
 	}
+	value, err := fields.Value(input)
+	if err != nil {
+		p.quarantine.settle(asked, untold)
+		return answer{}, fmt.Errorf("converting input: %w", err)
+	}
 	rules := p.rules.view(p.revision(at.snapshot), input)
-	a, how, err := p.inSlot(ctx, trial, func(ctx context.Context) (answer, error) { return p.run(ctx, at, value, rules, before) })
-	switch began, left := p.quarantine.settle(trial, how); {
+	a, how, err := p.inSlot(ctx, asked, func(ctx context.Context) (answer, error) { return p.run(ctx, asked, at, value, rules, before) })
+	began, left, beganHere, leftHere := p.quarantine.settle(asked, how)
+	switch {
 	case began:
 		p.engine.observer.Quarantined(p.name)
 	case left:
 		p.engine.observer.Released(p.name)
+	}
+	if beganHere || leftHere {
+		p.engine.observer.NamespaceQuarantined(p.name, asked.namespace, beganHere)
 	}
 	// Who was not waited for may still be at it.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
@@ -406,14 +417,14 @@ func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.
 
 // inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own: a policy is not blamed
 // for the time that others take.
-func (p *evaluator) inSlot(ctx context.Context, trial bool, run func(context.Context) (answer, error)) (answer, outcome, error) {
+func (p *evaluator) inSlot(ctx context.Context, asked admission, run func(context.Context) (answer, error)) (answer, outcome, error) {
 	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	if !p.engine.slots.take(wait, p.name) {
-		return answer{}, untold, fmt.Errorf("%w while waiting for other evaluations", engine.ErrDeadline)
+	if !p.engine.slots.take(wait, p.name, asked.namespace) {
+		return answer{}, untold, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.timeout)
 	}
-	if err := p.quarantine.stands(); err != nil && !trial {
-		p.engine.slots.give(p.name)
+	if err := p.quarantine.stands(asked); err != nil {
+		p.engine.slots.give(p.name, asked.namespace)
 		return answer{}, untold, err
 	}
 	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
@@ -432,8 +443,11 @@ func (p *evaluator) inSlot(ctx context.Context, trial bool, run func(context.Con
 // Quarantined implements placement.Quarantinable.
 func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
 
+// QuarantinedNamespaces implements placement.Quarantinable.
+func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.Namespaces() }
+
 // run evaluates the policy in the slot that the caller has taken.
-func (p *evaluator) run(ctx context.Context, at moment, input ast.Value, rules *ruleView, before *remembered) (answer, error) {
+func (p *evaluator) run(ctx context.Context, asked admission, at moment, input ast.Value, rules *ruleView, before *remembered) (answer, error) {
 	type result struct {
 		answer
 		err error
@@ -441,7 +455,7 @@ func (p *evaluator) run(ctx context.Context, at moment, input ast.Value, rules *
 	// A few calls don't look at the deadline before they are done. The caller does not wait for them; the evaluation
 	// keeps its slot until it ends, so that they can't pile up.
 	results := make(chan result)
-	given := make(chan struct{})
+	abandoned := make(chan admission, 1)
 	go func() {
 		growStack()
 		var r result
@@ -449,11 +463,11 @@ func (p *evaluator) run(ctx context.Context, at moment, input ast.Value, rules *
 			if panicked := recover(); panicked != nil {
 				r = result{err: fmt.Errorf("evaluation panicked: %v\n%s", panicked, debug.Stack())}
 			}
-			p.engine.slots.give(p.name)
+			p.engine.slots.give(p.name, asked.namespace)
 			select {
 			case results <- r:
-			case <-given:
-				p.quarantine.back()
+			case a := <-abandoned:
+				p.quarantine.back(a)
 			}
 		}()
 		r.answer, r.err = p.decide(ctx, at, input, rules, before)
@@ -462,8 +476,7 @@ func (p *evaluator) run(ctx context.Context, at moment, input ast.Value, rules *
 	case r := <-results:
 		return r.answer, r.err
 	case <-ctx.Done():
-		p.quarantine.abandon()
-		close(given)
+		abandoned <- p.quarantine.abandon(asked)
 		return answer{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 	}
 }

@@ -26,7 +26,7 @@ func TestFilter(t *testing.T) {
 	preferred := func(text string) string {
 		return "package p\nannotations[\"" + preferencesKey + "\"] := " + text
 	}
-	const taint = "node(s) had untolerated taint(s)"
+	const taint, tainted = "node(s) had untolerated taint(s)", "cluster(s) had untolerated taint(s)"
 	tests := map[string]struct {
 		spec  placementv1.PlacementPolicySpec
 		input string
@@ -53,9 +53,9 @@ func TestFilter(t *testing.T) {
 		"AllClusters":       {filtered(clusters, ""), web, placement.Decision{Clusters: []string{"eu"}}},
 		"NamedClusters":     {filtered(clusters, "package p\nclusters := [\"us\", \"eu\"]"), web, placement.Decision{Clusters: []string{"eu"}}},
 		"NoPredicateInWay":  {filtered(clusters, "package p\nclusters := {\"us\", \"eu\"}", "NodeAffinity"), web, placement.Decision{Clusters: []string{"eu", "us"}}},
-		"NoneOfTheNamed":    {filtered(clusters, "package p\nclusters := [\"us\", \"down\"]"), web, placement.Decision{Clusters: []string{"down", "us"}, Errors: []string{"0/2 clusters fit: 2 " + taint}}},
+		"NoneOfTheNamed":    {filtered(clusters, "package p\nclusters := [\"us\", \"down\"]"), web, placement.Decision{Clusters: []string{"down", "us"}, Errors: []string{"0/2 clusters fit: 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
 		"NoClusterNamed":    {filtered(clusters, "package p\nclusters := []"), web, placement.Decision{Clusters: []string{}, Errors: []string{"0/0 clusters fit"}}},
-		"NoCluster":         {filtered(clusters, ""), strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`), placement.Decision{Errors: []string{"0/3 clusters fit: 1 Insufficient cpu, 2 " + taint}}},
+		"NoCluster":         {filtered(clusters, ""), strings.ReplaceAll(web, `cpu: "1"`, `cpu: "80"`), placement.Decision{Errors: []string{"0/3 clusters fit: 1 Insufficient cpu, 2 " + tainted + " (down: node.kubernetes.io/not-ready:NoSchedule, us: closed:NoSchedule)"}}},
 		"ErrorsOfRulesStay": {filtered(clusters, "package p\nerrors contains \"z\""), web, placement.Decision{Clusters: []string{"eu"}, Errors: []string{"z"}}},
 		"Preferred": {
 			filtered(clusters, preferred(`{"rebalance": true, "clusters": {"us": {"weight": 1}, "eu": {"weight": 2}}}`)), web,
@@ -63,7 +63,7 @@ func TestFilter(t *testing.T) {
 		},
 		"NonePreferred": {
 			filtered(clusters, preferred(`{"clusters": {"us": {"weight": 1}}}`)), web,
-			placement.Decision{Annotations: prefers(`{"clusters":{"us":{"weight":1}}}`), Errors: []string{"0/1 clusters fit: 1 " + taint}},
+			placement.Decision{Annotations: prefers(`{"clusters":{"us":{"weight":1}}}`), Errors: []string{"0/1 clusters fit: 1 " + tainted + " (us: closed:NoSchedule)"}},
 		},
 		"AnyPreferred": {
 			filtered(clusters, preferred(`{"clusters": {"*": {"weight": 1}, "us": {"weight": 3}}}`)), web,

@@ -356,11 +356,11 @@ func awaitFree(t *testing.T, e *Engine, slots int) {
 	defer cancel()
 	for i := range slots {
 		// Each of these takes one: none is within reach of its share.
-		if !e.slots.take(ctx, fmt.Sprint("another", i)) {
+		if !e.slots.take(ctx, fmt.Sprint("another", i), "") {
 			t.Fatal("a slot is still taken")
 		}
 	}
 	for i := range slots {
-		e.slots.give(fmt.Sprint("another", i))
+		e.slots.give(fmt.Sprint("another", i), "")
 	}
 }

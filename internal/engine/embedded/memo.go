@@ -38,6 +38,9 @@ type Observer interface {
 	MemoMismatch(policy string)
 	// Quarantined says that a policy is not evaluated for a while, since it kept running into its deadline.
 	Quarantined(policy string)
+	// NamespaceQuarantined says that a policy is not evaluated for a while on the objects of a namespace, since it kept
+	// running into its deadline on those, or that a trial ended that.
+	NamespaceQuarantined(policy, namespace string, began bool)
 	// Released says that a trial ended the quarantine.
 	Released(policy string)
 }
@@ -45,9 +48,12 @@ type Observer interface {
 // nobody is an Observer that does not mind.
 type nobody struct{}
 
-func (nobody) MemoHit()            {}
-func (nobody) MemoMiss()           {}
-func (nobody) MemoRules(int, int)  {}
+func (nobody) MemoHit()           {}
+func (nobody) MemoMiss()          {}
+func (nobody) MemoRules(int, int) {}
+
+func (nobody) NamespaceQuarantined(string, string, bool) {}
+
 func (nobody) MemoMismatch(string) {}
 func (nobody) Quarantined(string)  {}
 func (nobody) Released(string)     {}

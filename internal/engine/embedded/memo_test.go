@@ -25,17 +25,20 @@ import (
 type counts struct {
 	hits, misses atomic.Int64
 	// quarantines began, and releases ended them.
-	quarantines, releases atomic.Int64
-	known, evaluated      atomic.Int64
-	mu                    sync.Mutex
-	mismatches            []string
+	quarantines, releases, namespaces atomic.Int64
+	known, evaluated                  atomic.Int64
+	mu                                sync.Mutex
+	mismatches                        []string
 }
 
 func (c *counts) MemoHit()  { c.hits.Add(1) }
 func (c *counts) MemoMiss() { c.misses.Add(1) }
 
 func (c *counts) Quarantined(string) { c.quarantines.Add(1) }
-func (c *counts) Released(string)    { c.releases.Add(1) }
+
+func (c *counts) NamespaceQuarantined(string, string, bool) { c.namespaces.Add(1) }
+
+func (c *counts) Released(string) { c.releases.Add(1) }
 func (c *counts) MemoRules(known, evaluated int) {
 	c.known.Add(int64(known))
 	c.evaluated.Add(int64(evaluated))
@@ -172,11 +175,11 @@ func TestChecksStandBack(t *testing.T) {
 		e := New(newWorld(), Options{Timeout: time.Second, Concurrency: 1, Observer: seen})
 		ev := blinded(t, e, zonePolicy)
 		decide(t, ev, onNode("n1", "a"))
-		e.slots.take(t.Context(), "another")
+		e.slots.take(t.Context(), "another", "")
 		if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
 			t.Errorf("a check was made: %v", got)
 		}
-		e.slots.give("another")
+		e.slots.give("another", "")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := ev.Evaluate(ctx, onNode("n1", "a")); err != nil {
@@ -242,7 +245,7 @@ func TestHitsAreFree(t *testing.T) {
 	for range checkEvery + 1 {
 		decide(t, ev, input)
 	}
-	e.slots.take(t.Context(), "another")
+	e.slots.take(t.Context(), "another", "")
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(500, func() {
 		if _, err := ev.Evaluate(ctx, input); err != nil {

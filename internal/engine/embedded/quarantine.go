@@ -110,11 +110,7 @@ func (q *quarantine) settle(trial bool, o outcome) (began, left bool) {
 	return true, false
 }
 
-// abandon says that an evaluation was given up and runs on, and back, that it has ended after all.
-func (q *quarantine) abandon() { q.count(1) }
-
-func (q *quarantine) back() { q.count(-1) }
-
+// count changes the number of evaluations that were given up and run on.
 func (q *quarantine) count(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

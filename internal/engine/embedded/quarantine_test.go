@@ -67,9 +67,9 @@ func TestQuarantine(t *testing.T) {
 	// A trial that did not take place is made up for at once; nobody is tried while one that was given up runs on.
 	pass(maxQuarantinePause)
 	settle(admit(true), untold, false, false)
-	q.abandon()
+	q.count(1)
 	admit(false)
-	q.back()
+	q.count(-1)
 	settle(admit(true), ended, false, true)
 	if _, ok := q.quarantined(); ok || q.stands() != nil {
 		t.Error("the quarantine did not end")
@@ -110,7 +110,7 @@ labels := {"a": input.name}`))
 	}
 	// With all slots taken, a refusal does not wait for one.
 	for _, name := range []string{"b", "c"} {
-		e.slots.take(t.Context(), name)
+		e.slots.take(t.Context(), name, "")
 	}
 	for range 100 {
 		_, err := runaway.Evaluate(t.Context(), map[string]any{"name": "a", "endless": true})
@@ -123,7 +123,7 @@ labels := {"a": input.name}`))
 		t.Errorf("decision %v", got)
 	}
 	for _, name := range []string{"b", "c"} {
-		e.slots.give(name)
+		e.slots.give(name, "")
 	}
 	// Another text of the same policy starts without.
 	next, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))

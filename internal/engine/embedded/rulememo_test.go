@@ -198,7 +198,7 @@ func TestRuleMismatch(t *testing.T) {
 
 // An error that comes of a wrong value is found, too, and so is one that does not come.
 func TestRuleMismatchByError(t *testing.T) {
-	const text = "package p\nlabels := {\"id\": input.id}\nbad := 1 if input.bad\nerrors contains 1 if bad\n"
+	const text = "package p\nlabels := {\"id\": input.id}\nbad := 1 if input.bad\nerrors contains json.unmarshal(`1`) if bad\n"
 	for name, first := range map[string]bool{"Comes": true, "Missing": false} {
 		t.Run(name, func(t *testing.T) {
 			ev, _, seen := ruleWorld(t, text)

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/internal/placement"
@@ -43,7 +41,7 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	}
 	document, err := decodeJSON(body)
 	if err != nil {
-		return nil, false, fmt.Errorf("the answer is not JSON: %w", err)
+		return nil, false, reason{"the answer is not JSON", err}
 	}
 	if !v0 {
 		answer, ok := document.(map[string]any)
@@ -51,9 +49,9 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 			return nil, false, fmt.Errorf("the answer must be an object, is %s: is it an API like OPA's?", placement.TypeName(document))
 		}
 		if document, ok = answer["result"]; !ok {
-			for _, member := range slices.Sorted(maps.Keys(answer)) {
+			for member := range answer {
 				if !slices.Contains(besideResult, member) {
-					return nil, false, fmt.Errorf("the answer has no result, but %s: %s", printable(strconv.Quote(member)), printable(fmt.Sprint(answer[member])))
+					return nil, false, fmt.Errorf("the answer is %s, without result", shapeOfDocument(answer))
 				}
 			}
 			return nil, false, nil
@@ -63,26 +61,26 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	if !ok {
 		return nil, false, &placement.ContractError{Rule: "result", Message: "must be an object, is " + placement.TypeName(document)}
 	}
-	if said, ok := errorOf(rules); v0 && ok {
-		return nil, false, fmt.Errorf("the answer is an error: %s", printable(said))
+	if v0 && isError(rules) {
+		return nil, false, fmt.Errorf("the answer is an error: %s", shapeOfDocument(rules))
 	}
 	return rules, true, nil
 }
 
-// errorOf returns what an error says in the older form, where it stands in the document's own place: a text as error, or
-// as code and message. A policy's document may have such helpers, but also has rules of the contract.
-func errorOf(document map[string]any) (said string, ok bool) {
+// isError reports whether a document is an error of the older form, which stands in the document's own place: a text as
+// error, or as code and message. A policy's document may have such helpers, but also has rules of the contract.
+func isError(document map[string]any) bool {
 	for _, rule := range policy.ContractRules {
 		if _, ok := document[rule]; ok {
-			return "", false
+			return false
 		}
 	}
-	if said, ok := document["error"].(string); ok {
-		return said, true
+	if _, ok := document["error"].(string); ok {
+		return true
 	}
-	code, isCode := document["code"].(string)
-	message, isMessage := document["message"].(string)
-	return code + " " + message, isCode && isMessage
+	_, isCode := document["code"].(string)
+	_, isMessage := document["message"].(string)
+	return isCode && isMessage
 }
 
 // besideResult are the members that OPA's answers may have without a result. Anything else, such as the words of a gateway

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -68,18 +66,4 @@ func FuzzAnswer(f *testing.F) {
 func outOfRange(err error) bool {
 	var kind *json.UnmarshalTypeError
 	return errors.As(err, &kind)
-}
-
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"a\x00b\r\n\tc":           "a b c",
-		"\x1b[31mred\x1b[0m":      "[31mred [0m",
-		"ü\xff":                   "ü",
-		"":                        "",
-		"right\u0085to\u009bleft": "right to left",
-	} {
-		if diff := cmp.Diff(want, printable(in)); diff != "" {
-			t.Errorf("%q: %s", in, diff)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 const (
@@ -31,7 +32,14 @@ type endpoint struct {
 	inFlight *semaphore.Weighted
 	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
 
+	// namespaces keep what the objects of one namespace cause from the others.
+	namespaces namespaces
+
 	mu sync.Mutex
+	// failing are the namespaces whose objects met faults since the last success, and broken says that there was a fault
+	// since that no object can cause, or one about an object in no namespace.
+	failing map[string]bool
+	broken  bool
 	// health is of what concerns all policies.
 	health health
 	// openSince is when the circuit opened; zero while it is closed. It is not closed before a request succeeded.
@@ -49,7 +57,7 @@ func newEndpoint(name string) *endpoint {
 		Name:          name,
 		MaxRequests:   1,
 		Timeout:       firstOpen,
-		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= faultsToOpen },
+		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= faultsToOpen && e.widespread() },
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNotAsked) },
 		OnStateChange: func(_ string, from, to gobreaker.State) { e.turned(from, to) },
 	})
@@ -73,6 +81,32 @@ func (e *endpoint) turned(from, to gobreaker.State) {
 		e.openSince = time.Time{}
 		e.health.recovered()
 	}
+}
+
+// saw notes whose objects met a fault, before the circuit breaker counts it.
+func (e *endpoint) saw(namespace string, outcome error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var fault *engine.RemoteError
+	switch {
+	case outcome == nil:
+		e.failing, e.broken = nil, false
+	case !errors.As(outcome, &fault):
+	case namespace == "" || !ofNamespace(fault):
+		e.broken = true
+	case len(e.failing) < namespacesToOpen:
+		if e.failing == nil {
+			e.failing = map[string]bool{}
+		}
+		e.failing[namespace] = true
+	}
+}
+
+// widespread reports whether the faults since the last success tell of the engine, and not of one namespace's objects.
+func (e *endpoint) widespread() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.broken || len(e.failing) >= namespacesToOpen
 }
 
 // errNotAsked stands for an attempt that tells nothing of the engine, for the circuit breaker.
@@ -115,7 +149,13 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	if e.breaker.State() == gobreaker.StateOpen {
 		return nil, e.closedOff()
 	}
+	namespace := placement.NamespaceOf(ctx)
+	leaveNamespace, err := e.namespaces.enter(ctx, e.name, namespace)
+	if err != nil {
+		return nil, err
+	}
 	if e.inFlight.Acquire(ctx, 1) != nil {
+		leaveNamespace(nil)
 		return nil, &engine.RemoteError{Endpoint: e.name, Fault: engine.FaultTimeout, Err: errBusy}
 	}
 	e.mu.Lock()
@@ -127,16 +167,31 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}
 	if quiet || err != nil {
 		e.inFlight.Release(1)
+		leaveNamespace(nil)
 		return nil, e.closedOff()
 	}
 	return func(err error) bool {
 		defer e.inFlight.Release(1)
 		outcome := standing(err)
+		leaveNamespace(caused(outcome))
+		e.saw(namespace, outcome)
 		before := e.state()
 		done(outcome)
 		e.note(outcome)
 		return e.state() != before
 	}, nil
+}
+
+// caused reports whether an outcome is a fault that the object may have caused; nil for one that tells nothing of that.
+func caused(outcome error) *bool {
+	var fault *engine.RemoteError
+	switch {
+	case outcome == nil:
+		return new(false)
+	case errors.As(outcome, &fault) && ofNamespace(fault):
+		return new(true)
+	}
+	return nil
 }
 
 // hush leaves the engine alone for as long as it asks for by a fault.

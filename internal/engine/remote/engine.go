@@ -40,6 +40,8 @@ type Options struct {
 	Policies func() []*placement.Policy
 	// Observer is told how asking fares; nil for nobody.
 	Observer Observer
+	// AllowSecrets lets policies name Secrets. Engines get them without their data in any case.
+	AllowSecrets bool
 	// UserAgent is the name by which engines are asked.
 	UserAgent string
 }

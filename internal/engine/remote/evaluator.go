@@ -27,6 +27,8 @@ type evaluator struct {
 	binding  *policy.Binding
 	access   *access
 	endpoint *endpoint
+	// inputBytes is the size of the largest object that is sent, in JSON.
+	inputBytes int
 	// witness sees what the engine holds for the policy; nil if it needs nothing there.
 	witness *witness
 	// revision is another one of all evaluators' when existing objects are to be decided anew.
@@ -55,15 +57,19 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	if m.Remote == nil {
 		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
 	}
-	key, err := keyFor(name, m.Remote.Spec, b.Supplies, b.Missing)
+	if err := e.Check(m); err != nil {
+		return nil, err
+	}
+	key, err := keyFor(name, m.Remote.Spec, b.Supplies, b.Missing, m.InputBytes)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
-	return e.evaluators.Get(key, func() (*evaluator, error) { return e.newEvaluator(name, m.Remote, b) })
+	return e.evaluators.Get(key, func() (*evaluator, error) { return e.newEvaluator(name, m, b) })
 }
 
-func (e *Engine) newEvaluator(name string, r *policy.Remote, b *policy.Binding) (*evaluator, error) {
-	p := &evaluator{engine: e, name: name, remote: r, binding: b}
+func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) (*evaluator, error) {
+	r := m.Remote
+	p := &evaluator{engine: e, name: name, remote: r, binding: b, inputBytes: m.InputBytes}
 	var err error
 	if p.access, err = e.accessTo(r); err != nil {
 		return nil, err
@@ -82,8 +88,23 @@ func (e *Engine) newEvaluator(name string, r *policy.Remote, b *policy.Binding) 
 	return p, nil
 }
 
-// Evaluate implements placement.Evaluator. The error is an *engine.RemoteError or a *placement.ContractError.
+// Check returns a *policy.CompileError if the engine must not get what the policy names.
+func (e *Engine) Check(m *policy.Module) error {
+	if e.options.AllowSecrets {
+		return nil
+	}
+	return m.CheckSecrets()
+}
+
+// Evaluate implements placement.Evaluator. The error is an *engine.RemoteError, an *engine.InputError, or a
+// *placement.ContractError.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
+	if err := engine.CheckInput(projection.Everything(), input, p.inputBytes); err != nil {
+		return placement.Decision{}, err
+	}
+	if isSecret(input) {
+		input = withoutData(input)
+	}
 	body, err := encodeRequest(input, p.remote.V0)
 	if err != nil {
 		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)

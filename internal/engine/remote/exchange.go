@@ -13,12 +13,13 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
 )
 
 const (
@@ -26,8 +27,6 @@ const (
 	maxAnswer = 1 << 20
 	// maxRejection bounds what is read of an answer that is no success, in bytes.
 	maxRejection = 64 << 10
-	// maxSaid bounds what an error message repeats of an engine's words, in bytes.
-	maxSaid = 512
 )
 
 // typeJSON is the media type of requests and answers.
@@ -49,20 +48,13 @@ type query struct {
 // rejection is what an engine said with a status that is no success, as OPA says it: it is in the chain of the error of
 // such an answer. Code is empty if the engine says it in another way.
 type rejection struct {
-	Status  int    `json:"-"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Errors  []struct {
-		Code     string `json:"code"`
-		Message  string `json:"message"`
-		Location struct {
-			File string `json:"file"`
-			Row  int    `json:"row"`
-			Col  int    `json:"col"`
-		} `json:"location"`
+	Status int    `json:"-"`
+	Code   string `json:"code"`
+	Errors []struct {
+		Code string `json:"code"`
 	} `json:"errors"`
-	// asked is what was asked for, and advice what to look at.
-	asked, advice string
+	// asked is what was asked for, shape what the answer is like, and advice what to look at.
+	asked, shape, advice string
 }
 
 // ofObject says that OPA is well, and could not evaluate the policy for this object (topdown.Error).
@@ -70,24 +62,60 @@ func (r *rejection) ofObject() bool {
 	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
 
+// knownCodes are the codes of OPA's documented errors (server/types, ast, topdown, storage). A message names them and
+// nothing else of an answer: any URL may be behind spec.remote.url, and messages are read by more people than may read
+// that.
+var knownCodes = []string{
+	"internal_error", "evaluation_error", "unauthorized", "invalid_parameter", "invalid_operation", "resource_not_found",
+	"resource_conflict", "undefined_document",
+	"rego_compile_error", "rego_parse_error", "rego_recursion_error", "rego_type_error", "rego_unsafe_var_error",
+	"rego_unsafe_builtin_error",
+	"eval_builtin_error", "eval_cancel_error", "eval_conflict_error", "eval_internal_error", "eval_type_error",
+	"eval_with_merge_error",
+	"storage_conflict_error", "storage_internal_error", "storage_invalid_patch_error", "storage_invalid_txn_error",
+	"storage_not_found_error", "storage_policy_not_supported_error", "storage_read_conflict_error",
+	"storage_triggers_not_supported_error", "storage_write_conflict_error", "storage_writes_not_supported_error",
+}
+
 func (r *rejection) Error() string {
 	out := strings.TrimSpace(fmt.Sprintf("%s: status %d %s", r.asked, r.Status, http.StatusText(r.Status)))
-	var said strings.Builder
-	said.WriteString(strings.TrimSpace(r.Code + " " + r.Message))
+	codes := []string{r.Code}
 	for _, e := range r.Errors {
-		said.WriteString("; ")
-		if e.Location.File != "" {
-			fmt.Fprintf(&said, "%s:%d:%d: ", e.Location.File, e.Location.Row, e.Location.Col)
-		}
-		said.WriteString(e.Message)
+		codes = append(codes, e.Code)
 	}
-	if said.Len() > 0 {
-		out += ": " + printable(said.String())
+	codes = slices.DeleteFunc(codes, func(code string) bool { return !slices.Contains(knownCodes, code) })
+	switch codes = slices.Compact(codes); {
+	case len(codes) > 0:
+		out += ": " + strings.Join(codes[:min(len(codes), maxCodes)], ", ")
+	case r.shape != "":
+		out += ": with " + r.shape
 	}
 	if r.advice != "" {
 		out += " (" + r.advice + ")"
 	}
 	return out
+}
+
+// maxCodes is how many codes a message names.
+const maxCodes = 5
+
+// shapeOf tells what an answer is like, without any of its content.
+func shapeOf(body []byte) string {
+	if len(body) == 0 {
+		return "an empty body"
+	}
+	document, err := decodeJSON(body)
+	if err != nil {
+		return fmt.Sprintf("%d bytes that are not JSON", len(body))
+	}
+	return shapeOfDocument(document)
+}
+
+func shapeOfDocument(document any) string {
+	if object, ok := document.(map[string]any); ok {
+		return fmt.Sprintf("an object with %d members", len(object))
+	}
+	return placement.TypeName(document)
 }
 
 // exchange sends one request, once, and returns the body of an answer with status 2xx, which is JSON if there is any. The
@@ -119,7 +147,7 @@ func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	defer runtime.KeepAlive(c)
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return nil, a.rejected(response, q, token)
+		return nil, a.rejected(response, q)
 	}
 	return a.answer(ctx, response, q)
 }
@@ -152,6 +180,7 @@ func newRequest(ctx context.Context, q query) (*http.Request, error) {
 // broken is what an error of a connection means.
 func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
+	err = unquoted(err)
 	switch {
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
 		return a.fault(engine.FaultTimeout, fmt.Errorf("no answer in time: %w", err))
@@ -162,6 +191,34 @@ func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
 	}
 	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.shown(), err))
 }
+
+// unquoted is an error of a connection, without what net/http repeats of an answer that it can't read.
+func unquoted(err error) error {
+	var (
+		op     *net.OpError
+		verify *tls.CertificateVerificationError
+		record tls.RecordHeaderError
+		alert  tls.AlertError
+		other  net.Error
+	)
+	switch {
+	case errors.As(err, &op), errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert),
+		errors.As(err, &other) && other.Timeout(), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	}
+	return reason{"what answered does not speak HTTP as expected, or ended the connection", err}
+}
+
+// reason is an error with other words.
+type reason struct {
+	text string
+	err  error
+}
+
+func (r reason) Error() string { return r.text }
+
+func (r reason) Unwrap() error { return r.err }
 
 // shown is a hint at the certificate that Berth shows. A server of TLS 1.3 that does not take it closes the connection, and
 // its reason is often not read any more.
@@ -194,14 +251,13 @@ func (a *access) answer(ctx context.Context, response *http.Response, q query) (
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil && response.Uncompressed && ctx.Err() == nil:
-		return nil, a.fault(engine.FaultMalformed, fmt.Errorf("the compressed answer can't be read: %w", err))
+		return nil, a.fault(engine.FaultMalformed, reason{"the compressed answer can't be read", err})
 	case err != nil:
 		return nil, a.broken(ctx, err)
 	case int64(len(body)) > limit:
 		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer has more than %d bytes", limit)})
 	case len(body) > 0 && !isJSON(response.Header.Get("Content-Type")):
-		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer is of type %s, not JSON: is %s an API like OPA's?",
-			printable(strconv.Quote(response.Header.Get("Content-Type"))), q.at)})
+		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer is of another type than JSON: is %s an API like OPA's?", q.at)})
 	}
 	return body, nil
 }
@@ -216,23 +272,14 @@ func isJSON(contentType string) bool {
 }
 
 // rejected is what a status means that is no success.
-func (a *access) rejected(response *http.Response, q query, token string) *engine.RemoteError {
+func (a *access) rejected(response *http.Response, q query) *engine.RemoteError {
 	r := &rejection{}
 	// Whatever can be read of it is better than nothing.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
 	if json.Unmarshal(body, r) != nil {
 		*r = rejection{}
-		if media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err == nil && media == "text/plain" {
-			r.Message = string(body)
-		}
 	}
-	r.Status, r.asked = response.StatusCode, q.method+" "+printable(q.at.EscapedPath())
-	if token != "" {
-		r.Message = strings.ReplaceAll(r.Message, token, "[token]")
-		for i := range r.Errors {
-			r.Errors[i].Message = strings.ReplaceAll(r.Errors[i].Message, token, "[token]")
-		}
-	}
+	r.Status, r.asked, r.shape = response.StatusCode, q.method+" "+q.at.EscapedPath(), shapeOf(body)
 	out := a.fault(engine.FaultRefused, r)
 	out.Status = r.Status
 	switch {
@@ -261,19 +308,4 @@ func retryAfter(value string, now time.Time) time.Duration {
 		return max(0, at.Sub(now))
 	}
 	return 0
-}
-
-// printable is somebody else's text as it may stand in a message: bounded, and in one line.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, " "))
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxSaid {
-		return strings.ToValidUTF8(text[:maxSaid], "") + "..."
-	}
-	return text
 }

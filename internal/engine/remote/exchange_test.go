@@ -93,26 +93,26 @@ func TestFaults(t *testing.T) {
 		"CutBody":          {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n" + eu), fault: engine.FaultMalformed, says: []string{"cut off"}},
 		"CutChunk":         {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", len(eu)) + eu + "\r\n"), fault: engine.FaultMalformed, says: []string{"cut off"}},
 		"NoLengthAndCut":   {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + eu[:20]), fault: engine.FaultMalformed},
-		"Unauthorized":     {answer: status(401, "", "", `{"code": "unauthorized", "message": "who are `+token+`?"}`), fault: engine.FaultUnauthorized, status: 401, says: []string{"401", "unauthorized", "[token]", "tokenSecretRef"}},
+		"Unauthorized":     {answer: status(401, "", "", `{"code": "unauthorized", "message": "who are `+token+`?"}`), fault: engine.FaultUnauthorized, status: 401, says: []string{"401", "unauthorized", "tokenSecretRef"}},
 		"Forbidden":        {answer: status(403, "", "", `{}`), fault: engine.FaultUnauthorized, status: 403},
-		"UnauthorizedCode": {answer: status(401, "", "", `{"code": "`+token+`"}`), fault: engine.FaultUnauthorized, status: 401, says: []string{"[token]"}},
-		"TokenAsSuccess":   {answer: says(`{"error": "who is ` + token + `?"}`), fault: engine.FaultMalformed, says: []string{"who is [token]?"}},
-		"TokenAsType":      {answer: typed("text/"+token, eu), fault: engine.FaultMalformed, says: []string{"text/[token]"}},
+		"UnauthorizedCode": {answer: status(401, "", "", `{"code": "`+token+`"}`), fault: engine.FaultUnauthorized, status: 401, says: []string{"an object with 1 members"}},
+		"TokenAsSuccess":   {answer: says(`{"error": "who is ` + token + `?"}`), fault: engine.FaultMalformed, says: []string{"an object with 1 members, without result"}},
+		"TokenAsType":      {answer: typed("text/"+token, eu), fault: engine.FaultMalformed, says: []string{"another type than JSON"}},
 		"TooMany":          {answer: status(429, "Retry-After", "7", ``), fault: engine.FaultBackPressure, status: 429, after: 7 * time.Second},
 		"Unavailable":      {answer: status(503, "", "", ``), fault: engine.FaultBackPressure, status: 503},
 		"UnavailableUntil": {answer: status(503, "Retry-After", "Sat, 01 Jan 2000 00:00:30 GMT", ``), fault: engine.FaultBackPressure, status: 503, after: 30 * time.Second},
 		"Internal": {answer: status(500, "", "", `{"code": "internal_error", "message": "error(s) occurred while evaluating query", "errors": [{"code": "eval_conflict_error", "message": "complete rules must not produce multiple outputs", "location": {"file": "p.rego", "row": 7, "col": 1}}]}`),
-			fault: engine.FaultServer, status: 500, says: []string{"internal_error", "p.rego:7:1: complete rules must not produce multiple outputs"}},
-		"LongWords": {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"xxx..."}},
+			fault: engine.FaultServer, status: 500, says: []string{"internal_error, eval_conflict_error"}},
+		"LongWords": {answer: status(500, "", "", `{"code": "internal_error", "message": "`+strings.Repeat("x", 5000)+`"}`), fault: engine.FaultServer, status: 500, says: []string{"internal_error"}},
 		"Text": {answer: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no \x1b[1mhealthy upstream", http.StatusBadGateway)
-		}, fault: engine.FaultServer, status: 502, says: []string{"no [1mhealthy upstream"}},
-		"BadRequest": {answer: status(400, "", "", `{"code": "invalid_parameter", "message": "odd"}`), fault: engine.FaultRefused, status: 400, says: []string{"invalid_parameter odd"}},
+		}, fault: engine.FaultServer, status: 502, says: []string{"24 bytes that are not JSON"}},
+		"BadRequest": {answer: status(400, "", "", `{"code": "invalid_parameter", "message": "odd"}`), fault: engine.FaultRefused, status: 400, says: []string{"invalid_parameter"}},
 		"NotFound":   {answer: rejects(404), fault: engine.FaultRefused, status: 404, says: []string{"path of spec.remote.url"}},
 		"Redirect": {answer: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/v1/data/other", http.StatusTemporaryRedirect)
 		}, fault: engine.FaultRefused, status: 307, says: []string{"redirects are not followed"}},
-		"HTML":           {answer: typed("text/html", eu), fault: engine.FaultMalformed, says: []string{"text/html"}},
+		"HTML":           {answer: typed("text/html", eu), fault: engine.FaultMalformed, says: []string{"another type than JSON"}},
 		"NoMediaType":    {answer: typed("json;;", eu), fault: engine.FaultMalformed},
 		"Empty":          {answer: typed("application/json", ""), fault: engine.FaultMalformed},
 		"NoJSON":         {answer: says("{"), fault: engine.FaultMalformed},
@@ -120,9 +120,9 @@ func TestFaults(t *testing.T) {
 		"Two":            {answer: says(eu + eu), fault: engine.FaultMalformed},
 		"Array":          {answer: says("[]"), fault: engine.FaultMalformed},
 		"NoUTF8":         {answer: says("{\"result\": {\"annotations\": {\"region\": \"\xff\"}}}"), fault: engine.FaultMalformed},
-		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"internal_error"}},
-		"OtherSuccess":   {answer: says(`{"decision_id": "1", "status": "in maintenance"}`), fault: engine.FaultMalformed, says: []string{"in maintenance"}},
-		"OtherCase":      {answer: says(`{"Result": {"errors": ["no"]}}`), fault: engine.FaultMalformed, says: []string{"Result"}},
+		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
+		"OtherSuccess":   {answer: says(`{"decision_id": "1", "status": "in maintenance"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
+		"OtherCase":      {answer: says(`{"Result": {"errors": ["no"]}}`), fault: engine.FaultMalformed, says: []string{"an object with 1 members, without result"}},
 		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxAnswer) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"Bomb":           {answer: zipped(50<<20, false), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"CutCompressed":  {answer: zipped(100, true), fault: engine.FaultMalformed},
@@ -155,6 +155,57 @@ func TestFaults(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// other is what an address has that is no engine, such as a service that only the manager's network reaches.
+const other = "s3cr3t-of-0thers"
+
+// No message repeats what an address answers that is no engine's: it would be read in the status of policies, in Events and
+// in warnings by who can't reach that address.
+func TestAnswersAreNotRepeated(t *testing.T) {
+	document := `{"` + other + `": "` + other + `", "code": "` + other + `", "message": "` + other + `", "error": "` + other + `", "errors": [{"code": "` + other + `", "message": "` + other + `", "location": {"file": "` + other + `"}}]}`
+	answers := map[string]http.HandlerFunc{
+		"Document":     says(document),
+		"List":         says(`["` + other + `"]`),
+		"Number":       says("1729172917291729"),
+		"Text":         says(other),
+		"Unfinished":   says(document[:40]),
+		"Type":         typed("text/"+other, other),
+		"PlainText":    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, other, http.StatusForbidden) },
+		"Redirect":     status(302, "Location", "http://"+other+"/?"+other, document),
+		"Challenge":    status(401, "WWW-Authenticate", other, document),
+		"RetryAfter":   status(503, "Retry-After", other, document),
+		"Reason":       raw("HTTP/1.1 500 " + other + "\r\n\r\n"),
+		"OtherStatus":  raw("HTTP/1.1 " + other + "\r\n\r\n"),
+		"Banner":       raw(other + "\n"),
+		"Header":       raw("HTTP/1.1 200 OK\r\n" + other + "\r\n\r\n"),
+		"Length":       raw("HTTP/1.1 200 OK\r\nContent-Length: " + other + "\r\n\r\n"),
+		"Chunk":        raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + other + "\r\n"),
+		"Encoding":     raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: " + other + "\r\n\r\n"),
+		"Compression":  status(200, "Content-Encoding", "gzip", other),
+		"Internal":     status(500, "", "", document),
+		"NotFound":     status(404, "", "", document),
+		"NotDecisions": says(`"` + other + `"`),
+	}
+	for name, answer := range answers {
+		for _, path := range []string{"/v1/data/policy", "/v0/data/policy"} {
+			t.Run(name+path, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t, answer)
+					p := f.put(t, "p", placementv1.Remote{URL: address0 + path, Retry: noRetry})
+					_, err := p.Evaluate(t.Context(), deployment())
+					if err == nil {
+						t.Fatal("there is a decision")
+					}
+					for _, secret := range []string{other, "1729172917291729"} {
+						if strings.Contains(err.Error(), secret) || strings.Contains(fmt.Sprint(p.Health().Err), secret) {
+							t.Errorf("message %q", err)
+						}
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -249,13 +300,16 @@ func TestAnswers(t *testing.T) {
 func TestObjectsThatCannotBeSent(t *testing.T) {
 	f := newFixture(t, says(eu))
 	p := f.put(t, "p", placementv1.Remote{})
-	for name, value := range map[string]any{"NoJSON": make(chan int), "TooLarge": strings.Repeat("x", maxRequest)} {
-		t.Run(name, func(t *testing.T) {
-			_, err := p.Evaluate(t.Context(), map[string]any{"x": value})
-			if got := faultOf(err); got != engine.FaultSerialization {
-				t.Errorf("got %v", err)
-			}
-		})
+	if _, err := p.Evaluate(t.Context(), map[string]any{"x": make(chan int)}); faultOf(err) != engine.FaultSerialization {
+		t.Errorf("no JSON: got %v", err)
+	}
+	_, err := p.Evaluate(t.Context(), map[string]any{"x": strings.Repeat("x", placementv1.DefaultInputBytes)})
+	if _, ok := errors.AsType[*engine.InputError](err); !ok {
+		t.Errorf("above spec.limits.inputBytes: got %v", err)
+	}
+	// The largest limit that a policy may set is as much as is sent, without what the request adds.
+	if _, err := encodeRequest(map[string]any{"x": strings.Repeat("x", maxRequest-len(`{"x":""}`))}, false); err == nil {
+		t.Error("a request above the largest size is sent")
 	}
 	if len(f.faults) > 0 {
 		t.Error("the engine was asked")

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ type memory struct {
 
 func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if m.refuse.Load() {
-		return nil, errors.New("connection refused")
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	m.dialed.Add(1)
 	client, server := net.Pipe()

@@ -85,7 +85,7 @@ func parseHoldings(answer []byte) (*holdings, error) {
 		Result *holdings `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return nil, fmt.Errorf("reading data.berth.holdings: %w", err)
+		return nil, reason{"data.berth.holdings is not a document of Berth's", err}
 	}
 	return out.Result, nil
 }

@@ -48,7 +48,7 @@ func TestOPA(t *testing.T) {
 		"V0Undefined":      {path: "v0/data/none"},
 		"V1UndefinedError": {path: "v1/data/none", undefined: placementv1.UndefinedError, fault: engine.FaultUndefined, says: "/v1/data/none"},
 		"V0UndefinedError": {path: "v0/data/none", undefined: placementv1.UndefinedError, fault: engine.FaultUndefined, says: "/v0/data/none"},
-		"Conflict":         {path: "v1/data/broken", fault: engine.FaultServer, says: "conflicting values"},
+		"Conflict":         {path: "v1/data/broken", fault: engine.FaultServer, says: "internal_error, eval_conflict_error"},
 		"NoAPI":            {path: "nothing/here", fault: engine.FaultRefused, says: "404"},
 		"NoDecision":       {path: "v1/data/kubernetes/nodes/n1/metadata/labels/region", contract: true, says: "must be an object, is a string"},
 	}

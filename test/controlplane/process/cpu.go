@@ -14,9 +14,19 @@ const tick = 10 * time.Millisecond
 
 // CPU returns the processor time that the process has taken until now, that of its children excluded. It needs Linux.
 func (p *Process) CPU() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.process.Pid))
+	cpu, err := CPU(p.process.Pid)
 	if err != nil {
-		return 0, fmt.Errorf("reading the processor time of %s: %w", p.name, err)
+		return 0, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return cpu, nil
+}
+
+// CPU returns the processor time that the process of that id has taken until now, that of its children excluded. It
+// needs Linux.
+func CPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading a processor time: %w", err)
 	}
 	return cpuOf(text)
 }

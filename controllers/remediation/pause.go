@@ -1,0 +1,270 @@
+package remediation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// automatic returns the names of the policies in force, of some, that move existing objects.
+func (c *Controller) automatic(policies []*placement.Policy) []string {
+	var out []string
+	for _, p := range policies {
+		moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
+		if standing := c.Registry.Get(p.Name); moves && standing != nil && standing.Policy == p {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+func namesOf(verdicts []*placement.Verdict) []string {
+	out := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = v.Policy.Name
+	}
+	return out
+}
+
+func policiesOf(verdicts []*placement.Verdict) []*placement.Policy {
+	out := make([]*placement.Policy, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = v.Policy
+	}
+	return out
+}
+
+// targetsChanged has objects decided that came, changed or went. Many at once are the content of a type.
+func (c *Controller) targetsChanged(keys ...remediation.Key) {
+	c.mu.Lock()
+	started := c.queue != nil
+	c.mu.Unlock()
+	if len(keys) > 1 && started {
+		var policies []*placement.Policy
+		for _, p := range c.Registry.InForce() {
+			if p.Matcher.SelectsResource(keys[0].Resource) {
+				policies = append(policies, p)
+			}
+		}
+		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
+		assessment.Add(keys...)
+		defer c.complete(context.Background(), assessment)
+	}
+	c.enqueue(keys...)
+}
+
+// complete says that an assessment has all of its objects.
+func (c *Controller) complete(ctx context.Context, assessment *remediation.Assessment) {
+	assessment.Complete()
+	c.judge(ctx)
+}
+
+// judge pauses the policies whose change would do too much harm, and has the objects of the others decided again that
+// waited for that.
+func (c *Controller) judge(ctx context.Context) {
+	ruling := c.Ledger.Judge(c.Clock.Now())
+	for _, name := range ruling.Paused {
+		if pause := c.Ledger.Report(name).Pause; pause != nil {
+			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
+			c.tell(ctx, name, c.Events.RemediationPaused, pause.Message(name))
+		}
+	}
+	for _, name := range ruling.Resumed {
+		c.tell(ctx, name, c.Events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
+	}
+	c.report(ruling.Changed)
+	c.enqueue(ruling.Free...)
+	if ruling.Waiting {
+		c.judgeLater()
+	}
+}
+
+// judgeLater calls judge after the time that assessments take at most.
+func (c *Controller) judgeLater() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil || c.gathering.judged {
+		return
+	}
+	c.gathering.judged = true
+	time.AfterFunc(remediation.AssessmentLimit(), func() {
+		c.mu.Lock()
+		c.gathering.judged = false
+		c.mu.Unlock()
+		c.judge(context.Background())
+	})
+}
+
+// tell emits an Event about a policy.
+func (c *Controller) tell(ctx context.Context, policy string, emit func(of runtime.Object, message string), message string) {
+	of := &placementv1.PlacementPolicy{}
+	// Of one that is gone meanwhile there is nothing to tell.
+	if err := c.Policies.Get(ctx, client.ObjectKey{Name: policy}, of); err == nil {
+		emit(of, message)
+	}
+}
+
+// held reports whether an object must not be patched now. It comes here again once it may.
+func (c *Controller) held(key remediation.Key, due []*placement.Verdict) bool {
+	if c.Ledger.Hold(c.Clock.Now(), key, namesOf(due)...) {
+		return true
+	}
+	held, at, wait := c.gate.hold(key, due)
+	c.openLater(at, wait)
+	return held
+}
+
+// openLater has the objects decided after a while that the gate holds at a place. It does nothing if wait is 0.
+func (c *Controller) openLater(at place, wait time.Duration) {
+	if wait == 0 {
+		return
+	}
+	time.AfterFunc(wait, func() {
+		keys, wait := c.gate.open(at)
+		c.openLater(at, wait)
+		c.enqueue(keys...)
+	})
+}
+
+// failed counts a patch that failed and returns when the object is looked at again. Where the reason is not the object's
+// own, one object of the namespace is tried for all that the policy is to patch there.
+func (c *Controller) failed(ctx context.Context, key remediation.Key, due []*placement.Verdict, err error) reconcile.Result {
+	c.count(ctx, due, metrics.RemediationFailed)
+	var result reconcile.Result
+	var report bool
+	if refused(err) {
+		report = c.gate.refused(key, due)
+		result.RequeueAfter = c.retries.When(key)
+	} else {
+		var at place
+		var wait time.Duration
+		report, at, wait = c.gate.fail(key, due)
+		c.openLater(at, wait)
+	}
+	log := ctrllog.FromContext(ctx)
+	if !report {
+		log = log.V(1)
+	}
+	// It is no error of Berth's, which would be logged with a stack trace.
+	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", names(due), "reason", err.Error())
+	return result
+}
+
+// refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another
+// webhook. What else is wrong, such as a missing right or a webhook that is down, may be so for other objects, too.
+func refused(err error) bool {
+	switch reason := apierrors.ReasonForError(err); reason {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
+		return false
+	case metav1.StatusReasonForbidden:
+		// The authorizer's refusal differs from a denial by an admission plugin in its words alone.
+		return !strings.Contains(err.Error(), "cannot patch resource")
+	}
+	return true
+}
+
+// succeeded counts a patch that succeeded.
+func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due []*placement.Verdict) {
+	c.count(ctx, due, metrics.RemediationPatched)
+	c.retries.Forget(key)
+	c.enqueue(c.gate.succeed(key, due)...)
+}
+
+// resume has the policies stay paused that an earlier leader paused; it reports whether ctx goes on.
+func (c *Controller) resume(ctx context.Context) bool {
+	for {
+		policies := &placementv1.PlacementPolicyList{}
+		err := c.Policies.List(ctx, policies)
+		if err == nil {
+			var paused []string
+			for _, p := range policies.Items {
+				if p.Status.Paused != nil {
+					c.Ledger.Resume(p.Name, p.Status.Paused.Change, int(p.Status.Paused.Before))
+					paused = append(paused, p.Name)
+				}
+			}
+			c.resumed.Store(true)
+			if len(paused) > 0 {
+				go c.settlePauses(ctx, paused)
+			}
+			return true
+		}
+		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
+		if !pause(ctx, readyPace) {
+			return false
+		}
+	}
+}
+
+// Resuming reports whether it is not known yet what an earlier leader paused.
+func (c *Controller) Resuming() bool { return !c.resumed.Load() }
+
+// settlePauses lets the pauses of an earlier leader end once all objects of their policies have been decided.
+func (c *Controller) settlePauses(ctx context.Context, policies []string) {
+	for len(policies) > 0 && pause(ctx, settlePace) {
+		policies = slices.DeleteFunc(policies, func(name string) bool {
+			standing := c.Registry.Get(name)
+			if standing == nil {
+				return apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
+			}
+			return c.TargetState(standing.Policy).Synced && !c.Deciding(standing.Policy) && c.Ledger.Settle(name)
+		})
+		c.judge(ctx)
+	}
+}
+
+// releases releases the changes that policies are paused for, as their annotations say.
+type releases struct{ *Controller }
+
+// SetupWithManager adds the controller to a manager.
+func (r releases) SetupWithManager(mgr ctrl.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("release").
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Complete(r)
+}
+
+// Reconcile releases the change that a policy's annotation names.
+func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	p := &placementv1.PlacementPolicy{}
+	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	if r.Resuming() {
+		// What an earlier leader paused can't be released before it is known.
+		return reconcile.Result{RequeueAfter: settlePace}, nil
+	}
+	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
+	if !ok {
+		if paused := r.Ledger.Report(p.Name).Pause; paused != nil {
+			r.Events.RemediationPaused(p, fmt.Sprintf("the annotation %s names the change %s, but the policy is paused for the change %s", placementv1.ReleaseBlastRadiusAnnotation, change, paused.Change))
+		}
+		return reconcile.Result{}, nil
+	}
+	r.Events.RemediationResumed(p, fmt.Sprintf("remediation goes on: change %s was released", change))
+	r.Changed(p.Name)
+	r.enqueue(free...)
+	return reconcile.Result{}, nil
+}

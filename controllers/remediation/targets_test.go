@@ -1,0 +1,54 @@
+package remediation
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// A type is being decided as long as one of its objects is queued, however objects come and go meanwhile.
+func TestDeciding(t *testing.T) {
+	targets := newTargets(func(...remediation.Key) {})
+	objects := many(3, "a")
+	keys := make([]remediation.Key, len(objects))
+	for i, o := range objects {
+		keys[i] = keyOf(deployments, o)
+	}
+	services := schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := targets.deciding([]schema.GroupVersionResource{services, deployments}); got != want {
+			t.Errorf("%s: deciding %v", when, got)
+		}
+	}
+	expect("without objects", false)
+	targets.Replace(deployments, nil, objects)
+	targets.Put(services, deployment("other", "a", ""))
+	expect("before they are queued", false)
+	targets.queue(keys)
+	targets.queue(keys)
+	expect("queued", true)
+	targets.take(keys[0])
+	targets.take(keys[0])
+	expect("with two left", true)
+	targets.Replace(deployments, nil, append(slices.Clone(objects[:2]), changed(objects[2])))
+	expect("listed again", true)
+	targets.take(keys[1])
+	expect("with a changed one left", true)
+	targets.Delete(deployments, keys[2].Namespace, keys[2].Name)
+	expect("with the last one deleted", false)
+	targets.queue(keys[:1])
+	targets.Drop(deployments)
+	expect("with all dropped", false)
+}
+
+// changed returns a newer version of an object.
+func changed(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	o.SetResourceVersion("99")
+	return o
+}

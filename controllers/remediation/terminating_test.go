@@ -1,0 +1,36 @@
+package remediation
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// A terminating object is reported where it violates a policy, and never patched: the fake leader has no client, so that a
+// patch would panic.
+func TestTerminating(t *testing.T) {
+	l := newLeader(t)
+	spec := onDeployments(`annotations["example.com/a"] := "x"`, "")
+	spec.Remediation.Mode = placementv1.RemediationAutomatic
+	l.apply("p", spec)
+	held, fine := deployment("held", "front", ""), deployment("fine", "front", "")
+	fine.SetAnnotations(map[string]string{"example.com/a": "x"})
+	for _, o := range []*unstructured.Unstructured{held, fine} {
+		o.SetDeletionTimestamp(new(metav1.Now()))
+	}
+	l.fill(deployments, []*unstructured.Unstructured{held, fine})
+	l.decided()
+	r := l.Ledger.Report("p")
+	if r.Matched != 2 || r.Violations != 1 || len(r.Unsettled) > 0 || r.Sample[0].Name != "held" || !strings.Contains(r.Sample[0].Message, "being deleted") {
+		t.Errorf("%+v", r)
+	}
+	l.targets.Delete(deployments, "shop", "held")
+	l.decided()
+	if r := l.Ledger.Report("p"); r.Matched != 1 || r.Violations != 0 {
+		t.Errorf("after the end: %+v", r)
+	}
+}

@@ -1,0 +1,109 @@
+package replication
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// maxGrace bounds the time that the API server has to confirm data which is older than its policy allows.
+const maxGrace = 5 * time.Second
+
+// graceOf is a quarter of a bound, and maxGrace at most.
+func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
+
+// stalenessInterval is how often the age of data is looked at.
+const stalenessInterval = time.Second
+
+// Stale returns a *engine.StaleError while data that a policy reads is older than its spec allows. It takes no lock.
+func (c *Controller) Stale(policy string) error {
+	if stale := c.stale.Load(); stale != nil {
+		if err, ok := (*stale)[policy]; ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// followAge looks at the age of all data until ctx ends.
+func (c *Controller) followAge(ctx context.Context) {
+	ticker := time.NewTicker(stalenessInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			c.checkAge(now)
+		}
+	}
+}
+
+// checkAge finds out which policies may not decide any more, and has watches opened again of which nothing was heard.
+func (c *Controller) checkAge(now time.Time) {
+	before, next := map[string]*engine.StaleError{}, map[string]*engine.StaleError{}
+	if stale := c.stale.Load(); stale != nil {
+		before = *stale
+	}
+	all := maps.Collect(c.registry.All())
+	for _, f := range c.feeds() {
+		silent := map[schema.GroupVersionResource]bool{}
+		for name, standing := range all {
+			if standing.Binding == nil {
+				continue
+			}
+			if err := f.oldest(standing.Binding, now, silent); err != nil {
+				next[name] = err
+			}
+		}
+		for resource := range silent {
+			f.watches.Reopen(resource)
+		}
+	}
+	c.stale.Store(&next)
+	for name, standing := range all {
+		if standing.Binding != nil && (before[name] == nil) != (next[name] == nil) {
+			c.tell(standing.Binding)
+		}
+	}
+}
+
+// tell tells of the types that a policy reads.
+func (c *Controller) tell(b *policy.Binding) {
+	for _, f := range c.feeds() {
+		for resource := range f.reads(b) {
+			for _, s := range f.subscribed() {
+				s.state(resource)
+			}
+		}
+	}
+}
+
+// oldest returns an error for data that is too old for a policy; nil if none is. It adds to silent what is to be
+// confirmed.
+func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupVersionResource]bool) (oldest *engine.StaleError) {
+	if b.MaxStaleness == 0 {
+		return nil
+	}
+	grace := graceOf(b.MaxStaleness)
+	for resource := range f.reads(b) {
+		confirmed := f.watches.Confirmed(resource)
+		if confirmed.IsZero() {
+			// It has not been complete yet, which is an error of its own.
+			continue
+		}
+		age := now.Sub(confirmed)
+		if age > b.MaxStaleness+grace {
+			silent[resource] = true
+		}
+		if age > b.MaxStaleness+2*grace && (oldest == nil || confirmed.Before(oldest.Confirmed)) {
+			oldest = &engine.StaleError{Resource: resource, Confirmed: confirmed, Max: b.MaxStaleness}
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,167 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+const runsAway = `package p
+errors contains "x" if { input.endless; some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }
+labels := {"a": input.name}`
+
+// Objects of one namespace that a policy does not end on leave those of the others decided, however many they are; only
+// several namespaces, or objects in no namespace, tell of the policy itself.
+func TestQuarantineIsOfANamespace(t *testing.T) {
+	const concurrency = 4
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	seen := &counts{}
+	e := New(NewData(), Options{Concurrency: concurrency, Clock: clock, Observer: seen})
+	p, _ := prepare(t, e, v1(runsAway))
+	evaluate := func(namespace, name string, endless bool) error {
+		// What ends has all the time that it needs, on the slowest of machines.
+		e.timeout = time.Minute
+		if endless {
+			e.timeout = 20 * time.Millisecond
+		}
+		_, err := p.Evaluate(placement.WithNamespace(t.Context(), namespace), map[string]any{"name": name, "endless": endless})
+		awaitFree(t, e, concurrency)
+		return err
+	}
+	attack := func(namespace string) {
+		t.Helper()
+		for i := range quarantineAfter {
+			if err := evaluate(namespace, fmt.Sprint(i), true); !errors.Is(err, engine.ErrDeadline) {
+				t.Fatalf("error %v, want the deadline", err)
+			}
+		}
+		err := evaluate(namespace, "next", false)
+		if refusal, ok := errors.AsType[*engine.QuarantinedError](err); !ok || refusal.Namespace != namespace {
+			t.Fatalf("error %v, want the quarantine of the namespace", err)
+		}
+	}
+	attack("a")
+	attack("b")
+	if err := evaluate("c", "c", false); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+	if err := evaluate("", "d", false); err != nil {
+		t.Errorf("no namespace: %v", err)
+	}
+	if seen.quarantines.Load() != 0 || p.(placement.Quarantinable).QuarantinedNamespaces() != 2 {
+		t.Errorf("%d quarantines, %d namespaces", seen.quarantines.Load(), p.(placement.Quarantinable).QuarantinedNamespaces())
+	}
+	for i := range quarantineAfter {
+		_ = evaluate("c", fmt.Sprint("c", i), true)
+	}
+	if err := evaluate("e", "e", false); seen.quarantines.Load() != 1 || err == nil || !strings.Contains(err.Error(), "the policy is in quarantine since") {
+		t.Errorf("three namespaces: %v", err)
+	}
+	// A trial on other objects ends the quarantine of the policy, and not those of the namespaces.
+	clock.SetTime(clock.Now().Add(quarantinePause))
+	if err := evaluate("e", "trial", false); err != nil || seen.releases.Load() != 1 {
+		t.Errorf("trial: %v", err)
+	}
+	if err := evaluate("a", "trial-of-a", false); err != nil {
+		t.Errorf("trial in the namespace: %v", err)
+	}
+	if n := p.(placement.Quarantinable).QuarantinedNamespaces(); n != 2 {
+		t.Errorf("%d namespaces are in quarantine", n)
+	}
+}
+
+// However many namespaces there are, few are remembered; those in quarantine last.
+func TestQuarantinesAreBounded(t *testing.T) {
+	q := &quarantines{clock: testingclock.NewFakePassiveClock(time.Now())}
+	q.all.clock = q.clock
+	for range quarantineAfter {
+		a, err := q.admit("attacker")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.settle(a, overdue)
+	}
+	for i := range 3 * maxQuarantines {
+		a, err := q.admit(fmt.Sprint(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.settle(a, overdue)
+	}
+	if n := len(q.namespaces); n > maxQuarantines {
+		t.Errorf("%d namespaces are remembered", n)
+	}
+	if _, err := q.admit("attacker"); err == nil {
+		t.Error("the quarantine is forgotten")
+	}
+}
+
+// A namespace waits for its own evaluations, not others for them.
+func TestQueueIsFairAmongNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(8)
+		// Of eight slots, a policy has four, and a namespace two of those.
+		for range 2 {
+			if !q.tryTake("p", "a") {
+				t.Fatal("no slot")
+			}
+		}
+		if q.tryTake("p", "a") {
+			t.Error("a namespace has more than its share")
+		}
+		order := make(chan string, 100)
+		wait := func(namespace string) {
+			go func() {
+				q.take(t.Context(), "p", namespace)
+				order <- namespace
+				q.give("p", namespace)
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			wait("a")
+		}
+		wait("b")
+		if got := <-order; got != "b" {
+			t.Errorf("%s was first", got)
+		}
+		q.give("p", "a")
+		q.give("p", "a")
+		synctest.Wait()
+		if len(order) != 20 {
+			t.Errorf("%d of 20 had their turn", len(order))
+		}
+		idle(t, q, 8)
+	})
+}
+
+// An input beyond the policy's limit is not evaluated, whatever of it is remembered; what the policy does not read does
+// not count.
+func TestInputsAreBounded(t *testing.T) {
+	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 2})
+	spec := v1("package p\nlabels := {\"a\": input.name}")
+	spec.Limits = &placementv1.Limits{InputBytes: 1024}
+	p, _ := prepare(t, e, spec)
+	large := strings.Repeat("x", 2000)
+	if _, err := p.Evaluate(t.Context(), map[string]any{"name": "n", "other": large}); err != nil {
+		t.Error(err)
+	}
+	_, err := p.Evaluate(t.Context(), map[string]any{"name": large})
+	if tooLarge, ok := errors.AsType[*engine.InputError](err); !ok || tooLarge.Size != len(`{"name":""}`)+2000 || tooLarge.Limit != 1024 || !strings.Contains(err.Error(), "spec.limits.inputBytes") {
+		t.Errorf("error %v", err)
+	}
+	spec.Rego = "package p\nlabels := {\"a\": json.marshal(input)}"
+	whole, _ := prepare(t, e, spec)
+	if _, err := whole.Evaluate(t.Context(), map[string]any{"other": large}); err == nil || !strings.Contains(err.Error(), "has 2012 bytes as JSON, at most 1024") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,55 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// Probe asks an engine once for a policy's document, with an empty object as the input, and returns what the policy's
+// author should know: that there is no such document, that it is no decision, or that the engine does not answer. It
+// returns "" if there is nothing to say, and for engines that get their modules or data from Berth, which they may lack
+// before the policy is stored. Nothing is remembered, and no circuit breaker counts it.
+func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
+	if r == nil || r.Supplied() {
+		return ""
+	}
+	access, err := e.accessTo(r)
+	if err != nil {
+		return ""
+	}
+	probe := &evaluator{engine: e, remote: r, access: access}
+	body, err := encodeRequest(map[string]any{}, r.V0)
+	if err != nil {
+		return ""
+	}
+	const hint = "look at the path of spec.remote.url, and whether the engine has the policy"
+	answer, found, err := probe.query(ctx, body)
+	var said *rejection
+	switch {
+	case errors.As(err, &said) && said.ofObject():
+		// The policy is there, and can't decide an empty object.
+		return ""
+	case errors.As(err, &said) && said.Status == http.StatusNotFound:
+		return fmt.Sprintf("the engine has no document %s: %s (%v)", r.Document, hint, err)
+	case err != nil:
+		return fmt.Sprintf("the engine does not answer, and until it does spec.failurePolicy says what becomes of requests: %v", err)
+	}
+	if found {
+		_, found, err = decodeAnswer(answer, r.V0)
+	}
+	var contract *placement.ContractError
+	switch {
+	case errors.As(err, &contract):
+		return fmt.Sprintf("the document %s is no decision: %v; spec.remote.url must end with the package of the rules", r.Document, err)
+	case err != nil:
+		return fmt.Sprintf("what the engine answers can't be read: %v", err)
+	case !found:
+		return fmt.Sprintf("the engine has no result for %s: %s", r.Document, hint)
+	}
+	return ""
+}

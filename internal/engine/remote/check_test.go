@@ -1,0 +1,43 @@
+package remote
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Who applies a policy is told that its engine has no such document.
+func TestProbe(t *testing.T) {
+	tests := map[string]struct {
+		handler http.HandlerFunc
+		modules bool
+		want    string
+	}{
+		"Decides":     {handler: says(`{"result": {"errors": []}}`)},
+		"Undefined":   {handler: says(`{}`), want: "the engine has no result for "},
+		"NotFound":    {handler: rejects(http.StatusNotFound), want: "the engine has no document "},
+		"Rule":        {handler: says(`{"result": ["a"]}`), want: "is no decision: "},
+		"NotJSON":     {handler: says(`hello`), want: "what the engine answers can't be read: "},
+		"Unavailable": {handler: rejects(http.StatusServiceUnavailable), want: "the engine does not answer"},
+		"Supplied":    {handler: says(`{}`), modules: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, tc.handler)
+			spec := placementv1.Remote{}
+			if tc.modules {
+				spec.Modules = []placementv1.RemoteModule{{Name: "main", Rego: "package fleet"}}
+			}
+			p := f.put(t, "p", spec)
+			got := p.engine.Probe(t.Context(), p.remote)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			if h := p.Health(); h.Err != nil || h.Open {
+				t.Errorf("the probe counts: %+v", h)
+			}
+		})
+	}
+}

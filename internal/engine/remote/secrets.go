@@ -1,0 +1,33 @@
+package remote
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// isSecret reports whether an object says that it is a Secret.
+func isSecret(object map[string]any) bool {
+	return object["kind"] == "Secret" && object["apiVersion"] == corev1.SchemeGroupVersion.String()
+}
+
+// withoutData returns a Secret without what it keeps secret: its data, the annotation in which kubectl repeats them, and
+// the names of its keys in the managed fields. The object is not changed.
+func withoutData(secret map[string]any) map[string]any {
+	out := maps.Clone(secret)
+	delete(out, "data")
+	delete(out, "stringData")
+	metadata, ok := out["metadata"].(map[string]any)
+	if !ok {
+		return out
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, "managedFields")
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		annotations = maps.Clone(annotations)
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		metadata["annotations"] = annotations
+	}
+	out["metadata"] = metadata
+	return out
+}

@@ -1,0 +1,188 @@
+package freshness
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+func policy(name string, uid types.UID, generation int64) metav1.PartialObjectMetadata {
+	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, Generation: generation}}
+}
+
+type versions = map[string]placement.Loaded
+
+func TestBehind(t *testing.T) {
+	live := []metav1.PartialObjectMetadata{policy("a", "1", 2), policy("b", "2", 5)}
+	all := versions{"a": {UID: "1", Generation: 2}, "b": {UID: "2", Generation: 5}}
+	with := func(name string, l placement.Loaded) versions {
+		out := versions{"a": all["a"], "b": all["b"]}
+		out[name] = l
+		return out
+	}
+	tests := map[string]struct {
+		before, now versions
+		behind      bool
+	}{
+		"everything is loaded":                     {all, all, false},
+		"it was loaded meanwhile":                  {versions{}, all, false},
+		"nothing is loaded":                        {versions{}, versions{}, true},
+		"one is not loaded":                        {versions{"a": all["a"]}, versions{"a": all["a"]}, true},
+		"an older version":                         {with("b", placement.Loaded{UID: "2", Generation: 4}), with("b", placement.Loaded{UID: "2", Generation: 4}), true},
+		"one that was deleted and created again":   {with("b", placement.Loaded{UID: "0", Generation: 5}), with("b", placement.Loaded{UID: "0", Generation: 5}), true},
+		"a newer version came meanwhile":           {all, with("b", placement.Loaded{UID: "2", Generation: 6}), false},
+		"a version that the store went back from":  {with("b", placement.Loaded{UID: "2", Generation: 6}), with("b", placement.Loaded{UID: "2", Generation: 6}), true},
+		"one that is deleted":                      {with("c", placement.Loaded{UID: "3", Generation: 1}), with("c", placement.Loaded{UID: "3", Generation: 1}), true},
+		"one that was created meanwhile":           {all, with("c", placement.Loaded{UID: "3", Generation: 1}), false},
+		"one that was created again meanwhile too": {all, with("b", placement.Loaded{UID: "4", Generation: 1}), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := behind(live, test.before, test.now); (err != nil) != test.behind {
+				t.Errorf("got %v, want behind %t", err, test.behind)
+			}
+		})
+	}
+}
+
+// server is an API server with one policy. It answers after a while, or not at all.
+type server struct {
+	client.Reader
+	version, asked atomic.Int64
+	generation     atomic.Int64
+	silent         atomic.Bool
+}
+
+func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	s.asked.Add(1)
+	generation, version := s.generation.Load(), s.version.Load()
+	if s.silent.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(10 * time.Millisecond):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	out, _ := list.(*metav1.PartialObjectMetadataList)
+	out.ResourceVersion = strconv.FormatInt(version, 10)
+	out.Items = []metav1.PartialObjectMetadata{policy("a", "1", generation)}
+	return nil
+}
+
+func fixture(bound time.Duration) (*Monitor, *server, *placement.Registry, *atomic.Int64) {
+	s, r, rewound := &server{}, placement.NewRegistry(), &atomic.Int64{}
+	s.version.Store(100)
+	s.generation.Store(1)
+	load(r, 1)
+	return New(Options{Live: s, Registry: r, Bound: bound, Rewound: func() { rewound.Add(1) }}), s, r, rewound
+}
+
+func load(r *placement.Registry, generation int64) {
+	r.Set("a", &placement.Standing{Policy: &placement.Policy{Name: "a"}, Loaded: placement.Loaded{UID: "1", Generation: generation}})
+}
+
+// Concurrent calls share a request, and never one that began before them.
+func TestConfirmShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, r, _ := fixture(20 * time.Second)
+		results := make(chan error, 101)
+		go func() { results <- m.Confirm(t.Context()) }()
+		synctest.Wait()
+		s.generation.Store(2)
+		for range 100 {
+			go func() { results <- m.Confirm(t.Context()) }()
+		}
+		failed := 0
+		for range 101 {
+			if <-results != nil {
+				failed++
+			}
+		}
+		if failed != 100 || s.asked.Load() != 2 {
+			t.Errorf("%d of 101 calls failed, by %d requests; want 100 by 2", failed, s.asked.Load())
+		}
+		// A policy that is being loaded is waited for.
+		go func() { results <- m.Confirm(t.Context()) }()
+		<-time.After(300 * time.Millisecond)
+		load(r, 2)
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, r, _ := fixture(20 * time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Start(ctx) }()
+		expect := func(what string, current bool) {
+			t.Helper()
+			synctest.Wait()
+			if m.Current() != current {
+				t.Errorf("%s: current %t", what, m.Current())
+			}
+		}
+		expect("before an answer", false)
+		<-time.After(time.Hour)
+		expect("as time goes by", true)
+		if asked := s.asked.Load(); asked > 3600/4+10 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+
+		s.silent.Store(true)
+		<-time.After(14 * time.Second)
+		expect("cut off for less than the bound", true)
+		<-time.After(7 * time.Second)
+		expect("cut off for longer than the bound", false)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		if err := m.Confirm(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a request gets %v", err)
+		}
+		cancel()
+		s.silent.Store(false)
+		<-time.After(8 * time.Second)
+		expect("connected again", true)
+
+		s.generation.Store(2)
+		<-time.After(30 * time.Second)
+		expect("behind for longer than the bound", false)
+		load(r, 2)
+		<-time.After(3 * time.Second)
+		expect("caught up", true)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A list that is older than the one before proves that the store went back.
+func TestRewound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _, rewound := fixture(20 * time.Second)
+		for i, version := range []int64{100, 100, 101, 50, 50, 51} {
+			s.version.Store(version)
+			if err := m.Confirm(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if want := int64(0); i < 3 && rewound.Load() != want || i >= 3 && rewound.Load() != 1 {
+				t.Errorf("version %d: found %d times", version, rewound.Load())
+			}
+		}
+		synctest.Wait()
+	})
+}

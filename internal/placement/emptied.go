@@ -1,0 +1,38 @@
+package placement
+
+import (
+	"encoding/json"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Empty reports whether the decision gives clusters and leaves none of them.
+func (d Decision) Empty() bool {
+	if d.Clusters != nil {
+		return len(d.Clusters) == 0
+	}
+	names, all, ok := d.Preferred()
+	return ok && !all && len(names) == 0
+}
+
+// Empties reports whether the change takes the last cluster from an object that has some: it empties or removes the list
+// of clusters or the preferences.
+func (c Change) Empties() bool {
+	return c.Field == fieldAnnotations && namesClusters(c.Key, c.From) && !namesClusters(c.Key, c.To)
+}
+
+// namesClusters reports whether the value of an annotation that lists clusters has at least one.
+func namesClusters(key string, value *string) bool {
+	if value == nil {
+		return false
+	}
+	switch key {
+	case placementv1.ClustersAnnotation:
+		var names []string
+		return json.Unmarshal([]byte(*value), &names) == nil && len(names) > 0
+	case PreferencesAnnotation:
+		names, all, ok := Decision{Annotations: map[string]string{key: *value}}.Preferred()
+		return ok && (all || len(names) > 0)
+	}
+	return false
+}

@@ -1,0 +1,59 @@
+package placement_test
+
+import (
+	"testing"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+func TestDecisionEmpty(t *testing.T) {
+	preferring := func(text string) placement.Decision {
+		return placement.Decision{Annotations: map[string]string{placement.PreferencesAnnotation: text}}
+	}
+	for name, test := range map[string]struct {
+		decision placement.Decision
+		want     bool
+	}{
+		"NoOpinion":        {placement.Decision{Annotations: map[string]string{"a": "b"}}, false},
+		"Clusters":         {placement.Decision{Clusters: []string{"a"}}, false},
+		"NoClusters":       {placement.Decision{Clusters: []string{}}, true},
+		"Preferences":      {preferring(`{"clusters": {"a": {"weight": 1}}}`), false},
+		"PreferOthers":     {preferring(`{"clusters": {"*": {"weight": 1}}}`), false},
+		"NoPreferences":    {preferring(`{"clusters": {}}`), true},
+		"OtherPreferences": {preferring(`none`), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.decision.Empty(); got != test.want {
+				t.Errorf("empty: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+func TestChangeEmpties(t *testing.T) {
+	for name, test := range map[string]struct {
+		change placement.Change
+		want   bool
+	}{
+		"Emptied":            {placement.Change{Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`[]`)}, true},
+		"Removed":            {placement.Change{Key: placementv1.ClustersAnnotation, From: new(`["a"]`)}, true},
+		"Moved":              {placement.Change{Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`["b"]`)}, false},
+		"WereNone":           {placement.Change{Key: placementv1.ClustersAnnotation, From: new(`[]`)}, false},
+		"New":                {placement.Change{Key: placementv1.ClustersAnnotation, To: new(`[]`)}, false},
+		"PreferencesEmptied": {placement.Change{Key: placement.PreferencesAnnotation, From: new(`{"clusters":{"*":{}}}`), To: new(`{"clusters":{}}`)}, true},
+		"PreferencesMoved":   {placement.Change{Key: placement.PreferencesAnnotation, From: new(`{"clusters":{"*":{}}}`), To: new(`{"clusters":{"a":{}}}`)}, false},
+		"AnotherKey":         {placement.Change{Key: "example.com/clusters", From: new(`["a"]`)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.change.Field = "annotations"
+			if got := test.change.Empties(); got != test.want {
+				t.Errorf("empties: %t, want %t", got, test.want)
+			}
+			test.change.Field = "labels"
+			if test.change.Empties() {
+				t.Error("a label empties the list of clusters")
+			}
+		})
+	}
+}

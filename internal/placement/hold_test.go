@@ -1,0 +1,187 @@
+package placement_test
+
+import (
+	"maps"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// zoned is a policy that sets annotation zone for objects with label app: web, and reads nothing else.
+func zoned(t *testing.T, mode placementv1.RemediationMode, zone string) *placement.Policy {
+	t.Helper()
+	reads := &projection.Fields{}
+	reads.Name("metadata").Name("labels").Name("app")
+	return &placement.Policy{
+		Name: "p", Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: mode,
+		Evaluator: &fakeEvaluator{reads: reads.Seal(), clauses: []clause{
+			{ifField: "labels", ifKey: "app", ifValue: "web", field: "annotations", key: "zone", value: zone},
+			{ifField: "labels", ifKey: "app", ifValue: "db", field: "annotations", key: "zone", value: zone + "-db"},
+		}},
+	}
+}
+
+func annotate(key, value string) func(*unstructured.Unstructured) {
+	return func(obj *unstructured.Unstructured) {
+		annotations := obj.GetAnnotations()
+		if annotations[key] = value; value == "" {
+			delete(annotations, key)
+		}
+		obj.SetAnnotations(annotations)
+	}
+}
+
+func label(key, value string) func(*unstructured.Unstructured) {
+	return func(obj *unstructured.Unstructured) {
+		labels := maps.Clone(obj.GetLabels())
+		labels[key] = value
+		obj.SetLabels(labels)
+	}
+}
+
+// An update keeps what a policy set, or has it decided, by what the developer changes.
+func TestUpdatesThatKeepThePlacement(t *testing.T) {
+	const manual, newOnly = placementv1.RemediationManual, placementv1.RemediationNewOnly
+	tests := map[string]struct {
+		mode   placementv1.RemediationMode
+		asked  string
+		update func(*unstructured.Unstructured)
+		want   string
+		// wish is what is left when the policy decides no more.
+		wish string
+	}{
+		"Automatic":                  {mode: placementv1.RemediationAutomatic, update: annotate("note", "x"), want: "v2"},
+		"Off":                        {mode: placementv1.RemediationOff, update: annotate("note", "x"), want: "v2"},
+		"Manual":                     {mode: manual, update: annotate("note", "x"), want: "v1"},
+		"ManualOtherLabel":           {mode: manual, update: label("tier", "gold"), want: "v1"},
+		"ManualReads":                {mode: manual, update: label("app", "db"), want: "v2-db"},
+		"ManualWrites":               {mode: manual, update: annotate("zone", "mine"), want: "v2", wish: "mine"},
+		"ManualWritesTheOldWish":     {mode: manual, asked: "wish", update: annotate("zone", "wish"), want: "v1", wish: "wish"},
+		"ManualRemoves":              {mode: manual, update: annotate("zone", ""), want: "v1"},
+		"ManualRemovesTheWish":       {mode: manual, asked: "wish", update: annotate("zone", ""), want: "v2"},
+		"ManualWishIsTheValue":       {mode: manual, asked: "v1", update: annotate("note", "x"), want: "v1", wish: "v1"},
+		"ManualChangesWhatWasWished": {mode: manual, asked: "v1", update: annotate("zone", "v0"), want: "v2", wish: "v0"},
+		"NewOnly":                    {mode: newOnly, update: annotate("note", "x"), want: "v1"},
+		"NewOnlyReads":               {mode: newOnly, update: label("app", "db"), want: "v1"},
+		"NewOnlyWrites":              {mode: newOnly, update: annotate("zone", "mine"), want: "v2", wish: "mine"},
+		"NewOnlyWritesTheOldWish":    {mode: newOnly, asked: "wish", update: annotate("zone", "wish"), want: "v1", wish: "wish"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			asked := newObject("web", metadata{"labels": {"app": "web"}, "annotations": {"other": "y"}})
+			if tc.asked != "" {
+				annotate("zone", tc.asked)(asked)
+			}
+			stored := decide(t, asked, nil, zoned(t, tc.mode, "v1")).Object
+			next := stored.DeepCopy()
+			tc.update(next)
+			out := decide(t, next, stored, zoned(t, tc.mode, "v2")).Object
+			if got := out.GetAnnotations()["zone"]; got != tc.want {
+				t.Errorf("zone %q, want %q", got, tc.want)
+			}
+			// The wish is remembered all the same.
+			silent := zoned(t, placementv1.RemediationAutomatic, "")
+			silent.Evaluator = &fakeEvaluator{}
+			if got := decide(t, out, out, silent).Object.GetAnnotations()["zone"]; got != tc.wish {
+				t.Errorf("wish %q, want %q", got, tc.wish)
+			}
+		})
+	}
+}
+
+// A record that stood before, with the value that it is about, is no way back to an earlier placement.
+func TestRecordsThatAreReplayed(t *testing.T) {
+	p := func(zone string) *placement.Policy { return zoned(t, placementv1.RemediationManual, zone) }
+	first := decide(t, newObject("web", metadata{"labels": {"app": "web"}}), nil, p("v1")).Object
+	moved := first.DeepCopy()
+	label("app", "db")(moved)
+	label("app", "web")(moved)
+	annotate("zone", "mine")(moved)
+	second := decide(t, moved, first, p("v2")).Object
+	replayed := second.DeepCopy()
+	replayed.SetAnnotations(first.GetAnnotations())
+	if got := decide(t, replayed, second, p("v2")).Object.GetAnnotations()["zone"]; got != "v2" {
+		t.Errorf("zone %q", got)
+	}
+}
+
+// An object that begins to match is new to the policy.
+func TestObjectsThatBeginToMatch(t *testing.T) {
+	for _, mode := range []placementv1.RemediationMode{placementv1.RemediationManual, placementv1.RemediationNewOnly} {
+		p := zoned(t, mode, "v1")
+		p.Matcher = matcher(t, placementv1.Match{
+			ResourceRules: []placementv1.ResourceRule{{
+				APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"},
+			}},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"placed": "yes"}},
+		})
+		before := newObject("web", metadata{"labels": {"app": "web"}})
+		after := before.DeepCopy()
+		label("placed", "yes")(after)
+		if got := decide(t, after, before, p).Object.GetAnnotations()["zone"]; got != "v1" {
+			t.Errorf("%s: zone %q", mode, got)
+		}
+	}
+}
+
+// What a policy denies it denies, unless it decides new objects alone.
+func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
+	before := newObject("web", metadata{"annotations": {"other": "y"}})
+	after := before.DeepCopy()
+	annotate("note", "x")(after)
+	for mode, want := range map[placementv1.RemediationMode]int{placementv1.RemediationManual: 1, placementv1.RemediationNewOnly: 0} {
+		p := zoned(t, mode, "v1")
+		p.Evaluator.(*fakeEvaluator).errors = []string{"no"}
+		if got := decide(t, after, before, p).Verdicts[0].Decision.Errors; len(got) != want {
+			t.Errorf("%s: errors %q", mode, got)
+		}
+		if got := decide(t, after, nil, p).Verdicts[0].Decision.Errors; len(got) != 1 {
+			t.Errorf("%s: errors of a new object: %q", mode, got)
+		}
+	}
+}
+
+// A policy that warns says nothing of an update that would keep the placement.
+func TestWarningsOfUpdatesThatKeepThePlacement(t *testing.T) {
+	before := newObject("web", metadata{"labels": {"app": "web"}, "annotations": {"other": "y"}})
+	after := before.DeepCopy()
+	annotate("note", "x")(after)
+	p := zoned(t, placementv1.RemediationManual, "v1")
+	p.Mode = placementv1.ModeWarn
+	if c := decide(t, after, before, p).Verdicts[0].Changes; len(c) > 0 {
+		t.Errorf("changes %v", c)
+	}
+	if c := decide(t, after, nil, p).Verdicts[0].Changes; len(c) != 1 {
+		t.Errorf("changes of a new object: %v", c)
+	}
+}
+
+// The clusters of a policy that is held count as they were, and others narrow them.
+func TestClustersOfUpdatesThatKeepThePlacement(t *testing.T) {
+	part := func(name string, mode placementv1.RemediationMode, names ...string) *placement.Policy {
+		p := allows(t, name, names)
+		p.Remediation, p.Evaluator = mode, &fakeEvaluator{clusters: names, reads: (&projection.Fields{}).Seal()}
+		return p
+	}
+	const held, automatic = placementv1.RemediationManual, placementv1.RemediationAutomatic
+	stored := decide(t, asking(`["ap","eu","us"]`), nil, part("a", held, "eu", "us"), part("b", automatic, "ap", "eu", "us")).Object
+	next := stored.DeepCopy()
+	annotate("note", "x")(next)
+	if got := decide(t, next, stored, part("a", held, "ap"), part("b", automatic, "ap", "us")).Object.GetAnnotations()[clustersKey]; got != `["us"]` {
+		t.Errorf("an update that leaves the list alone: %q", got)
+	}
+	// Applying the manifest again changes nothing; another list is decided.
+	annotate(clustersKey, `["ap","eu","us"]`)(next)
+	if got := decide(t, next, stored, part("a", held, "ap"), part("b", automatic, "ap", "eu", "us")).Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
+		t.Errorf("the same manifest: %q", got)
+	}
+	annotate(clustersKey, `["ap","eu"]`)(next)
+	if got := decide(t, next, stored, part("a", held, "ap"), part("b", automatic, "ap", "eu", "us")).Object.GetAnnotations()[clustersKey]; got != `["ap"]` {
+		t.Errorf("another list: %q", got)
+	}
+}

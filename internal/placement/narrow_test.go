@@ -1,0 +1,230 @@
+package placement_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+const clustersKey = placementv1.ClustersAnnotation
+
+// with changes a policy.
+func with(p *placement.Policy, change func(*placement.Policy)) *placement.Policy {
+	change(p)
+	return p
+}
+
+func overrides(p *placement.Policy) {
+	p.Clusters.DeveloperChoice = placementv1.DeveloperChoiceOverride
+}
+
+func clears(p *placement.Policy) { p.Clusters.OnEmpty = placementv1.OnEmptyClear }
+
+func warns(p *placement.Policy) { p.Mode = placementv1.ModeWarn }
+
+func manual(p *placement.Policy) { p.Remediation = placementv1.RemediationManual }
+
+// asking is a Deployment whose developer asks for clusters; empty for one that does not.
+func asking(text string) *unstructured.Unstructured {
+	annotations := map[string]string{}
+	if text != "" {
+		annotations[clustersKey] = text
+	}
+	return newObject("web", metadata{"annotations": annotations})
+}
+
+func TestClustersOfNewObjects(t *testing.T) {
+	a, b := []string{"ap", "eu"}, []string{"eu", "us"}
+	tests := map[string]struct {
+		asked    string
+		policies func(t *testing.T) policies
+		want     string
+		errors   map[string]string
+	}{
+		"OnePolicy":  {policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `["ap","eu"]`},
+		"TwoCompose": {policies: func(t *testing.T) policies { return policies{allows(t, "a", a), allows(t, "b", b)} }, want: `["eu"]`},
+		"PriorityDoesNotMatter": {policies: func(t *testing.T) policies {
+			return policies{allows(t, "a", a), with(allows(t, "b", b), func(p *placement.Policy) { p.Priority = 9 })}
+		}, want: `["eu"]`},
+		"OneSaysNothing":    {policies: func(t *testing.T) policies { return policies{allows(t, "a", a), allows(t, "b", nil)} }, want: `["ap","eu"]`},
+		"DeveloperNarrows":  {asked: `["us", "eu"]`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `["eu"]`},
+		"DeveloperIsInside": {asked: `["us", "eu"]`, policies: func(t *testing.T) policies { return policies{allows(t, "b", b)} }, want: `["us", "eu"]`},
+		"Override":          {asked: `["us"]`, policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), overrides)} }, want: `["ap","eu"]`},
+		"OverrideOfOne": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", b), overrides), allows(t, "b", b)}
+		}, want: `["us"]`},
+		"OverrideOfAll": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), overrides), with(allows(t, "b", b), overrides)}
+		}, want: `["eu"]`},
+		"OverrideOfNoList": {asked: `eu`, policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), overrides)} }, want: `["ap","eu"]`},
+		"NoList": {asked: `eu,us`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `eu,us`, errors: map[string]string{
+			"a": `annotation placement.berth.dev/clusters is "eu,us", which is no list of clusters; write a JSON array of their names`,
+		}},
+		"Null": {asked: `null`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `null`, errors: map[string]string{
+			"a": `is "null", which is no list`,
+		}},
+		"NothingLeft": {policies: func(t *testing.T) policies { return policies{allows(t, "a", []string{"ap"}), allows(t, "b", b)} }, errors: map[string]string{
+			"a": `no cluster is left: this policy allows ap; PlacementPolicy "b" allows eu, us`,
+			"b": `no cluster is left: this policy allows eu, us; PlacementPolicy "a" allows ap`,
+		}},
+		"NothingLeftForTheDeveloper": {asked: `["us"]`, policies: func(t *testing.T) policies { return policies{allows(t, "a", a)} }, want: `["us"]`, errors: map[string]string{
+			"a": `no cluster is left: this policy allows ap, eu; annotation placement.berth.dev/clusters asks for us`,
+		}},
+		"PolicyAllowsNone": {policies: func(t *testing.T) policies { return policies{allows(t, "a", []string{})} }, errors: map[string]string{
+			"a": `no cluster is left: this policy allows none`,
+		}},
+		"Clear": {asked: `["us"]`, policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), clears)} }, want: `[]`},
+		"ClearOfOne": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), clears), allows(t, "b", b)}
+		}, want: `["us"]`, errors: map[string]string{
+			"a": `this policy allows ap, eu; annotation placement.berth.dev/clusters asks for us; PlacementPolicy "b" allows eu, us`,
+			"b": `this policy allows eu, us; annotation placement.berth.dev/clusters asks for us; PlacementPolicy "a" allows ap, eu`,
+		}},
+		"WarnDoesNotNarrow": {asked: `["us"]`, policies: func(t *testing.T) policies {
+			return policies{with(allows(t, "a", a), warns), allows(t, "b", b)}
+		}, want: `["us"]`, errors: map[string]string{"a": `no cluster is left: this policy allows ap, eu;`}},
+		"WarnAlone": {policies: func(t *testing.T) policies { return policies{with(allows(t, "a", a), warns)} }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := decide(t, asking(tc.asked), nil, tc.policies(t)...)
+			if got := out.Object.GetAnnotations()[clustersKey]; got != tc.want {
+				t.Errorf("annotation %q, want %q", got, tc.want)
+			}
+			for _, v := range out.Verdicts {
+				want, wanted := tc.errors[v.Policy.Name]
+				if got := strings.Join(v.Decision.Errors, "|"); !strings.Contains(got, want) || (got != "") != wanted {
+					t.Errorf("errors of %s: %q, want %q", v.Policy.Name, got, want)
+				}
+				if len(v.Conflicts) > 0 {
+					t.Errorf("conflicts %v", v.Conflicts)
+				}
+			}
+		})
+	}
+}
+
+// What an existing object has follows the developer and the policies, and returns to what the developer asked for.
+func TestClustersOfExistingObjects(t *testing.T) {
+	steps := []struct {
+		name string
+		// ask is the developer's new list; empty for an update that leaves it alone.
+		ask  string
+		by   policies
+		want string
+	}{
+		{"Placed", `["us","eu","ap"]`, policies{allows(t, "a", []string{"eu", "us"})}, `["eu","us"]`},
+		{"AnotherComes", "", policies{allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})}, `["eu"]`},
+		{"TheDeveloperChanges", `["ap","eu"]`, policies{allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})}, `["eu"]`},
+		{"OneGoes", "", policies{allows(t, "b", []string{"ap", "eu"})}, `["ap","eu"]`},
+		{"TheOtherNarrows", "", policies{allows(t, "b", []string{"ap"})}, `["ap"]`},
+		{"TheLastIsDeleted", "", policies{allows(t, "c", nil)}, `["ap"]`},
+		{"TheLastLetsGo", "", policies{allows(t, "b", nil)}, `["ap","eu"]`},
+	}
+	stored := asking("")
+	for _, step := range steps {
+		next := stored.DeepCopy()
+		if step.ask != "" {
+			annotations := next.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[clustersKey] = step.ask
+			next.SetAnnotations(annotations)
+		}
+		out := decide(t, next, stored, step.by...)
+		if got := out.Object.GetAnnotations()[clustersKey]; got != step.want {
+			t.Errorf("%s: annotation %q, want %q", step.name, got, step.want)
+		}
+		stored = out.Object
+		if again := decide(t, stored, stored, step.by...); !cmp.Equal(stored.Object, again.Object.Object) {
+			t.Errorf("%s: deciding again changes the object:\n%s", step.name, cmp.Diff(stored.Object, again.Object.Object))
+		}
+	}
+}
+
+// remediated decides an existing object as remediation does.
+func remediated(t *testing.T, obj *unstructured.Unstructured, all ...*placement.Policy) *placement.Outcome {
+	t.Helper()
+	d := &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k"), OwnNamespace: "berth-system"}
+	out, err := d.Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: obj, Old: obj, AutomaticOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The list of a policy that is not remediated, or that can't be asked, counts as it was.
+func TestClustersThatAreHeld(t *testing.T) {
+	placed := func(t *testing.T) *unstructured.Unstructured {
+		return decide(t, asking(`["ap","eu","us"]`), nil, allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})).Object
+	}
+	t.Run("Manual", func(t *testing.T) {
+		held := with(allows(t, "a", []string{"ap", "us"}), manual)
+		out := remediated(t, placed(t), held, allows(t, "b", []string{"ap", "eu", "us"}))
+		if got := out.Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
+			t.Errorf("annotation %q", got)
+		}
+		want := [][]placement.Change{
+			{{Field: "annotations", Key: clustersKey, From: new(`["eu"]`), To: new(`["ap","us"]`)}},
+			{{Field: "annotations", Key: clustersKey, From: new(`["eu"]`), To: new(`["eu","us"]`)}},
+		}
+		if diff := cmp.Diff(want, [][]placement.Change{out.Verdicts[0].Changes, out.Verdicts[1].Changes}); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("ManualWithNothingLeft", func(t *testing.T) {
+		out := remediated(t, placed(t), with(allows(t, "a", []string{"us"}), manual), allows(t, "b", []string{"ap", "eu"}))
+		if got := out.Object.GetAnnotations()[clustersKey]; got != `["eu"]` {
+			t.Errorf("annotation %q", got)
+		}
+		if c := out.Verdicts[0].Changes; len(c) != 1 || c[0].Immutable != "no cluster is left" || len(out.Verdicts[0].Decision.Errors)+len(out.Verdicts[1].Decision.Errors) > 0 {
+			t.Errorf("changes %v, errors %v and %v", c, out.Verdicts[0].Decision.Errors, out.Verdicts[1].Decision.Errors)
+		}
+	})
+	t.Run("Failing", func(t *testing.T) {
+		failing := with(allows(t, "a", nil), func(p *placement.Policy) {
+			p.FailurePolicy, p.Evaluator = placementv1.FailurePolicyIgnore, &fakeEvaluator{err: errFake}
+		})
+		stored := placed(t)
+		if got := decide(t, stored, stored, failing, allows(t, "b", []string{"ap", "eu", "us"})).Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
+			t.Errorf("annotation %q", got)
+		}
+	})
+}
+
+// An object for which no cluster is left stays as it is, and no policy has anything to patch.
+func TestNoClusterIsLeftOfAnExistingObject(t *testing.T) {
+	stored := decide(t, asking(""), nil, allows(t, "a", []string{"eu"})).Object
+	out := remediated(t, stored, allows(t, "a", []string{"eu"}), allows(t, "b", []string{"us"}))
+	if diff := cmp.Diff(stored.Object, out.Object.Object); diff != "" {
+		t.Errorf("object (-stored +decided):\n%s", diff)
+	}
+	for _, v := range out.Verdicts {
+		if len(v.Decision.Errors) != 1 || len(v.Changes) > 0 {
+			t.Errorf("%s: errors %q, changes %v", v.Policy.Name, v.Decision.Errors, v.Changes)
+		}
+	}
+}
+
+// Messages are bounded, however many clusters and policies there are.
+func TestMessagesOnClustersAreBounded(t *testing.T) {
+	var all policies
+	for i := range 20 {
+		var names []string
+		for j := range 50 {
+			names = append(names, strings.Repeat(string(rune('a'+i)), 250)+strings.Repeat("x", j%3))
+		}
+		all = append(all, allows(t, "p"+string(rune('a'+i)), names))
+	}
+	for _, v := range decide(t, asking(`["`+strings.Repeat("z", 10000)+`"]`), nil, all...).Verdicts {
+		if len(v.Decision.Errors) != 1 || len(v.Decision.Errors[0]) > 4096 {
+			t.Fatalf("errors %q", v.Decision.Errors)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Owners looks up objects that control others. Implementations are safe for concurrent use.
+type Owners interface {
+	// Owner returns the object of a namespace that has the reference's kind and name, as the API server has it now; nil
+	// if there is none. Its uid may be another one than the reference's.
+	Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error)
+}
+
+// ownedReplicaSet reports whether a request is for a ReplicaSet that has a controller, which a reference claims and anybody
+// may write.
+func ownedReplicaSet(r *Request) bool {
+	return r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil
+}
+
+// madeByOwner reports whether a ReplicaSet was made from the template of the object that controls it, so that its own
+// template has to stay: its owner would not find it again with another one, and would make ReplicaSets without end.
+//
+// The owner must exist, with the uid of the reference, and be of a kind that makes ReplicaSets. A template that is new has
+// to be the owner's. One that stays may be of an older revision of the owner.
+func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
+	if d.Owners == nil || !ownedReplicaSet(r) {
+		return false, nil
+	}
+	controller := metav1.GetControllerOfNoCopy(r.Object)
+	if gk := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind(); !d.Templates.MakesReplicaSets(gk) {
+		return false, nil
+	}
+	owner, err := d.Owners.Owner(ctx, r.Namespace, *controller)
+	if err != nil {
+		return false, fmt.Errorf("rule %s: looking up %s %s, which controls the ReplicaSet: %w", fieldScheduling, controller.Kind, controller.Name, err)
+	}
+	if owner == nil || owner.GetUID() != controller.UID {
+		return false, nil
+	}
+	return keepsTemplate(r, controller) || d.Templates.MadeBy(r.Object.Object, owner.Object), nil
+}
+
+// keepsTemplate reports whether a ReplicaSet exists with the same controller and template.
+func keepsTemplate(r *Request, controller *metav1.OwnerReference) bool {
+	switch r.Old {
+	case nil:
+		return false
+	case r.Object:
+		return true
+	}
+	before := metav1.GetControllerOfNoCopy(r.Old)
+	if before == nil || before.UID != controller.UID {
+		return false
+	}
+	template, _, _ := unstructured.NestedFieldNoCopy(r.Object.Object, "spec", "template")
+	old, _, _ := unstructured.NestedFieldNoCopy(r.Old.Object, "spec", "template")
+	return equality.Semantic.DeepEqual(template, old)
+}

@@ -1,0 +1,21 @@
+package placement
+
+import "sync"
+
+// Pauses are the policies whose remediation is paused. The zero value has none. It is safe for concurrent use.
+type Pauses struct{ names sync.Map }
+
+// Set says whether remediation of a policy is paused.
+func (p *Pauses) Set(policy string, paused bool) {
+	if !paused {
+		p.names.Delete(policy)
+		return
+	}
+	p.names.Store(policy, true)
+}
+
+// Paused reports whether remediation of a policy is paused.
+func (p *Pauses) Paused(policy string) bool {
+	_, paused := p.names.Load(policy)
+	return paused
+}

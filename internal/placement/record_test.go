@@ -1,0 +1,240 @@
+package placement_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// firstRecord is the record of the first versions, as they read, sign, and write it. It is frozen: replicas of these versions
+// run beside newer ones during an upgrade, and after a rollback.
+type firstRecord struct {
+	Annotations map[string]firstEntry `json:"annotations,omitempty"`
+	Labels      map[string]firstEntry `json:"labels,omitempty"`
+	Scheduling  map[string]firstEntry `json:"scheduling,omitempty"`
+	Affinity    *firstEntry           `json:"affinity,omitempty"`
+	Signature   string                `json:"signature,omitempty"`
+}
+
+type firstEntry struct {
+	Requested *string `json:"requested,omitempty"`
+	By        string  `json:"by,omitempty"`
+	Set       string  `json:"set"`
+	Value     *string `json:"value,omitempty"`
+}
+
+type firstIdentity struct{ Group, Kind, Namespace, Name, GenerateName string }
+
+// sign returns the signature for the Deployment web in the namespace default.
+func (r firstRecord) sign(t *testing.T) string {
+	t.Helper()
+	r.Signature = ""
+	return macOf(t, struct {
+		ID     firstIdentity
+		Record firstRecord
+	}{firstIdentity{Group: "apps", Kind: "Deployment", Namespace: "default", Name: "web"}, r})
+}
+
+// macOf is the HMAC of a value's JSON with the key of the tests' keyring.
+func macOf(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, []byte(strings.Repeat("k", placement.KeySize)))
+	mac.Write(text)
+	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// readFirst reads the object's record as a replica of the first versions does.
+func readFirst(t *testing.T, obj *unstructured.Unstructured) firstRecord {
+	t.Helper()
+	var r firstRecord
+	if err := json.Unmarshal([]byte(recordOf(obj)), &r); err != nil {
+		t.Fatalf("record %s: %v", recordOf(obj), err)
+	}
+	if r.Signature != r.sign(t) {
+		t.Fatalf("a replica of the first versions does not trust the record %s", recordOf(obj))
+	}
+	return r
+}
+
+// writeFirst writes a record as a replica of the first versions does.
+func writeFirst(t *testing.T, obj *unstructured.Unstructured, r firstRecord) *unstructured.Unstructured {
+	t.Helper()
+	r.Signature = r.sign(t)
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := obj.DeepCopy()
+	setRecord(out, string(text))
+	return out
+}
+
+// edited returns a copy of the object whose record has other members; nil removes one.
+func edited(t *testing.T, obj *unstructured.Unstructured, members map[string]json.RawMessage) *unstructured.Unstructured {
+	t.Helper()
+	var record map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(recordOf(obj)), &record); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range members {
+		if record[name] = value; value == nil {
+			delete(record, name)
+		}
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := obj.DeepCopy()
+	setRecord(out, string(text))
+	return out
+}
+
+func extensionOf(t *testing.T, obj *unstructured.Unstructured) (text json.RawMessage, signature string) {
+	t.Helper()
+	var record struct {
+		Signature, ExtensionSignature string
+		Extension                     json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(recordOf(obj)), &record); err != nil {
+		t.Fatal(err)
+	}
+	return record.Extension, record.ExtensionSignature
+}
+
+// Replicas of the first versions trust what newer ones write, and know the developer's list.
+func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
+	const asked = `["ap","eu","us"]`
+	tests := map[string]struct {
+		asked string
+		by    policies
+	}{
+		"TwoPolicies": {asked, policies{allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})}},
+		"Manual":      {asked, policies{with(allows(t, "a", []string{"eu", "x"}), manual)}},
+		"ManualAgree": {asked, policies{with(allows(t, "a", []string{"ap", "eu", "us", "x"}), manual)}},
+		"Override":    {asked, policies{with(allows(t, "a", []string{"eu"}), overrides), allows(t, "b", []string{"eu", "us"})}},
+		"Unasked":     {"", policies{allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored := decide(t, asking(tc.asked), nil, tc.by...).Object
+			requested := readFirst(t, stored).Annotations[clustersKey].Requested
+			if (requested == nil) != (tc.asked == "") || requested != nil && *requested != tc.asked {
+				t.Errorf("requested %v in record %s", requested, recordOf(stored))
+			}
+			if text, _ := extensionOf(t, stored); text == nil {
+				t.Errorf("the record %s has no extension, so that the test shows nothing", recordOf(stored))
+			}
+		})
+	}
+}
+
+// What replicas of the first versions write counts, with the developer's list, also after they dropped what others wrote.
+func TestRecordsOfTheFirstVersions(t *testing.T) {
+	const asked = `["ap","eu","us"]`
+	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
+	stored := decide(t, asking(asked), nil, a, b).Object
+	dropped := writeFirst(t, stored, readFirst(t, stored))
+	if got := remediated(t, dropped, a, b).Object; recordOf(got) != recordOf(stored) {
+		t.Errorf("a record that was written again: %s, want %s", recordOf(got), recordOf(stored))
+	}
+	if got := remediated(t, dropped, allows(t, "a", nil), allows(t, "b", nil)).Object.GetAnnotations()[clustersKey]; got != asked {
+		t.Errorf("the developer's list is %q", got)
+	}
+	// A policy that is held and of which nothing is known any more neither moves the object nor lets others add to it.
+	if got := remediated(t, dropped, allows(t, "a", []string{"ap", "eu", "us"}), with(allows(t, "b", []string{"us"}), manual)).Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
+		t.Errorf("clusters beside a held policy: %q", got)
+	}
+	undecided := with(allows(t, "a", nil), failing)
+	if got := remediated(t, dropped, undecided, allows(t, "b", []string{"ap", "eu", "us"})).Object.GetAnnotations()[clustersKey]; got != `["eu"]` {
+		t.Errorf("clusters beside a policy that can't decide: %q", got)
+	}
+}
+
+// What policies allowed is worth something with the very record that it was signed for.
+func TestExtensionsOfRecords(t *testing.T) {
+	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
+	stored := decide(t, asking(`["ap","eu","us"]`), nil, a, b).Object
+	text, signature := extensionOf(t, stored)
+	var main struct{ Signature string }
+	if err := json.Unmarshal([]byte(recordOf(stored)), &main); err != nil {
+		t.Fatal(err)
+	}
+	// The format of an extension's signature is frozen, too.
+	sign := func(text string) json.RawMessage {
+		return json.RawMessage(`"` + macOf(t, struct{ Extension, Of string }{text, main.Signature}) + `"`)
+	}
+	if want := string(sign(string(text))); want != `"`+signature+`"` {
+		t.Errorf("signature %s of %s, want %s", signature, text, want)
+	}
+	other := decide(t, asking(`["ap","eu","us"]`), nil, allows(t, "a", []string{"ap", "eu", "us"}), allows(t, "b", []string{"ap", "us"})).Object
+	foreign, foreignSignature := extensionOf(t, other)
+	const later = `{"clusters":{"a":["eu","us"],"b":["ap","eu"]},"later":[1,{"x":1.0}]}`
+	tests := map[string]struct {
+		members map[string]json.RawMessage
+		// known says that what policy a allowed is known.
+		known bool
+	}{
+		"Untouched":   {known: true},
+		"Stripped":    {members: map[string]json.RawMessage{"extension": nil, "extensionSignature": nil}},
+		"Edited":      {members: map[string]json.RawMessage{"extension": json.RawMessage(`{"clusters":{"a":["ap","us"]}}`)}},
+		"Unsigned":    {members: map[string]json.RawMessage{"extensionSignature": nil}},
+		"OfAnother":   {members: map[string]json.RawMessage{"extension": foreign, "extensionSignature": json.RawMessage(`"` + foreignSignature + `"`)}},
+		"NoObject":    {members: map[string]json.RawMessage{"extension": json.RawMessage(`[1]`), "extensionSignature": sign(`[1]`)}},
+		"MoreMembers": {members: map[string]json.RawMessage{"later": json.RawMessage(`{"a":1}`)}, known: true},
+		"LaterFields": {members: map[string]json.RawMessage{"extension": json.RawMessage(later), "extensionSignature": sign(later)}, known: true},
+	}
+	undecided, wider := with(allows(t, "a", nil), failing), allows(t, "b", []string{"ap", "eu", "us"})
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			obj := edited(t, stored, tc.members)
+			want := `["eu"]`
+			if tc.known {
+				want = `["eu","us"]`
+			}
+			if got := remediated(t, obj, undecided, wider).Object.GetAnnotations()[clustersKey]; got != want {
+				t.Errorf("clusters %q, want %q", got, want)
+			}
+			if got := remediated(t, obj, allows(t, "a", nil), allows(t, "b", nil)).Object.GetAnnotations()[clustersKey]; got != `["ap","eu","us"]` {
+				t.Errorf("the developer's list is %q", got)
+			}
+			// Who sends the record with another extension gets nothing by it.
+			if got := decide(t, obj, stored, undecided, wider).Object; got.GetAnnotations()[clustersKey] != `["eu","us"]` {
+				t.Errorf("clusters of an update %q", got.GetAnnotations()[clustersKey])
+			}
+			out := decide(t, obj, stored, a, b).Object
+			if diff := cmp.Diff(recordOf(stored), recordOf(out)); diff != "" {
+				t.Errorf("record of an update (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An extension that was left over from before does not come back with the record that replaced it.
+func TestExtensionsThatAreReplayed(t *testing.T) {
+	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
+	before := decide(t, asking(`["ap","eu","us"]`), nil, a, b).Object
+	stored := remediated(t, before, allows(t, "a", []string{"eu"}), b).Object
+	if got, want := readFirst(t, stored), readFirst(t, before); !cmp.Equal(got, want) || recordOf(stored) == recordOf(before) {
+		t.Fatalf("the records %s and %s do not differ in their extensions alone", recordOf(before), recordOf(stored))
+	}
+	undecided, wider := with(allows(t, "a", nil), failing), allows(t, "b", []string{"ap", "eu", "us"})
+	next := stored.DeepCopy()
+	setRecord(next, recordOf(before))
+	if got := decide(t, next, stored, undecided, wider).Object.GetAnnotations()[placementv1.ClustersAnnotation]; got != `["eu"]` {
+		t.Errorf("clusters %q", got)
+	}
+}

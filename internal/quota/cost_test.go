@@ -1,0 +1,54 @@
+package quota_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/test/growth"
+)
+
+// containers are a Pod with n containers of some kind, each of which asks for a resource of its own.
+func containers(kind, more string, n int) *admissionv1.AdmissionRequest {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(`{"name": "c%d"%s, "resources": {"requests": {"example.com/r%d": "1"}}}`, i, more, i)
+	}
+	return &admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Create, Namespace: "shop", Name: "web", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object:   runtime.RawExtension{Raw: []byte(`{"metadata": {"name": "web"}, "spec": {"` + kind + `": [` + strings.Join(list, ",") + `]}}`)},
+	}
+}
+
+// TestCostIsLinear: the processor time to measure what a Pod takes grows with its size and no faster. Where Kubernetes'
+// own evaluator would take longer, it is an error.
+func TestCostIsLinear(t *testing.T) {
+	evaluators := quota.NewEvaluators(clock.RealClock{})
+	for name, of := range map[string]struct{ kind, more string }{
+		"Containers":     {"containers", ""},
+		"InitContainers": {"initContainers", ""},
+		"Sidecars":       {"initContainers", `, "restartPolicy": "Always"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			growth.Linear(t, 1000, func(n int) func() {
+				request := containers(of.kind, of.more, n)
+				return func() {
+					_, err := evaluators.NewRequest("charge", request)
+					if refused := err != nil; refused != (of.kind == "initContainers") {
+						t.Fatalf("error %v", err)
+					}
+				}
+			})
+		})
+	}
+	if _, err := evaluators.NewRequest("charge", containers("initContainers", `, "restartPolicy": "Always"`, 512)); err != nil {
+		t.Errorf("a Pod within the limit: %v", err)
+	}
+}

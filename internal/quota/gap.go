@@ -1,0 +1,130 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Gap returns why a LimitedResource denies objects in a namespace that the author of a quota there seems to have covered:
+// the quota is not enforced, or it covers one of two names that objects take together and no quota covers the other. It
+// returns "" if there is no such gap. others are the other quotas that hold in the namespace.
+func (e *Evaluators) Gap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota, namespace string) string {
+	t := schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource}
+	var enforced []*placementv1.QuotaSpec
+	for _, other := range others {
+		if enforces(other.QuotaSpec()) {
+			enforced = append(enforced, other.QuotaSpec())
+		}
+	}
+	key, _ := KeyOf(q)
+	names := e.limitedNames(limit, t, q.QuotaSpec())
+	if !enforces(q.QuotaSpec()) {
+		missed := append(uncoveredNames(names, enforced), uncoveredScopes(limit.Spec.MatchScopes, requirements(q.QuotaSpec()), enforced)...)
+		if len(missed) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("LimitedResource %s denies in namespace %s what %s %s would cover (%s): a quota in mode %s covers nothing; enforce the quota, or exclude the namespace by spec.namespaceSelector of the LimitedResource",
+			limit.Name, namespace, key.Kind, key.Name, strings.Join(missed, ", "), q.QuotaSpec().Mode)
+	}
+	for _, name := range names {
+		other := twin(t, name)
+		if other == "" || !slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool { return strings.Contains(string(other), part) }) {
+			continue
+		}
+		if len(uncoveredNames([]corev1.ResourceName{other}, append(enforced, q.QuotaSpec()))) > 0 {
+			return fmt.Sprintf("LimitedResource %s denies in namespace %s whatever takes %s, which %s %s covers: it limits %s too, which is taken by the same objects, and no quota covers that; add %s to spec.hard of the quota",
+				limit.Name, namespace, name, key.Kind, key.Name, other, other)
+		}
+	}
+	return ""
+}
+
+func enforces(spec *placementv1.QuotaSpec) bool {
+	return spec.Mode == "" || spec.Mode == placementv1.ModeEnforce
+}
+
+// limitedNames returns the names of hard, sorted, that a quota would cover for a limit.
+func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource, spec *placementv1.QuotaSpec) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	tracked := e.of(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
+	for _, name := range tracked {
+		if slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool { return strings.Contains(string(name), part) }) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// uncoveredNames returns the names that are in the hard of none of the quotas.
+func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSpec) []string {
+	var out []string
+	for _, name := range names {
+		if !slices.ContainsFunc(enforced, func(spec *placementv1.QuotaSpec) bool { _, found := spec.Hard[name]; return found }) {
+			out = append(out, string(name))
+		}
+	}
+	return out
+}
+
+// uncoveredScopes returns the scopes of a limit that a quota with the wanted scopes would cover for some object, and that
+// none of the enforced quotas covers for that object.
+func uncoveredScopes(limited, wanted []placementv1.ScopeRequirement, enforced []*placementv1.QuotaSpec) []string {
+	var out []string
+	for _, r := range limited {
+		all := []placementv1.ScopeRequirement{r}
+		same := func(s placementv1.ScopeRequirement) bool { return s.ScopeName == r.ScopeName }
+		would := slices.DeleteFunc(slices.Clone(wanted), func(s placementv1.ScopeRequirement) bool { return !same(s) })
+		var do []placementv1.ScopeRequirement
+		for _, spec := range enforced {
+			do = append(do, slices.DeleteFunc(requirements(spec), func(s placementv1.ScopeRequirement) bool { return !same(s) })...)
+		}
+		all = slices.Concat(all, would, do)
+		if slices.ContainsFunc(classesOf(all), func(class string) bool {
+			return covers([]placementv1.ScopeRequirement{r}, class) && covers(would, class) && !covers(do, class)
+		}) {
+			out = append(out, fmt.Sprint(r.Upstream()))
+		}
+	}
+	return out
+}
+
+// covers reports whether any of the requirements, which are of one scope, matches an object with a class. Scopes without
+// classes match whatever they are about.
+func covers(requirements []placementv1.ScopeRequirement, class string) bool {
+	return slices.ContainsFunc(requirements, func(r placementv1.ScopeRequirement) bool {
+		byClass := r.ScopeName == corev1.ResourceQuotaScopePriorityClass || r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass
+		return !byClass || matchesClass(r, class)
+	})
+}
+
+// twin returns the other name of two under which objects of a type are charged the same; "" if there is none.
+func twin(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
+	counted := corev1.ResourceName(countPrefix + t.String())
+	_, aliased := countAliases[t]
+	if aliased || t == pods || t == services || t == claims {
+		switch name {
+		case counted:
+			return corev1.ResourceName(t.Resource)
+		case corev1.ResourceName(t.Resource):
+			return counted
+		}
+	}
+	bare := bareName(name)
+	native := bare == corev1.ResourceCPU || bare == corev1.ResourceMemory || bare == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix)
+	switch {
+	case t != pods || !native || strings.HasPrefix(string(name), "limits."):
+		return ""
+	case bare == name:
+		return corev1.DefaultResourceRequestsPrefix + name
+	default:
+		return bare
+	}
+}

@@ -1,0 +1,121 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// bytesOf are the names of byte-valued resources without the prefixes requests. and limits. and the storage class.
+var bytesOf = []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage}
+
+// fewBytes is less than any container or volume can work with.
+var fewBytes = resource.MustParse("1Mi")
+
+// manyCPUs is more than any namespace can request.
+var manyCPUs = resource.MustParse("1G")
+
+// Implausible returns what is wrong with the amounts of a quota's hard, in the order of the names: amounts in a unit
+// that the resource does not have, that admit nothing, or that another limit keeps from being reached. Each text begins
+// with the path of the field.
+func (e *Evaluators) Implausible(spec *placementv1.QuotaSpec) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
+		counted, tracked := e.counted(name)
+		if !tracked {
+			continue
+		}
+		amount := spec.Hard[name]
+		why := ""
+		switch bare := bareName(name); {
+		case amount.IsZero():
+			if counted == pods && len(requirements(spec)) == 0 && (bare == corev1.ResourceCPU || bare == corev1.ResourceMemory) {
+				why = "admits no pod but those that state 0: leave the name out for no limit"
+			}
+		case slices.Contains(bytesOf, bare) || strings.HasPrefix(string(bare), corev1.ResourceHugePagesPrefix):
+			why = implausibleBytes(bare, amount)
+		case bare == corev1.ResourceCPU:
+			why = implausibleCPU(amount)
+		case !whole(amount, resource.Scale(0)):
+			why = fmt.Sprintf("is %s, and objects take whole numbers only", decimal(amount))
+		}
+		if why == "" && counted == pods {
+			why = unreachable(spec, name)
+		}
+		if why != "" {
+			out = append(out, fmt.Sprintf("spec.hard[%s]: %s %s", name, amount.String(), why))
+		}
+	}
+	return out
+}
+
+// bareName returns the resource that a name of hard limits requests or limits of, such as memory for requests.memory.
+func bareName(name corev1.ResourceName) corev1.ResourceName {
+	text := string(name)
+	if _, after, found := strings.Cut(text, storageClassInfix); found {
+		text = after
+	}
+	for _, prefix := range []string{corev1.DefaultResourceRequestsPrefix, "limits."} {
+		if bare, found := strings.CutPrefix(text, prefix); found {
+			return corev1.ResourceName(bare)
+		}
+	}
+	return corev1.ResourceName(text)
+}
+
+func implausibleBytes(bare corev1.ResourceName, amount resource.Quantity) string {
+	switch {
+	case !whole(amount, resource.Scale(0)):
+		return fmt.Sprintf("is %s bytes: Mi is probably meant, since m is a thousandth", decimal(amount))
+	case slices.Contains(bytesOf, bare) && amount.Cmp(fewBytes) < 0:
+		return fmt.Sprintf("is %s bytes, too few for any object: Mi or Gi is probably meant", decimal(amount))
+	default:
+		return ""
+	}
+}
+
+func implausibleCPU(amount resource.Quantity) string {
+	switch {
+	case !whole(amount, resource.Milli):
+		return fmt.Sprintf("is %s CPUs, and objects take CPU in steps of 1m", decimal(amount))
+	case amount.Cmp(manyCPUs) >= 0 || amount.Format == resource.BinarySI && amount.CmpInt64(1024) >= 0 && strings.HasSuffix(amount.String(), "i"):
+		return fmt.Sprintf("is %s CPUs: a number of CPUs, or of thousandths as in 500m, is probably meant", decimal(amount))
+	default:
+		return ""
+	}
+}
+
+// unreachable returns why the requests that a name limits can't become as large as the limit: a container requests no
+// more than its limit, and every container must have one where the sum of limits is limited.
+func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName) string {
+	bare := bareName(name)
+	limits := corev1.ResourceName("limits." + string(bare))
+	limit, limited := spec.Hard[limits]
+	amount := spec.Hard[name]
+	if name == limits || !limited || limit.IsZero() || amount.Cmp(limit) <= 0 || bare != corev1.ResourceCPU && bare != corev1.ResourceMemory {
+		return ""
+	}
+	return fmt.Sprintf("is never reached: no container requests more than its limit, and spec.hard[%s] is %s", limits, limit.String())
+}
+
+// whole reports whether an amount is a multiple of a power of ten.
+func whole(amount resource.Quantity, scale resource.Scale) bool {
+	rounded := amount.DeepCopy()
+	return rounded.RoundUp(scale)
+}
+
+// decimal returns an amount without a suffix, as in 0.512.
+func decimal(amount resource.Quantity) string {
+	copied := amount.DeepCopy()
+	text := copied.AsDec().String()
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}

@@ -1,0 +1,92 @@
+package quota
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+func parsed[T any](t *testing.T, text string) *T {
+	t.Helper()
+	out := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// only checks that there is one text, with want in it, or none if want is "".
+func only(t *testing.T, got []string, want string) {
+	t.Helper()
+	if (len(got) == 0) != (want == "") || len(got) > 1 || !strings.Contains(strings.Join(got, ""), want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestImplausible(t *testing.T) {
+	e := NewEvaluators(clock.RealClock{})
+	for _, tc := range []struct{ spec, want string }{
+		{`{hard: {requests.memory: 512m}}`, "spec.hard[requests.memory]: 512m is 0.512 bytes: Mi is probably meant"},
+		{`{hard: {limits.memory: 2000m}}`, "2 is 2 bytes"},
+		{`{hard: {memory: 0.5}}`, "500m is 0.5 bytes"},
+		{`{hard: {memory: 1.5Gi}}`, ""},
+		{`{hard: {memory: "512"}}`, "512 is 512 bytes, too few"},
+		{`{hard: {memory: 1Mi}}`, ""},
+		{`{hard: {requests.storage: 100m}}`, "0.1 bytes"},
+		{`{hard: {fast.storageclass.storage.k8s.io/requests.storage: "100"}}`, "100 bytes"},
+		{`{hard: {fast.storageclass.storage.k8s.io/persistentvolumeclaims: "1"}}`, ""},
+		{`{hard: {fast.storageclass.storage.k8s.io/requests.storage: "0"}}`, ""},
+		{`{hard: {limits.ephemeral-storage: 1m}}`, "0.001 bytes"},
+		{`{hard: {requests.hugepages-2Mi: 1m}}`, "0.001 bytes"},
+		{`{hard: {hugepages-64Ki: 64Ki}}`, ""},
+		{`{hard: {cpu: 1m}}`, ""},
+		{`{hard: {cpu: 1500m, limits.cpu: "2.5"}}`, ""},
+		{`{hard: {requests.cpu: 100u}}`, "spec.hard[requests.cpu]: 100u is 0.0001 CPUs"},
+		{`{hard: {requests.cpu: 8Gi}}`, "8589934592 CPUs"},
+		{`{hard: {requests.cpu: 512Mi}}`, "536870912 CPUs"},
+		{`{hard: {requests.cpu: "100000"}}`, ""},
+		{`{hard: {pods: 500m}}`, "spec.hard[pods]: 500m is 0.5, and objects take whole numbers"},
+		{`{hard: {requests.nvidia.com/gpu: 500m}}`, "whole numbers"},
+		{`{hard: {requests.nvidia.com/gpu: "0", pods: "0", services.loadbalancers: "0"}}`, ""},
+		{`{hard: {count/configmaps: 2k}}`, ""},
+		{`{hard: {limits.cpu: "0"}}`, "spec.hard[limits.cpu]: 0 admits no pod"},
+		{`{hard: {memory: "0"}}`, "leave the name out"},
+		{`{hard: {limits.cpu: "0"}, scopes: [NotTerminating]}`, ""},
+		{`{hard: {requests.cpu: 4, limits.cpu: 2}}`, "spec.hard[requests.cpu]: 4 is never reached: no container requests more than its limit, and spec.hard[limits.cpu] is 2"},
+		{`{hard: {memory: 4Gi, limits.memory: 2Gi}}`, "spec.hard[memory]"},
+		{`{hard: {requests.cpu: 4, limits.cpu: 4}}`, ""},
+		{`{hard: {requests.ephemeral-storage: 4Gi, limits.ephemeral-storage: 2Gi}}`, ""},
+		{`{hard: {nvidia.com/gpu: 500m}}`, ""},
+		{`{}`, ""},
+	} {
+		t.Run(tc.spec, func(t *testing.T) { only(t, e.Implausible(parsed[placementv1.QuotaSpec](t, tc.spec)), tc.want) })
+	}
+}
+
+// An amount in a unit that people write is found to be implausible only in a unit that the resource does not have.
+func FuzzImplausible(f *testing.F) {
+	f.Add("requests.memory", int64(512), "Mi")
+	f.Add("cpu", int64(500), "m")
+	e := NewEvaluators(clock.RealClock{})
+	f.Fuzz(func(t *testing.T, name string, value int64, unit string) {
+		amount, err := resource.ParseQuantity(fmt.Sprint(value) + unit)
+		if err != nil || value <= 0 {
+			t.Skip()
+		}
+		spec := &placementv1.QuotaSpec{}
+		spec.Hard = map[corev1.ResourceName]resource.Quantity{corev1.ResourceName(name): amount}
+		found := e.Implausible(spec)
+		plausible := (unit == "Mi" || unit == "Gi" || unit == "M" || unit == "G") && strings.HasSuffix(name, "memory") ||
+			(unit == "m" || unit == "" && value < 1e9) && strings.HasSuffix(name, "cpu") || unit == "" && name == "pods"
+		if plausible && len(found) > 0 {
+			t.Errorf("%s: %s: %q", name, amount.String(), found)
+		}
+	})
+}

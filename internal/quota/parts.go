@@ -1,0 +1,153 @@
+package quota
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Parts is what is wrong with a LimitedResource's matchContains.
+type Parts struct {
+	// Findings are texts about parts that are probably not meant, each with the path of the field.
+	Findings []string
+	// Nothing is why the LimitedResource can't limit anything; "" if it can.
+	Nothing string
+}
+
+// Parts returns what is wrong with a LimitedResource's matchContains.
+func (e *Evaluators) Parts(spec *placementv1.LimitedResourceSpec) Parts {
+	t := schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}
+	names := e.charged(t)
+	var out Parts
+	impossible := 0
+	for i, part := range spec.MatchContains {
+		if containedIn(names, part) {
+			continue
+		}
+		possible := mayContain(t, part)
+		meant := e.meantPart(t, part)
+		switch {
+		case possible && meant == "":
+			continue
+		case !possible:
+			impossible++
+		}
+		out.Findings = append(out.Findings, fmt.Sprintf("spec.matchContains[%d]: %s%s", i, whyNot(t, part, names, possible), meant))
+	}
+	if impossible > 0 && impossible == len(spec.MatchContains) && len(spec.MatchScopes) == 0 {
+		out.Nothing = strings.Join(out.Findings, "; ")
+	}
+	return out
+}
+
+func whyNot(t schema.GroupResource, part string, names []string, possible bool) string {
+	switch {
+	case strings.ContainsAny(part, "*?"):
+		return fmt.Sprintf("nothing is limited by %q: the entries are parts of names, not patterns, and no name contains this", part)
+	case possible:
+		return fmt.Sprintf("%q is part of no common name of what %s are charged for", part, t)
+	case t == pods || t == claims:
+		return fmt.Sprintf("nothing is limited by %q: no name of what %s are charged for can contain it", part, t)
+	default:
+		return fmt.Sprintf("nothing is limited by %q: %s are charged for %s alone, and the entries are parts of these names", part, t, strings.Join(names, ", "))
+	}
+}
+
+// meantPart returns a question after what is probably meant by a part of no name that a type is charged for; "" if
+// nothing is near.
+func (e *Evaluators) meantPart(t schema.GroupResource, part string) string {
+	bare := strings.Trim(part, "*? \t")
+	folded := strings.ToLower(bare)
+	names := e.charged(t)
+	for _, candidate := range []string{bare, folded} {
+		if candidate != "" && candidate != part && containedIn(names, candidate) {
+			return fmt.Sprintf(" (did you mean %q?)", candidate)
+		}
+	}
+	for _, other := range []schema.GroupResource{pods, claims, services} {
+		if other != t && folded != "" && containedIn(e.charged(other), folded) {
+			return fmt.Sprintf(" (did you mean spec.resource %s?)", other)
+		}
+	}
+	return ""
+}
+
+// containedIn reports whether a part is contained in any of the names.
+func containedIn(names []string, part string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
+}
+
+// exampleClass stands for the name of a storage class. No part of a name contains it.
+const exampleClass = "\x00"
+
+// charged returns the names under which objects of a type are charged, sorted: those of an object that takes all that
+// the type's evaluator knows of.
+func (e *Evaluators) charged(t schema.GroupResource) []string {
+	usage, err := e.of(t).Usage(exampleOf(t))
+	if err != nil {
+		return nil
+	}
+	out := make([]string, 0, len(usage))
+	for name := range usage {
+		out = append(out, string(name))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// exampleOf returns an object that takes all that objects of its type can take, but extended resources.
+func exampleOf(t schema.GroupResource) runtime.Object {
+	one := resource.MustParse("1")
+	switch t {
+	case pods:
+		all := corev1.ResourceList{corev1.ResourceHugePagesPrefix + "2Mi": one}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			all[name] = one
+		}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: all, Limits: all}}}}}
+	case services:
+		return &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 1}}}}
+	case claims:
+		return &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new(exampleClass),
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: one}},
+		}}
+	default:
+		return &metav1.PartialObjectMetadata{}
+	}
+}
+
+var (
+	// partOfSubdomain are parts of DNS subdomains, such as names of storage classes.
+	partOfSubdomain = regexp.MustCompile(`^[-a-z0-9.]*$`)
+	// partOfResource are parts of names of extended resources and of huge pages.
+	partOfResource = regexp.MustCompile(`^([-a-z0-9.]*/)?[-A-Za-z0-9_.]*$`)
+)
+
+// mayContain reports whether a name that authors choose may contain a part: that of a storage class or of an extended
+// resource, and what comes before and after it.
+func mayContain(t schema.GroupResource, part string) bool {
+	switch t {
+	case pods:
+		return partOfResource.MatchString(part)
+	case claims:
+		before, after, slash := strings.Cut(part, "/")
+		const infix = ".storageclass.storage.k8s.io"
+		if !partOfSubdomain.MatchString(before) || !slash {
+			return !slash && partOfSubdomain.MatchString(part)
+		}
+		return (strings.HasSuffix(before, infix) || strings.HasSuffix(infix, before)) &&
+			(strings.HasPrefix(string(corev1.ResourcePersistentVolumeClaims), after) || strings.HasPrefix(string(corev1.ResourceRequestsStorage), after))
+	default:
+		return false
+	}
+}

@@ -1,0 +1,99 @@
+package quota
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+func TestParts(t *testing.T) {
+	e := NewEvaluators(clock.RealClock{})
+	for _, tc := range []struct {
+		spec, finding string
+		nothing       bool
+	}{
+		{`{resource: pods, matchContains: [requests.cpu, nvidia.com/, hugepages-, GPU, count/pods, "."]}`, "", false},
+		{`{resource: persistentvolumeclaims, matchContains: [.storageclass.storage.k8s.io/requests.storage, gold.storage, gold, requests.storage, s.storageclass.storage.k8s.io/pers, io/]}`, "", false},
+		{`{resource: services, matchContains: [loadbalancers, services]}`, "", false},
+		{`{resource: configmaps, matchContains: [configmaps]}`, "", false},
+		{`{apiGroup: apps, resource: deployments, matchContains: [count/, deployments.apps]}`, "", false},
+		{`{resource: persistentvolumeclaims, matchContains: ["*.storageclass.storage.k8s.io/requests.storage"]}`, `not patterns, and no name contains this (did you mean ".storageclass.storage.k8s.io/requests.storage"?)`, true},
+		{`{resource: persistentvolumeclaims, matchContains: [fast.storageclass.k8s.io/requests.storage]}`, "no name of what persistentvolumeclaims are charged for can contain it", true},
+		{`{resource: persistentvolumeclaims, matchContains: [Fast]}`, "can contain it", true},
+		{`{resource: persistentvolumeclaims, matchContains: [Fast], matchScopes: [{scopeName: VolumeAttributesClass, operator: Exists}]}`, "can contain it", false},
+		{`{resource: pods, matchContains: ["requests cpu"]}`, "can contain it", true},
+		{`{resource: pods, matchContains: [cpu, "requests.?"]}`, `spec.matchContains[1]: nothing is limited by "requests.?"`, false},
+		{`{resource: pods, matchContains: [Requests.cpu]}`, `is part of no common name of what pods are charged for (did you mean "requests.cpu"?)`, false},
+		{`{resource: pods, matchContains: [requests.storage]}`, "(did you mean spec.resource persistentvolumeclaims?)", false},
+		{`{resource: pods, matchContains: [a/b/c]}`, "can contain it", true},
+		{`{apiGroup: apps, resource: deployments, matchContains: [requests.cpu]}`, "deployments.apps are charged for count/deployments.apps alone, and the entries are parts of these names (did you mean spec.resource pods?)", true},
+		{`{resource: services, matchContains: [services.loadBalancers]}`, `(did you mean "services.loadbalancers"?)`, true},
+		{`{resource: services, matchContains: [ingresses]}`, "services are charged for count/services, services, services.loadbalancers, services.nodeports alone", true},
+	} {
+		t.Run(tc.spec, func(t *testing.T) {
+			got := e.Parts(parsed[placementv1.LimitedResourceSpec](t, tc.spec))
+			only(t, got.Findings, tc.finding)
+			if (got.Nothing != "") != tc.nothing {
+				t.Errorf("nothing: %q, want it: %t", got.Nothing, tc.nothing)
+			}
+		})
+	}
+}
+
+func TestCharged(t *testing.T) {
+	e := NewEvaluators(clock.RealClock{})
+	got := map[string][]string{}
+	for _, text := range []string{"services", "persistentvolumeclaims", "secrets", "jobs.batch"} {
+		got[text] = e.charged(schema.ParseGroupResource(text))
+	}
+	want := map[string][]string{
+		"services": {"count/services", "services", "services.loadbalancers", "services.nodeports"},
+		"persistentvolumeclaims": {exampleClass + ".storageclass.storage.k8s.io/persistentvolumeclaims", exampleClass + ".storageclass.storage.k8s.io/requests.storage",
+			"count/persistentvolumeclaims", "persistentvolumeclaims", "requests.storage"},
+		"secrets":    {"count/secrets", "secrets"},
+		"jobs.batch": {"count/jobs.batch"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// No part of a name that an object takes is said to be impossible.
+func FuzzPartOfName(f *testing.F) {
+	f.Add("gold", "example.com/gpu", uint8(2), uint8(9))
+	e := NewEvaluators(clock.RealClock{})
+	f.Fuzz(func(t *testing.T, class, extended string, from, length uint8) {
+		if !partOfSubdomain.MatchString(class) {
+			t.Skip()
+		}
+		one := corev1.ResourceList{corev1.ResourceName(extended): resource.MustParse("1"), corev1.ResourceStorage: resource.MustParse("1"), corev1.ResourceCPU: resource.MustParse("1")}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: one}}}}}
+		claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, Resources: corev1.VolumeResourceRequirements{Requests: one}}}
+		for resource, usage := range map[string]func() (corev1.ResourceList, error){
+			"pods":                   func() (corev1.ResourceList, error) { return e.of(pods).Usage(pod) },
+			"persistentvolumeclaims": func() (corev1.ResourceList, error) { return e.of(claims).Usage(claim) },
+		} {
+			taken, err := usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name := range taken {
+				if strings.HasPrefix(string(name), "hugepages-") && !partOfResource.MatchString(string(name)) {
+					continue
+				}
+				start := int(from) % len(name)
+				part := string(name[start:min(len(name), start+1+int(length))])
+				if parts := e.Parts(&placementv1.LimitedResourceSpec{Resource: resource, MatchContains: []string{part}}); parts.Nothing != "" {
+					t.Errorf("%s: %s", name, parts.Nothing)
+				}
+			}
+		}
+	})
+}

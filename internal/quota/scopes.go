@@ -1,0 +1,132 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// exclusive are pairs of scopes of which an object has exactly one.
+var exclusive = [][2]corev1.ResourceQuotaScope{
+	{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
+	{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
+}
+
+// Scoping is what a quota's scopes keep it from counting.
+type Scoping struct {
+	// Uncounted are texts about names of hard whose objects do not have all of the scopes, each with the path of the field.
+	Uncounted []string
+	// Nothing is why no object that hard counts can match the scopes; "" if some can.
+	Nothing string
+}
+
+// Scoping returns what a quota's scopes keep it from counting, whatever objects exist.
+func (e *Evaluators) Scoping(spec *placementv1.QuotaSpec) Scoping {
+	scopes := requirements(spec)
+	if len(scopes) == 0 {
+		return Scoping{}
+	}
+	out := Scoping{Nothing: contradiction(scopes)}
+	types, _ := e.Types(spec)
+	for _, t := range slices.SortedFunc(maps.Keys(types), compareTypes) {
+		scope, missing := missingScope(t, scopes)
+		if !missing {
+			continue
+		}
+		for _, name := range types[t] {
+			out.Uncounted = append(out.Uncounted, fmt.Sprintf("spec.hard[%s]: %s do not have the scope %s, so that nothing is counted: make another quota of it", name, t, scope))
+		}
+		delete(types, t)
+	}
+	if out.Nothing == "" && len(types) == 0 && len(out.Uncounted) > 0 {
+		out.Nothing = out.Uncounted[0]
+	}
+	return out
+}
+
+// requirements returns all scopes of a quota, those without an operator too.
+func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
+	var out []placementv1.ScopeRequirement
+	for _, scope := range spec.Scopes {
+		out = append(out, placementv1.ScopeRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if spec.ScopeSelector != nil {
+		out = append(out, spec.ScopeSelector.MatchExpressions...)
+	}
+	return out
+}
+
+// missingScope returns the first scope that objects of a type do not have.
+func missingScope(t schema.GroupResource, requirements []placementv1.ScopeRequirement) (corev1.ResourceQuotaScope, bool) {
+	has := Scopes{resource: t}.facts()
+	for _, r := range requirements {
+		if _, found := has[string(r.ScopeName)]; !found {
+			return r.ScopeName, true
+		}
+	}
+	return "", false
+}
+
+// contradiction returns why no object matches all requirements; "" if some object may.
+func contradiction(requirements []placementv1.ScopeRequirement) string {
+	of := func(scope corev1.ResourceQuotaScope) []placementv1.ScopeRequirement {
+		return slices.DeleteFunc(slices.Clone(requirements), func(r placementv1.ScopeRequirement) bool { return r.ScopeName != scope })
+	}
+	for _, pair := range exclusive {
+		if len(of(pair[0])) > 0 && len(of(pair[1])) > 0 {
+			return fmt.Sprintf("spec.scopes and spec.scopeSelector: no object matches both %s and %s", pair[0], pair[1])
+		}
+	}
+	if !possible(of(corev1.ResourceQuotaScopePriorityClass)) {
+		return "spec.scopeSelector: no object has a class that all expressions of scope PriorityClass match: put the classes into one expression"
+	}
+	// A claim may have several classes while its class is changed: only having some excludes having none.
+	volumes := of(corev1.ResourceQuotaScopeVolumeAttributesClass)
+	none := func(r placementv1.ScopeRequirement) bool { return r.Operator == corev1.ScopeSelectorOpDoesNotExist }
+	some := func(r placementv1.ScopeRequirement) bool {
+		return r.Operator == corev1.ScopeSelectorOpIn || r.Operator == corev1.ScopeSelectorOpExists
+	}
+	if slices.ContainsFunc(volumes, none) && slices.ContainsFunc(volumes, some) {
+		return "spec.scopeSelector: no object has a class and no class at once, as the expressions of scope VolumeAttributesClass want"
+	}
+	return ""
+}
+
+// possible reports whether an object with at most one class can match all requirements, which are of one scope.
+func possible(requirements []placementv1.ScopeRequirement) bool {
+	return slices.ContainsFunc(classesOf(requirements), func(class string) bool {
+		return !slices.ContainsFunc(requirements, func(r placementv1.ScopeRequirement) bool { return !matchesClass(r, class) })
+	})
+}
+
+// unnamed is a class that no requirement can name.
+const unnamed = "/"
+
+// classesOf returns the classes that requirements tell apart: none, which is "", those that they name, and any other.
+func classesOf(requirements []placementv1.ScopeRequirement) []string {
+	out := []string{"", unnamed}
+	for _, r := range requirements {
+		out = append(out, r.Values...)
+	}
+	return out
+}
+
+// matchesClass reports whether an object with one class, or with none if that is "", matches a requirement by class.
+func matchesClass(r placementv1.ScopeRequirement, class string) bool {
+	named := class != "" && slices.Contains(r.Values, class)
+	switch r.Operator {
+	case corev1.ScopeSelectorOpIn:
+		return named
+	case corev1.ScopeSelectorOpNotIn:
+		return !named
+	case corev1.ScopeSelectorOpExists:
+		return class != ""
+	default:
+		return class == ""
+	}
+}

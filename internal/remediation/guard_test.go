@@ -1,0 +1,498 @@
+package remediation_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/test/growth"
+)
+
+// fleet is a ledger with a policy p, whose objects it decides in assessments of all of them.
+type fleet struct {
+	t *testing.T
+	*remediation.Ledger
+	now        time.Time
+	bound      placementv1.BlastRadius
+	generation int64
+	// version is the resource version of the objects.
+	version string
+}
+
+func newFleet(t *testing.T) *fleet {
+	return &fleet{t: t, Ledger: remediation.NewLedger(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), generation: 3, version: "1"}
+}
+
+func object(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("o-%03d", i)) }
+
+// state says what the policy says of an object.
+type state func(v *placement.Verdict)
+
+func fine(*placement.Verdict)     {}
+func refuse(v *placement.Verdict) { v.Decision.Errors = []string{"no"} }
+func fail(v *placement.Verdict)   { v.Err = errors.New("no data") }
+func empty(v *placement.Verdict)  { v.Decision.Clusters = []string{} }
+
+// moves has other clusters.
+func moves(v *placement.Verdict) {
+	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`["b"]`)}}
+}
+
+// clear leaves no cluster of those that the object has.
+func clear(v *placement.Verdict) {
+	empty(v)
+	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`[]`)}}
+}
+
+func (f *fleet) record(i int, s state) {
+	v := verdict("p")
+	v.Policy.Mode, v.Policy.Remediation = placementv1.ModeEnforce, placementv1.RemediationAutomatic
+	v.Policy.BlastRadius, v.Policy.Generation = f.bound, f.generation
+	s(v)
+	f.Record(object(i), f.version, []*placement.Verdict{v}, false)
+}
+
+// change has objects decided again, from the first on, and the remaining ones up to total as fine.
+func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.Ruling {
+	f.t.Helper()
+	a := f.Assess(f.now, "p")
+	for i := range total {
+		a.Add(object(i))
+	}
+	a.Complete()
+	for i := range total {
+		if !f.Hold(f.now, object(i), "p") {
+			f.t.Fatalf("object %d may be patched while %d objects are undecided", i, total-i)
+		}
+		switch own, ok := states[i]; {
+		case ok:
+			f.record(i, own)
+		case i < n:
+			f.record(i, s)
+		default:
+			f.record(i, fine)
+		}
+	}
+	return f.judge()
+}
+
+// judge concludes assessments, and patches the objects that are free then.
+func (f *fleet) judge() remediation.Ruling {
+	f.t.Helper()
+	got := f.Judge(f.now)
+	f.patch(got.Free)
+	return got
+}
+
+// patch looks at objects again whose patch waited.
+func (f *fleet) patch(free []remediation.Key) {
+	f.t.Helper()
+	for _, key := range free {
+		if f.Hold(f.now, key, "p") {
+			f.t.Fatalf("%s is free and held", key)
+		}
+	}
+}
+
+// settle says that all objects have been decided.
+func (f *fleet) settle() remediation.Ruling {
+	f.t.Helper()
+	if !f.Settle("p") {
+		f.t.Fatal("an assessment is not concluded")
+	}
+	return f.Judge(f.now)
+}
+
+func (f *fleet) pause() *remediation.Pause { return f.Report("p").Pause }
+
+func TestBlastRadius(t *testing.T) {
+	tests := map[string]struct {
+		bound  placementv1.BlastRadius
+		total  int
+		state  state
+		n      int
+		paused bool
+	}{
+		"Nothing":            {total: 40, state: fine},
+		"TooFewObjects":      {total: 20, state: empty, n: 9},
+		"TooSmallShare":      {total: 100, state: empty, n: 10},
+		"Emptied":            {total: 99, state: empty, n: 10, paused: true},
+		"Denied":             {total: 40, state: refuse, n: 40, paused: true},
+		"Undecided":          {total: 40, state: fail, n: 40, paused: true},
+		"Off":                {bound: placementv1.BlastRadius{Percent: 100}, total: 40, state: empty, n: 40},
+		"Raised":             {bound: placementv1.BlastRadius{Percent: 50}, total: 40, state: empty, n: 20},
+		"AboveRaised":        {bound: placementv1.BlastRadius{Percent: 50}, total: 40, state: empty, n: 21, paused: true},
+		"SmallPoliciesToo":   {bound: placementv1.BlastRadius{MinObjects: 1}, total: 3, state: empty, n: 1, paused: true},
+		"AllOfFewerThanThat": {total: 9, state: empty, n: 9},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t)
+			f.bound = test.bound
+			if got := f.change(test.total, nil, fine, 0); len(got.Free) != test.total || len(got.Paused) > 0 {
+				t.Fatalf("first: %d objects free, paused %v", len(got.Free), got.Paused)
+			}
+			got := f.change(test.total, nil, test.state, test.n)
+			if paused := f.pause() != nil; paused != test.paused || paused != (len(got.Paused) > 0) || paused == (len(got.Free) > 0) {
+				t.Errorf("paused %t, %d objects free, want paused %t", paused, len(got.Free), test.paused)
+			}
+			if held := f.Hold(f.now, object(0), "p"); held != test.paused {
+				t.Errorf("patches are held: %t", held)
+			}
+		})
+	}
+}
+
+// A policy that comes is not paused for what it denies, but for what it takes all clusters from; nor is one whose objects
+// were denied before.
+func TestBlastRadiusCountsWhatWasPlaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, then state
+		paused      [2]bool
+	}{
+		"NewPolicyDenies":  {refuse, refuse, [2]bool{false, false}},
+		"NewPolicyEmpties": {clear, clear, [2]bool{true, true}},
+		"DeniedThenEmpty":  {refuse, empty, [2]bool{false, false}},
+		"Recovered":        {refuse, fine, [2]bool{false, false}},
+		"Broken":           {fine, refuse, [2]bool{false, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t)
+			f.change(20, nil, test.first, 20)
+			first := f.pause() != nil
+			f.change(20, nil, test.then, 20)
+			if got := [2]bool{first, f.pause() != nil}; got != test.paused {
+				t.Errorf("paused %v, want %v", got, test.paused)
+			}
+		})
+	}
+}
+
+func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
+	f := newFleet(t)
+	f.change(40, nil, fine, 0)
+	f.change(40, nil, empty, 40)
+	p := f.pause()
+	if p == nil {
+		t.Fatal("not paused")
+	}
+	want := &remediation.Pause{Change: p.Change, Emptied: 40, Matched: 40, Percent: 10,
+		Examples: []string{"deployments.apps shop/o-000", "deployments.apps shop/o-001", "deployments.apps shop/o-002"}}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Errorf("pause (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"40 of the 40", "40 left without clusters", "shop/o-000", "kubectl annotate placementpolicy p --overwrite placement.berth.dev/release-blast-radius=" + p.Change} {
+		if !strings.Contains(p.Message("p"), text) {
+			t.Errorf("message %q lacks %q", p.Message("p"), text)
+		}
+	}
+
+	// What is taken back heals it, object by object.
+	for i := range 40 {
+		f.record(i, fine)
+	}
+	if got := f.judge(); len(got.Free) != 40 || len(got.Resumed) != 1 || f.pause() != nil {
+		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.Free), got.Resumed, f.pause())
+	}
+
+	// The same change again is another change.
+	f.now = f.now.Add(time.Minute)
+	f.change(40, nil, empty, 40)
+	again := f.pause()
+	if again == nil || again.Change == p.Change {
+		t.Fatalf("pause %+v after %+v", again, p)
+	}
+	if _, ok := f.Release(f.now, "p", p.Change); ok {
+		t.Error("released by the earlier change's identity")
+	}
+	if free, ok := f.Release(f.now, "p", again.Change); !ok || len(free) != 40 || f.Hold(f.now, object(0), "p") {
+		t.Errorf("release: %t, %d objects free", ok, len(free))
+	}
+	for i := range 40 {
+		f.record(i, empty)
+	}
+	if got := f.Judge(f.now); len(got.Paused) > 0 || f.pause() != nil {
+		t.Errorf("what was released paused the policy again: %v", got.Paused)
+	}
+
+	// The next change is not released with it.
+	f.now = f.now.Add(time.Minute)
+	f.change(40, nil, fine, 0)
+	f.now = f.now.Add(time.Minute)
+	f.change(40, nil, refuse, 40)
+	if f.pause() == nil {
+		t.Error("the release let the next change through")
+	}
+	f.generation, f.bound = 4, placementv1.BlastRadius{Percent: 100}
+	if got := f.change(40, nil, refuse, 40); len(got.Free) != 40 || f.pause() != nil {
+		t.Error("a raised bound does not release the change")
+	}
+}
+
+// Clusters that go one after the other are one change, and what went long ago is none of it.
+func TestBlastRadiusAddsUp(t *testing.T) {
+	f := newFleet(t)
+	f.change(100, nil, fine, 0)
+	for n := 2; n <= 10; n += 2 {
+		f.now = f.now.Add(time.Second)
+		f.change(100, nil, empty, n)
+		if f.pause() != nil {
+			t.Fatalf("paused at %d of 100", n)
+		}
+	}
+	f.change(100, nil, empty, 12)
+	if p := f.pause(); p == nil || p.Emptied != 12 {
+		t.Errorf("pause %+v", p)
+	}
+	slow := newFleet(t)
+	slow.change(100, nil, fine, 0)
+	for n := 2; n <= 40; n += 2 {
+		slow.now = slow.now.Add(2 * time.Minute)
+		slow.change(100, nil, empty, n)
+	}
+	if p := slow.pause(); p != nil {
+		t.Errorf("paused by changes that are far apart: %+v", p)
+	}
+}
+
+// A new leader goes on with the pause of the one before, which it can't see in the objects where they are denied.
+func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
+	f := newFleet(t)
+	f.change(40, nil, refuse, 5)
+	f.change(40, nil, refuse, 40)
+	p := f.pause()
+	if p == nil || p.Denied != 35 || p.Before != 5 {
+		t.Fatalf("pause %+v", p)
+	}
+	next := newFleet(t)
+	next.Resume("p", p.Change, p.Before)
+	next.change(40, nil, refuse, 40)
+	if got := next.pause(); got == nil || got.Change != p.Change {
+		t.Fatalf("pause of the next leader %+v", got)
+	}
+	next.settle()
+	for i := 5; i < 40; i++ {
+		next.record(i, fine)
+	}
+	if got := next.Judge(next.now); next.pause() != nil || len(got.Free) != 40 {
+		t.Errorf("healed: pause %+v, %d objects free", next.pause(), len(got.Free))
+	}
+}
+
+// What a new leader has not decided yet tells nothing: the pause ends when all objects are decided, and not before.
+func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
+	f := newFleet(t)
+	f.Resume("p", "3-earlier", 0)
+	// The policy is loaded before any object is.
+	f.change(0, nil, fine, 0)
+	expect := func(when string) {
+		t.Helper()
+		if p := f.pause(); p == nil || p.Change != "3-earlier" || !f.Hold(f.now, object(0), "p") {
+			t.Fatalf("%s: pause %+v", when, p)
+		}
+	}
+	expect("before any object is loaded")
+	// Objects of one type are, and none of them is harmed.
+	f.change(20, nil, fine, 0)
+	expect("after the first type")
+	a := f.Assess(f.now, "p")
+	for i := 20; i < 60; i++ {
+		a.Add(object(i))
+	}
+	a.Complete()
+	if f.Settle("p") {
+		t.Error("settled while objects are undecided")
+	}
+	for i := 20; i < 60; i++ {
+		f.record(i, refuse)
+	}
+	f.Judge(f.now)
+	expect("after the second type")
+	if got := f.settle(); len(got.Resumed) > 0 {
+		t.Errorf("resumed %v", got.Resumed)
+	}
+	expect("after all objects")
+	if p := f.pause(); p.Denied != 40 || p.Matched != 60 {
+		t.Errorf("pause %+v", p)
+	}
+	for i := 20; i < 60; i++ {
+		f.record(i, fine)
+	}
+	if got := f.Judge(f.now); len(got.Resumed) != 1 || f.pause() != nil {
+		t.Errorf("healed: %+v", f.pause())
+	}
+
+	healed := newFleet(t)
+	healed.Resume("p", "3-earlier", 0)
+	healed.change(40, nil, fine, 0)
+	if got := healed.settle(); len(got.Resumed) != 1 || len(got.Free) != 40 || healed.pause() != nil {
+		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.Free))
+	}
+}
+
+// A release counts for all objects of the change, also for those that the new leader has not seen yet.
+func TestReleaseOfAnEarlierLeadersPause(t *testing.T) {
+	f := newFleet(t)
+	f.Resume("p", "3-earlier", 0)
+	f.change(10, nil, clear, 10)
+	if _, ok := f.Release(f.now, "p", "3-earlier"); !ok {
+		t.Fatal("not released")
+	}
+	f.change(40, nil, clear, 40)
+	if p := f.pause(); p != nil {
+		t.Fatalf("paused again by what was released: %+v", p)
+	}
+	f.settle()
+	f.change(80, map[int]state{}, clear, 80)
+	if f.pause() == nil {
+		t.Error("what came after the release is let through")
+	}
+}
+
+// What owners change about their own objects must not hold up the objects of others.
+func TestOwnersDoNotPausePolicies(t *testing.T) {
+	for name, s := range map[string]state{"Emptied": empty, "Denied": refuse, "Undecided": fail} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t)
+			f.change(100, nil, fine, 0)
+			f.version = "2"
+			for i := range 50 {
+				f.record(i, s)
+				f.Judge(f.now)
+			}
+			if p := f.pause(); p != nil {
+				t.Errorf("pause %+v", p)
+			}
+			// A change that harms the others counts these alone.
+			f.change(100, nil, s, 100)
+			if p := f.pause(); p == nil || p.Objects() != 50 || p.Before != 50 {
+				t.Errorf("pause %+v", p)
+			}
+		})
+	}
+}
+
+// What an assessment had no time for counts when it is decided.
+func TestLateObjectsCount(t *testing.T) {
+	f := newFleet(t)
+	a := f.Assess(f.now, "p")
+	for i := range 40 {
+		a.Add(object(i))
+	}
+	a.Complete()
+	f.now = f.now.Add(remediation.AssessmentLimit())
+	f.Judge(f.now)
+	for i := range 40 {
+		f.record(i, clear)
+	}
+	f.Judge(f.now)
+	if p := f.pause(); p == nil || p.Emptied != 40 {
+		t.Errorf("pause %+v", p)
+	}
+}
+
+// Where one object can't be decided and data keeps changing, there is always an open assessment. The others are patched.
+func TestHoldEnds(t *testing.T) {
+	f := newFleet(t)
+	waited, end := f.now, f.now.Add(5*time.Minute)
+	for ; f.now.Before(end); f.now = f.now.Add(10 * time.Second) {
+		a := f.Assess(f.now, "p")
+		a.Add(object(0), object(1))
+		a.Complete()
+		f.record(1, moves)
+		f.Judge(f.now)
+		if !f.Hold(f.now, object(1), "p") {
+			if wait := f.now.Sub(waited); wait > 2*remediation.AssessmentLimit()+10*time.Second {
+				t.Errorf("a patch waited for %s", wait)
+			}
+			waited = f.now
+		}
+	}
+	if waited.IsZero() || end.Sub(waited) > 2*remediation.AssessmentLimit() {
+		t.Errorf("a patch waits since %s", end.Sub(waited))
+	}
+	// A pause is no assessment.
+	f.change(40, nil, fine, 0)
+	f.change(40, nil, empty, 40)
+	f.Hold(f.now, object(1), "p")
+	f.now = f.now.Add(time.Hour)
+	if !f.Hold(f.now, object(1), "p") {
+		t.Error("a patch went through a pause")
+	}
+}
+
+// The engine of a large fleet fails and comes back.
+func TestHealingIsLinear(t *testing.T) {
+	growth.Linear(t, 1000, func(n int) func() {
+		f := newFleet(t)
+		return func() {
+			f.now = f.now.Add(time.Hour)
+			f.change(n, nil, fine, 0)
+			f.change(n, nil, fail, n)
+			if f.pause() == nil {
+				t.Fatal("not paused")
+			}
+			for i := range n {
+				f.record(i, fine)
+				f.Judge(f.now)
+			}
+			if f.pause() != nil {
+				t.Fatal("not healed")
+			}
+		}
+	})
+}
+
+// An object whose decision takes long holds up the patches of the policies that match it, and of no others.
+func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
+	l, now := remediation.NewLedger(), time.Now()
+	a := l.Assess(now, "slow", "quick")
+	a.Add(object(0), object(1))
+	a.Complete()
+	if l.Judge(now); !l.Hold(now, object(1), "quick") {
+		t.Error("patched while it is not known what the policy says of the others")
+	}
+	l.Await(object(0), "slow")
+	l.Skip(object(1))
+	if got := l.Judge(now); len(got.Free) != 1 || l.Hold(now, object(1), "quick") || !l.Hold(now, object(1), "slow") {
+		t.Errorf("%d objects are free", len(got.Free))
+	}
+	l.Await(object(0), "slow", "quick")
+	l.Skip(object(0))
+	if l.Judge(now); l.Hold(now, object(1), "slow") {
+		t.Error("held by nothing")
+	}
+}
+
+// An assessment does not wait for ever, and one of a policy that is gone for nothing.
+func TestAssessmentEnds(t *testing.T) {
+	f := newFleet(t)
+	a := f.Assess(f.now, "p")
+	a.Add(object(0), object(1))
+	a.Complete()
+	f.record(0, fine)
+	f.Hold(f.now, object(0), "p")
+	if got := f.Judge(f.now); len(got.Free) > 0 {
+		t.Error("free before all objects are decided")
+	}
+	f.now = f.now.Add(remediation.AssessmentLimit())
+	if got := f.Judge(f.now); len(got.Free) != 1 {
+		t.Error("not free after the limit")
+	}
+	a = f.Assess(f.now, "p")
+	a.Add(object(0))
+	f.ForgetPolicy("p")
+	a.Complete()
+	f.Skip(object(0))
+	f.Judge(f.now)
+	if f.Hold(f.now, object(0), "p") {
+		t.Error("a policy that was created again is held by the assessment of its namesake")
+	}
+}

@@ -1,0 +1,101 @@
+package status_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/status"
+)
+
+func TestMatched(t *testing.T) {
+	for name, tc := range map[string]struct {
+		coverage     match.Coverage
+		noNamespaces bool
+		// matched and ready are "status/reason" of the conditions; ready's message contains message.
+		matched, ready, message string
+		stalled                 bool
+	}{
+		"all":                           {match.Coverage{Covered: true}, false, "True/Matched", "True/InForce", "", false},
+		"nothing is served":             {match.Coverage{Unserved: []string{"x: y"}}, false, "False/NotServed", "False/NotServed", "x: y", false},
+		"some is served":                {match.Coverage{Covered: true, Unserved: []string{"x: y"}}, false, "False/PartlyServed", "True/InForce", "x: y", false},
+		"nothing can match":             {match.Coverage{Covered: true, Impossible: "z"}, false, "False/NothingMatched", "False/NothingMatched", "z", true},
+		"no namespaces":                 {match.Coverage{Covered: true, Namespaced: true}, true, "False/NoNamespaces", "True/InForce", "namespaceSelector", false},
+		"no namespaces, cluster-scoped": {match.Coverage{Covered: true}, true, "True/Matched", "True/InForce", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sound()
+			f.Coverage, f.NoNamespaces = &tc.coverage, tc.noNamespaces
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			of := func(conditionType string) string {
+				c := meta.FindStatusCondition(got.Conditions, conditionType)
+				if c == nil {
+					return ""
+				}
+				return string(c.Status) + "/" + c.Reason
+			}
+			if of(placementv1.ConditionMatched) != tc.matched || of(placementv1.ConditionReady) != tc.ready {
+				t.Errorf("Matched is %s, Ready is %s", of(placementv1.ConditionMatched), of(placementv1.ConditionReady))
+			}
+			if message := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Message; !strings.Contains(message, tc.message) {
+				t.Errorf("Ready says %q", message)
+			}
+			if stalled := of(placementv1.ConditionStalled) != ""; stalled != tc.stalled {
+				t.Errorf("stalled: %t", stalled)
+			}
+		})
+	}
+}
+
+// A version that reads what is not served waits, and does not stall: the type may come.
+func TestWaitingForATypeIsNotStalled(t *testing.T) {
+	f := sound()
+	f.Generation, f.Standing.Generation = 5, 5
+	f.Standing.Err = &policy.NotServedError{Missing: []policy.Read{{Plural: "configmap"}}}
+	f.Meant = func(string) string { return " (did you mean configmaps?)" }
+	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+	ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)
+	if ready.Reason != placementv1.ReasonNotServed || got.GenerationInForce != 4 || got.ObservedGeneration != 5 ||
+		!strings.Contains(ready.Message, "data.kubernetes.configmap (did you mean configmaps?); generation 4 stays in force") {
+		t.Errorf("Ready is %+v, in force is %d, observed %d", ready, got.GenerationInForce, got.ObservedGeneration)
+	}
+	if meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionStalled) || !meta.IsStatusConditionTrue(got.Conditions, placementv1.ConditionCompiled) {
+		t.Errorf("conditions are %+v", got.Conditions)
+	}
+}
+
+func TestMatchedOfQuotas(t *testing.T) {
+	served := match.NewServed([]match.ServedType{{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}})
+	widget := []schema.GroupResource{{Group: "example.com", Resource: "widget"}}
+	for name, tc := range map[string]struct {
+		reach          *status.QuotaReach
+		matched, ready string
+		message        string
+	}{
+		"not known":        {nil, "", "True InForce", ""},
+		"all":              {&status.QuotaReach{Served: true}, "True Matched", "True InForce", ""},
+		"nothing served":   {&status.QuotaReach{Unserved: widget}, "False NotServed", "False NotServed", "widget.example.com (did you mean widgets.example.com?)"},
+		"some served":      {&status.QuotaReach{Unserved: widget, Served: true}, "False PartlyServed", "True InForce", "(did you mean widgets.example.com?)"},
+		"protected":        {&status.QuotaReach{Impossible: "why", NoNamespaces: true, Served: true}, "False NothingMatched", "False NothingMatched", "why"},
+		"no namespaces":    {&status.QuotaReach{NoNamespaces: true, Served: true}, "False NoNamespaces", "True InForce", "spec.namespaceSelector"},
+		"priority classes": {&status.QuotaReach{UnknownClasses: []string{"gold"}, Served: true}, "False UnknownClass", "True InForce", "gold"},
+		"storage classes":  {&status.QuotaReach{UnknownStorageClasses: []string{"fast-ssd"}, Served: true}, "False UnknownClass", "True InForce", "fast-ssd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := quotaInForce()
+			f.Reach, f.Served = tc.reach, served
+			got := status.ComputeQuota(f).Conditions
+			if of := brief(got); of[placementv1.ConditionMatched] != tc.matched || of[placementv1.ConditionReady] != tc.ready {
+				t.Errorf("got %v", of)
+			}
+			if c := meta.FindStatusCondition(got, placementv1.ConditionMatched); c != nil && !strings.Contains(c.Message, tc.message) {
+				t.Errorf("Matched says %q", c.Message)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Topic is what a change of a policy's status is about.
+type Topic int
+
+const (
+	// TopicReady is that the policy decides, and did not before.
+	TopicReady Topic = iota
+	// TopicNotReady is that the policy does not decide, for a cause that does not go away in a moment.
+	TopicNotReady
+	// TopicUndecided is that some existing objects can't be decided; before, all could.
+	TopicUndecided
+	// TopicDecided is that all existing objects can be decided; before, some could not.
+	TopicDecided
+	// TopicViolated is that some existing objects differ from what the policy decides; before, none did.
+	TopicViolated
+)
+
+// News is a change of a policy's status that people are told of.
+type News struct {
+	Topic   Topic
+	Message string
+}
+
+// starting are reasons of Ready that each policy goes through when it is new or changes.
+var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating}
+
+// Changes returns what people are told of when a policy's status changes.
+func Changes(before, after placementv1.PlacementPolicyStatus) []News {
+	var out []News
+	was, is := known(before), known(after)
+	switch {
+	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
+		out = append(out, News{TopicReady, is.Message})
+	case is.Status != metav1.ConditionFalse || is.Reason == placementv1.ReasonObjectsUndecided || slices.Contains(starting, is.Reason):
+	case was.Status != metav1.ConditionFalse || was.Reason != is.Reason:
+		out = append(out, News{TopicNotReady, is.Reason + ": " + is.Message})
+	}
+	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
+	case undecidedBefore == 0 && undecidedNow > 0:
+		message := fmt.Sprintf("%d objects can't be decided", undecidedNow)
+		if is.Reason == placementv1.ReasonObjectsUndecided {
+			message = is.Message
+		}
+		out = append(out, News{TopicUndecided, message})
+	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
+		out = append(out, News{TopicDecided, "all existing objects can be decided"})
+	}
+	if differed, differ := differing(before), differing(after); differed == 0 && differ > 0 {
+		out = append(out, News{TopicViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
+			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
+	}
+	return out
+}
+
+// known returns the condition Ready; an empty one if there is none.
+func known(s placementv1.PlacementPolicyStatus) metav1.Condition {
+	if c := meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// differing returns the number of objects that the policy decides otherwise than they are.
+func differing(s placementv1.PlacementPolicyStatus) int32 {
+	return number(s.WouldDeny) + number(s.WouldMove)
+}
+
+func number(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,70 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
+
+// TypeState is what the type checker says of a policy's text.
+type TypeState struct {
+	typecheck.Result
+	// Err is why the text could not be checked; nil if it was.
+	Err error
+}
+
+// maxFindingMessage bounds a finding's message. It is the schema's limit.
+const maxFindingMessage = 512
+
+// typeChecked sets the condition TypeChecked and the findings. While the generation is not checked, it keeps what an older
+// status says of the same generation.
+func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) {
+	_, remote := f.Standing.Policy.Remote()
+	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
+	switch {
+	case remote, f.Types == nil && (kept == nil || kept.ObservedGeneration != s.generation):
+		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionTypeChecked)
+		return
+	case f.Types == nil:
+		s.out.Findings, s.out.FindingCount = old.Findings, old.FindingCount
+		ready := meta.FindStatusCondition(old.Conditions, placementv1.ConditionReady)
+		s.impossible = ready != nil && ready.Reason == placementv1.ReasonTypeErrors
+		return
+	case f.Types.Err != nil:
+		s.set(placementv1.ConditionTypeChecked, metav1.ConditionUnknown, placementv1.ReasonSchemasUnavailable,
+			"the schemas could not be read, so the types are not checked: "+f.Types.Err.Error())
+		return
+	case f.Types.Unchecked != "":
+		s.set(placementv1.ConditionTypeChecked, metav1.ConditionUnknown, placementv1.ReasonNotChecked,
+			"the types are not checked: "+f.Types.Unchecked)
+		return
+	case f.Types.Total == 0:
+		s.set(placementv1.ConditionTypeChecked, metav1.ConditionTrue, placementv1.ReasonTypeChecked, "the type checker finds nothing wrong")
+		return
+	}
+	for _, finding := range f.Types.Findings {
+		s.out.Findings = append(s.out.Findings, placementv1.Finding{
+			Line: int32(finding.Line), Column: int32(finding.Column), Message: truncate(finding.Message, maxFindingMessage),
+		})
+	}
+	s.out.FindingCount = int32(f.Types.Total)
+	first := f.Types.Findings[0]
+	message := fmt.Sprintf("%s (status.findings, such as rego:%d:%d: %s)", countOf(f.Types.Total), first.Line, first.Column, first.Message)
+	if impossible := f.Types.Impossible; len(impossible) > 0 {
+		message = strings.Join(impossible, ", ") + " can never have a value: " + message
+		s.impossible = true
+	}
+	s.set(placementv1.ConditionTypeChecked, metav1.ConditionFalse, placementv1.ReasonTypeErrors, message)
+}
+
+func countOf(findings int) string {
+	if findings == 1 {
+		return "1 finding of the type checker"
+	}
+	return fmt.Sprintf("%d findings of the type checker", findings)
+}

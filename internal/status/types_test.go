@@ -1,0 +1,63 @@
+package status_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
+
+func TestTypeChecked(t *testing.T) {
+	found := typecheck.Result{
+		Findings: []typecheck.Finding{{Line: 3, Column: 7, Message: "input.spek is undefined"}}, Total: 12,
+	}
+	fatal := found
+	fatal.Impossible = []string{"annotations"}
+	tests := map[string]struct {
+		types       *status.TypeState
+		want, ready string
+		findings    int32
+	}{
+		"NotCheckedYet": {ready: placementv1.ReasonInForce},
+		"Sound":         {types: &status.TypeState{}, want: placementv1.ReasonTypeChecked, ready: placementv1.ReasonInForce},
+		"Findings":      {types: &status.TypeState{Result: found}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonInForce, findings: 12},
+		"Impossible":    {types: &status.TypeState{Result: fatal}, want: placementv1.ReasonTypeErrors, ready: placementv1.ReasonTypeErrors, findings: 12},
+		"NoSchemas":     {types: &status.TypeState{Err: errors.New("down")}, want: placementv1.ReasonSchemasUnavailable, ready: placementv1.ReasonInForce},
+		"TooMuchWork":   {types: &status.TypeState{Result: typecheck.Result{Unchecked: "too large"}}, want: placementv1.ReasonNotChecked, ready: placementv1.ReasonInForce},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := sound()
+			f.Types = tc.types
+			got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
+			reason := ""
+			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionTypeChecked); c != nil {
+				reason = c.Reason
+			}
+			ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady).Reason
+			if c := meta.FindStatusCondition(got.Conditions, placementv1.ConditionTypeChecked); tc.findings > 0 &&
+				!strings.Contains(c.Message, "12 findings of the type checker (status.findings, such as rego:3:7: input.spek is undefined)") {
+				t.Errorf("the message of TypeChecked is %q", c.Message)
+			}
+			if reason != tc.want || ready != tc.ready || got.FindingCount != tc.findings || len(got.Findings) != min(int(tc.findings), 1) {
+				t.Errorf("TypeChecked %q, Ready %q, %d findings, %+v", reason, ready, got.FindingCount, got.Findings)
+			}
+
+			// A leader that has not checked the policy yet keeps what the last one wrote of the same generation.
+			f.Types = nil
+			if diff := cmp.Diff(got, status.Compute(got, f)); diff != "" {
+				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
+			}
+			f.Generation, f.Standing.Generation = 5, 5
+			if next := status.Compute(got, f); next.FindingCount != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionTypeChecked) != nil {
+				t.Errorf("a new generation has the findings of the old one: %+v", next.Findings)
+			}
+		})
+	}
+}

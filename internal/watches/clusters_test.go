@@ -1,0 +1,57 @@
+package watches
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+func TestClusters(t *testing.T) {
+	const api = "multicluster.x-k8s.io"
+	profiles := schema.GroupVersionResource{Group: api, Version: "v1alpha1", Resource: "clusterprofiles"}
+	profile := func(name string) runtime.Object {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": profiles.GroupVersion().String(), "kind": "ClusterProfile", "metadata": map[string]any{"name": name, "namespace": "inventory"},
+		}}
+	}
+	server := cluster()
+	server.groups = append(server.groups, group(api, "v1alpha1", "v1alpha1"))
+	server.lists = append(server.lists, list(profiles.GroupVersion().String(), metav1.APIResource{Name: "clusterprofiles", Kind: "ClusterProfile", Namespaced: true, Verbs: readable}))
+	catalog := NewCatalog(server, replication.Known())
+	if err := catalog.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{profiles: "ClusterProfileList"}, profile("eu-1"), profile("eu-2"))
+	clusters := &Clusters{Client: client, Catalog: catalog}
+	all, err := clusters.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []any
+	for _, c := range all {
+		names = append(names, c["name"])
+	}
+	if diff := cmp.Diff([]any{"eu-1", "eu-2"}, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+
+	more := &unstructured.UnstructuredList{}
+	more.SetContinue("more")
+	client.PrependReactor("list", "clusterprofiles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, more, nil })
+	if all, err = clusters.All(t.Context()); len(all) > 0 || err != nil {
+		t.Errorf("of too many: %v, %v", all, err)
+	}
+	client.PrependReactor("list", "clusterprofiles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })
+	if _, err = clusters.All(t.Context()); err == nil {
+		t.Error("no error")
+	}
+}

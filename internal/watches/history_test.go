@@ -1,0 +1,78 @@
+package watches
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestHistory(t *testing.T) {
+	h := NewHistory()
+	told := 0
+	h.Subscribe(func() { told++ })
+	lw := cache.ToListerWatcherWithContext(h.Wrap(&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &unstructured.UnstructuredList{}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewFake(), nil
+		},
+	}))
+	mustWatch := func(o metav1.ListOptions) watch.Interface {
+		t.Helper()
+		w, err := lw.WatchWithContext(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	continued := metav1.ListOptions{ResourceVersion: "7"}
+	first := mustWatch(continued)
+
+	h.Rewound()
+	select {
+	case _, open := <-first.ResultChan():
+		if open {
+			t.Error("an event of nothing")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch goes on")
+	}
+	first.Stop()
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+	// A reflector that gets this error lists without a version, by either way.
+	if _, err := lw.WatchWithContext(t.Context(), continued); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch is continued: %v", err)
+	}
+	if _, err := lw.ListWithContext(t.Context(), continued); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a list is continued: %v", err)
+	}
+	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{Continue: "page"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := lw.WatchWithContext(t.Context(), continued); !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch is continued after a page of a list: %v", err)
+	}
+	for name, begin := range map[string]func() error{
+		"list": func() error { _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); return err },
+		"stream": func() error {
+			mustWatch(metav1.ListOptions{SendInitialEvents: new(true)}).Stop()
+			return nil
+		},
+	} {
+		h.Rewound()
+		if err := begin(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		mustWatch(continued).Stop()
+	}
+}

@@ -1,0 +1,42 @@
+package watches
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+var _ placement.Owners = (*Owners)(nil)
+
+// Owners reads objects that control others. It is safe for concurrent use.
+type Owners struct {
+	// Live reads from the API server: a controller creates objects right after a change of their owner, before any cache
+	// has seen that.
+	Live client.Reader
+}
+
+// Owner implements placement.Owners.
+func (o *Owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	gv, err := schema.ParseGroupVersion(reference.APIVersion)
+	if err != nil || reference.Name == "" {
+		// No object has such a version or name.
+		return nil, nil
+	}
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(gv.WithKind(reference.Kind))
+	err = o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reference.Name}, out)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,47 @@
+package watches
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/internal/match"
+)
+
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+// Scales knows which field of an object its scale subresource sets. It asks the API server each time, because a
+// definition may change. It is safe for concurrent use.
+type Scales struct{ Client dynamic.Interface }
+
+// ReplicasPath returns the path of that field, for a resource in one version. ok is false if nothing defines it, as for
+// the resources of an extension API server.
+func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
+	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
+		return path, true, nil
+	}
+	object, err := s.Client.Resource(definitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the definition of %s: %w", resource.GroupResource(), err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition); err != nil {
+		return nil, false, fmt.Errorf("reading the definition of %s: %w", resource.GroupResource(), err)
+	}
+	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == resource.Version })
+	if i < 0 || definition.Spec.Versions[i].Subresources == nil || definition.Spec.Versions[i].Subresources.Scale == nil {
+		return nil, false, nil
+	}
+	return strings.Split(strings.TrimPrefix(definition.Spec.Versions[i].Subresources.Scale.SpecReplicasPath, "."), "."), true, nil
+}

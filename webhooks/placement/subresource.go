@@ -1,0 +1,135 @@
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Parents reads from the API server, without a cache, the objects whose subresources are requested.
+type Parents struct {
+	Client dynamic.Interface
+	Scales Scales
+}
+
+// Scales knows which field of an object its scale subresource sets. Implementations are safe for concurrent use.
+type Scales interface {
+	// ReplicasPath returns the path of that field; ok is false if it is not known.
+	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
+}
+
+// errUnknownScale means that nothing tells which field of an object its scale sets.
+var errUnknownScale = errors.New("no CustomResourceDefinition names the field that the scale subresource sets")
+
+// update is what a request for a subresource does to the object that has the subresource.
+type update struct{ before, after *unstructured.Unstructured }
+
+// decideSubresource denies a request for a subresource if policies deny the object that it leads to. It changes nothing:
+// a Scale has no place for what policies set of the object, and remediation sets that after the update.
+func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) (admission.Response, string) {
+	u, err := h.updateOf(ctx, req)
+	resource := schema.GroupVersionResource(req.Resource)
+	if errors.Is(err, errUnknownScale) {
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("kubectl scale of %s is not decided by Berth: %v", resource.GroupResource(), err)), metrics.AnswerAllowed
+	}
+	if err != nil {
+		return h.undecidable(req, u.after, err)
+	}
+	parent := parentRequest(req, u.after)
+	outcome, err := h.Decider.Decide(ctx, placement.Request{
+		Resource: resource, Namespace: req.Namespace, Object: u.after, Old: u.before, Admission: &parent, VerdictsOnly: true, Evaluate: h.evaluate,
+	})
+	if err != nil {
+		return h.undecidable(req, u.after, err)
+	}
+	return h.respond(ctx, req, u.after, outcome)
+}
+
+// parentRequest is the request as match conditions see it: an update of the object itself.
+func parentRequest(req admission.Request, object *unstructured.Unstructured) admissionv1.AdmissionRequest {
+	out := req.AdmissionRequest
+	kind := metav1.GroupVersionKind(object.GroupVersionKind())
+	out.Kind, out.RequestKind = kind, &kind
+	out.RequestResource = &out.Resource
+	out.SubResource, out.RequestSubResource = "", ""
+	out.Object, out.OldObject = runtime.RawExtension{}, runtime.RawExtension{}
+	return out
+}
+
+// updateOf returns the update of the object that a request for its subresource stands for. With an error it has an
+// object that names the one that is requested.
+func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
+	named := &unstructured.Unstructured{Object: map[string]any{}}
+	named.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+	named.SetNamespace(req.Namespace)
+	named.SetName(req.Name)
+	var out update
+	var err error
+	switch req.SubResource {
+	case match.SubresourceScale:
+		out, err = h.Parents.scaled(ctx, req)
+	case match.SubresourceResize, match.SubresourceEphemeralContainers:
+		out, err = carried(req)
+	default:
+		err = fmt.Errorf("the subresource %s is never decided: remove its rule from the webhook configuration", req.SubResource)
+	}
+	if err != nil {
+		return update{after: named}, err
+	}
+	return out, nil
+}
+
+// carried is the update of a request that carries the whole object.
+func carried(req admission.Request) (update, error) {
+	decoded, err := decode(req, true)
+	if err != nil {
+		return update{}, err
+	}
+	return update{before: decoded.old.object, after: decoded.obj.object}, nil
+}
+
+// scaled is the update of a request that carries a Scale. It reads the object as it is stored. The object may change
+// before the API server stores the new number: then the API server, which writes only to the version that it made the
+// old Scale of, asks again.
+func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
+	scale := &autoscalingv1.Scale{}
+	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {
+		return update{}, fmt.Errorf("decoding scale: %w", err)
+	}
+	resource := schema.GroupVersionResource(req.Resource)
+	path, ok, err := p.Scales.ReplicasPath(ctx, resource)
+	if err != nil {
+		return update{}, err
+	}
+	if !ok {
+		return update{}, errUnknownScale
+	}
+	before, err := p.Client.Resource(resource).Namespace(req.Namespace).Get(ctx, req.Name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		return update{}, fmt.Errorf("the manager may not read what is scaled: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true "+
+			"with the rule {apiGroups: [%q], resources: [%q], verbs: [get]}: %w", resource.Group, resource.Resource, err)
+	}
+	if err != nil {
+		return update{}, fmt.Errorf("reading what is scaled: %w", err)
+	}
+	after := before.DeepCopy()
+	if err := unstructured.SetNestedField(after.Object, int64(scale.Spec.Replicas), path...); err != nil {
+		return update{}, fmt.Errorf("setting the number of replicas: %w", err)
+	}
+	return update{before: before, after: after}, nil
+}

@@ -1,0 +1,134 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// Clusters reads the clusters of the inventories.
+type Clusters interface {
+	// All returns the clusters as they are at data.clusters[name]; none if they are not known.
+	All(ctx context.Context) ([]map[string]any, error)
+}
+
+// warnOfClusters warns of spec.clusters in a policy that gives no clusters.
+func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
+	gives := module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, policy.RuleClusters)
+	if spec.Clusters == nil || gives {
+		return nil
+	}
+	return admission.Warnings{"spec.clusters has no effect: the policy has no rule clusters. Write the names of the clusters that it allows there, " +
+		"as in clusters := {\"eu-1\"}, or remove spec.clusters"}
+}
+
+// maxListed is how many names of clusters a warning lists.
+const maxListed = 8
+
+// warnOfConstants warns of names in the rule clusters that no cluster has, and of constants that differ only in the spelling
+// from what clusters have in the field that the text compares. name is the policy's. Where no cluster is known it is silent.
+func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
+	constants := module.ClusterConstants()
+	if v.Clusters == nil || len(constants) == 0 {
+		return nil
+	}
+	clusters, err := v.Clusters.All(ctx)
+	if err != nil {
+		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the clusters that the policy names exist: %v", err)}
+	}
+	if len(clusters) == 0 {
+		return nil
+	}
+	names := valuesOf(clusters, []string{"name"})
+	var out admission.Warnings
+	for _, c := range constants {
+		text := ""
+		switch {
+		case c.Given:
+			text = unknownCluster(c.Value, names)
+		case len(c.Field) == 0:
+			if near := misspelt(c.Value, names); near != "" {
+				text = fmt.Sprintf("no cluster has the name %q; did you mean %q?", c.Value, near)
+			}
+		default:
+			if near := misspelt(c.Value, valuesOf(clusters, c.Field)); near != "" {
+				text = fmt.Sprintf("no cluster has %q in the field %s; did you mean %q?", c.Value, strings.Join(c.Field, "."), near)
+			}
+		}
+		if text != "" {
+			out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, c.Row, c.Col, text))
+		}
+	}
+	return out
+}
+
+// unknownCluster returns what is wrong with the name of a cluster; "" if it exists.
+func unknownCluster(name string, names []string) string {
+	if slices.Contains(names, name) {
+		return ""
+	}
+	text := fmt.Sprintf("the inventories have no cluster %q", name)
+	if near := misspelt(name, names); near != "" {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	}
+	if near, ok := suggest.Nearest(name, names); ok {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	}
+	if len(names) <= maxListed {
+		return text + ", but " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// misspelt returns the only known value that is spelt like a constant but for upper and lower case and separators; "" if there is none, or if the constant is known itself. Other names that differ little are not meant:
+// us-east-1 and us-west-1 are two regions.
+func misspelt(constant string, known []string) string {
+	if slices.Contains(known, constant) {
+		return ""
+	}
+	near := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return spelling(k) != spelling(constant) })
+	if len(near) != 1 {
+		return ""
+	}
+	return near[0]
+}
+
+// spelling returns a text in lower case without separators.
+func spelling(text string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_. /", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(text))
+}
+
+// valuesOf returns the texts that clusters have at a path, or in an array there, sorted.
+func valuesOf(clusters []map[string]any, path []string) []string {
+	seen := map[string]bool{}
+	for _, cluster := range clusters {
+		var value any = cluster
+		for _, name := range path {
+			object, _ := value.(map[string]any)
+			value = object[name]
+		}
+		members, isArray := value.([]any)
+		if !isArray {
+			members = []any{value}
+		}
+		for _, member := range members {
+			if text, ok := member.(string); ok {
+				seen[text] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}

@@ -1,0 +1,101 @@
+package placementpolicy_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/webhooks/placementpolicy"
+)
+
+// clusters exist; nil can't be read.
+type clusters []map[string]any
+
+func (c clusters) All(context.Context) ([]map[string]any, error) {
+	if c == nil {
+		return nil, errors.New("forbidden")
+	}
+	return c, nil
+}
+
+// inventories serves all types, and inventories among them.
+type inventories struct{ catalog }
+
+func (*inventories) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
+	return policy.Resource{GroupVersionResource: r}, true
+}
+
+func TestWarnOfConstants(t *testing.T) {
+	existing := clusters{
+		{"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold"}, "taints": []any{map[string]any{"key": "pci"}}},
+		{"name": "eu-2", "region": "eu"},
+		{"name": "us-east-1", "region": "us-east"},
+	}
+	many := clusters{{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}, {"name": "e"}, {"name": "f"}, {"name": "g"}, {"name": "h"}, {"name": "i"}}
+	const each = "clusters contains n if { some n, c in data.clusters; "
+	tests := map[string]struct {
+		rego   string
+		exists clusters
+		// want are parts of the only warnings, in order.
+		want []string
+	}{
+		"Names":           {rego: `clusters := {"eu-1", "eu-2"}`},
+		"NameWithout":     {rego: `clusters := {"eu1", "eu-2"} if input.metadata.labels.jurisdiction == "eu"`, want: []string{`p.rego:2:14: the inventories have no cluster "eu1"; did you mean "eu-1"?`}},
+		"NameMember":      {rego: `clusters contains "eu1"`, want: []string{`did you mean "eu-1"?`}},
+		"NameMisspelt":    {rego: `clusters contains "us-esat-1"`, want: []string{`did you mean "us-east-1"?`}},
+		"NameFar":         {rego: `clusters contains "frankfurt"`, want: []string{`the inventories have no cluster "frankfurt", but eu-1, eu-2, us-east-1`}},
+		"NameFarOfMany":   {rego: `clusters contains "frankfurt"`, exists: many, want: []string{`the inventories have no cluster "frankfurt"`}},
+		"NameCondition":   {rego: each + `n == "europe-1" }`},
+		"ConstantKey":     {rego: `clusters contains "eu-1" if data.clusters["eu1"].ready`, want: []string{`p.rego:2:43: no cluster has the name "eu1"; did you mean "eu-1"?`}},
+		"ConstantKeyFar":  {rego: `clusters contains "eu-1" if data.clusters["ap-1"].ready`},
+		"NameField":       {rego: each + `c.name == "EU-1" }`, want: []string{`no cluster has "EU-1" in the field name; did you mean "eu-1"?`}},
+		"Region":          {rego: each + `c.region == "eu" }`},
+		"RegionCase":      {rego: each + `c.region == "EU" }`, want: []string{`p.rego:2:66: no cluster has "EU" in the field region; did you mean "eu"?`}},
+		"RegionSeparator": {rego: each + `c.region in {"us_east", "eu"} }`, want: []string{`did you mean "us-east"?`}},
+		"OtherRegion":     {rego: each + `c.region == "us-west" }`},
+		"NoRegion":        {rego: each + `c.region == "ap" }`},
+		"Label":           {rego: `clusters contains n if data.clusters[n].labels["example.com/tier"] == "gold"`, want: []string{`"gold" in the field labels.example.com/tier; did you mean "Gold"?`}},
+		"Zones":           {rego: each + `"EU-1a" in c.zones }`, want: []string{`did you mean "eu-1a"?`}},
+		"OtherField":      {rego: each + `c.provider == "EU" }`},
+		"NoClusters":      {rego: `clusters := {"eu1"}`, exists: clusters{}},
+		"NoConstants":     {rego: each + `c.region == input.metadata.labels.region }`, exists: nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.exists == nil {
+				tc.exists = existing
+			}
+			v := &placementpolicy.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: tc.exists}
+			warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\n"+tc.rego))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(warnings) != len(tc.want) {
+				t.Fatalf("warnings %q, want %q", warnings, tc.want)
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(warnings[i], want) {
+					t.Errorf("warning %q, want %q", warnings[i], want)
+				}
+			}
+		})
+	}
+}
+
+// Inventories are read for constants alone, and a policy is not refused where they can't be.
+func TestUnreadableInventories(t *testing.T) {
+	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Clusters: clusters(nil)}
+	for rego, want := range map[string]string{
+		`clusters := {"eu-1"}`:                     "cannot check that the clusters that the policy names exist: forbidden",
+		`clusters := {input.metadata.labels.site}`: "",
+	} {
+		warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\n"+rego))
+		if joined := strings.Join(warnings, "\n"); err != nil || !strings.Contains(joined, want) || (joined == "") != (want == "") {
+			t.Errorf("%s: warnings %q, %v, want %q", rego, warnings, err, want)
+		}
+	}
+}

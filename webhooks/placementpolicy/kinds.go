@@ -1,0 +1,86 @@
+package placementpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// typeField is a field of objects that tells their type.
+type typeField struct {
+	name string
+	// of is its value in objects of a type.
+	of func(match.ServedType) string
+	// served reports whether some served type has the value.
+	served func(value string) bool
+	// meant reports whether a type is meant by a value that the field does not have.
+	meant func(t match.ServedType, value string) bool
+}
+
+// warnOfKinds warns of constants with which the text compares input.kind or input.apiVersion, and which no matched object
+// has there: those that are another name of a matched type, and those in a text that names no matched type. A text that
+// names others besides is written for several policies. name is the policy's.
+func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
+	served := v.Catalog.Served()
+	types, ok := m.Types(served)
+	if !ok {
+		return nil
+	}
+	fields := []typeField{{
+		name: "kind", served: served.HasKind, meant: match.ServedType.Named,
+		of: func(t match.ServedType) string { return t.Kind },
+	}, {
+		name: "apiVersion", served: served.HasVersion,
+		of:    func(t match.ServedType) string { return t.GroupVersion().String() },
+		meant: func(t match.ServedType, value string) bool { return value == t.Group || value == t.Version },
+	}}
+	var out admission.Warnings
+	for _, field := range fields {
+		constants := slices.DeleteFunc(module.InputConstants(), func(c policy.InputConstant) bool { return c.Field != field.name })
+		for _, warning := range field.warnings(constants, types) {
+			out = append(out, name+".rego:"+warning)
+		}
+	}
+	return out
+}
+
+func (f typeField) warnings(constants []policy.InputConstant, types []match.ServedType) []string {
+	var values []string
+	for _, t := range types {
+		if value := f.of(t); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	several := slices.ContainsFunc(constants, func(c policy.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
+	var out []string
+	for _, c := range constants {
+		meant := f.nearest(c.Value, types, values)
+		if slices.Contains(values, c.Value) || several && (meant == "" || f.served(c.Value)) {
+			continue
+		}
+		hint := ": the policy matches " + strings.Join(values, ", ")
+		if meant != "" {
+			hint = fmt.Sprintf("; did you mean %q?", meant)
+		}
+		out = append(out, fmt.Sprintf("%d:%d: input.%s is never %q%s", c.Row, c.Col, f.name, c.Value, hint))
+	}
+	return out
+}
+
+// nearest returns which of the values, those of the types, is probably meant by another one; "" for none.
+func (f typeField) nearest(value string, types []match.ServedType, values []string) string {
+	if i := slices.IndexFunc(types, func(t match.ServedType) bool { return f.meant(t, value) }); i >= 0 {
+		return f.of(types[i])
+	}
+	if f.served(value) {
+		return ""
+	}
+	near, _ := suggest.Nearest(value, values)
+	return near
+}

@@ -1,0 +1,51 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+)
+
+// Namespaces reads the labels of all namespaces.
+type Namespaces interface {
+	// All yields the names and labels of the namespaces that there are. Nobody may change the labels.
+	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
+}
+
+// warnOfMatch says what of a match there is not: types that the API server does not serve, and namespaces.
+func (v *Validator) warnOfMatch(ctx context.Context, m *match.Matcher, path *field.Path) admission.Warnings {
+	coverage := m.Coverage(v.Catalog.Served(), path, v.OwnNamespace)
+	if len(coverage.Unserved) > 0 {
+		if err := v.Catalog.Refresh(ctx); err != nil {
+			return admission.Warnings{fmt.Sprintf("%s: whether the API server serves what the policy matches is not known: %v", path, err)}
+		}
+		coverage = m.Coverage(v.Catalog.Served(), path, v.OwnNamespace)
+	}
+	var out admission.Warnings
+	for _, unserved := range coverage.Unserved {
+		out = append(out, unserved+": nothing of it is matched until that is served")
+	}
+	if coverage.Impossible != "" {
+		return append(out, "the policy can't match anything: "+coverage.Impossible)
+	}
+	if coverage.ClusterScoped && m.SelectsNamespaces() {
+		out = append(out, fmt.Sprintf("%s has no effect: the types that the policy matches are in no namespace, and all of their objects are matched. "+
+			"Use objectSelector or matchConditions", path.Child("namespaceSelector")))
+	}
+	if v.Namespaces == nil || !coverage.Namespaced || !m.SelectsNamespaces() {
+		return out
+	}
+	namespaces, err := v.Namespaces.All(ctx)
+	if err != nil {
+		return append(out, fmt.Sprintf("%s: whether any namespace is selected is not known: %v", path.Child("namespaceSelector"), err))
+	}
+	if m.SelectsNoneOf(namespaces, v.OwnNamespace) {
+		out = append(out, fmt.Sprintf("%s selects none of the namespaces that there are", path.Child("namespaceSelector")))
+	}
+	return out
+}

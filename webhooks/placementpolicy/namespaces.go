@@ -1,0 +1,45 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// warnOfNamespaces warns of references to objects in namespaces that do not exist, as where the name comes before the
+// namespace. name is the policy's.
+func (v *Validator) warnOfNamespaces(ctx context.Context, name string, module *policy.Module, binding *policy.Binding) admission.Warnings {
+	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k policy.KeyedRead) bool { return !binding.Namespaced(k.Read) })
+	if v.Namespaces == nil || len(keyed) == 0 {
+		return nil
+	}
+	namespaces, err := v.Namespaces.All(ctx)
+	if err != nil {
+		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the namespaces that the policy reads exist: %v", err)}
+	}
+	existing := maps.Collect(namespaces)
+	var out admission.Warnings
+	for _, k := range keyed {
+		if _, exists := existing[k.First]; exists {
+			continue
+		}
+		warning := fmt.Sprintf("%s.rego:%d:%d: %s is undefined until the namespace %s exists: the first key is the namespace", name, k.Row, k.Col, k, k.First)
+		meant := k
+		if _, swapped := existing[k.Second]; swapped {
+			meant.First, meant.Second = k.Second, k.First
+		} else {
+			meant.First, _ = suggest.Nearest(k.First, slices.Sorted(maps.Keys(existing)))
+		}
+		if meant.First != "" {
+			warning += fmt.Sprintf("; did you mean %s?", meant)
+		}
+		out = append(out, warning)
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package placementpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// warnOfPredicates warns of predicates that judge nodes alone in a policy that asks about clusters alone. judging are those
+// that judge clusters.
+func warnOfPredicates(module *policy.Module, judging []string) admission.Warnings {
+	if module.Nodes || !module.Clusters {
+		return nil
+	}
+	var out admission.Warnings
+	for i, name := range module.Predicates {
+		if !slices.Contains(judging, name) {
+			out = append(out, fmt.Sprintf("spec.predicates.names[%d]: %s has no effect: it judges nodes, and the policy asks about clusters. "+
+				"Clusters are judged by %s", i, name, strings.Join(judging, ", ")))
+		}
+	}
+	return out
+}
+
+// warnOfBlastRadius warns of bounds for a mode that moves no existing objects on its own, unless they are the defaults.
+func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings {
+	r := spec.WithDefaults().Remediation
+	if r.BlastRadius == nil || r.Mode == placementv1.RemediationAutomatic || *r.BlastRadius == (*placementv1.BlastRadius)(nil).WithDefaults() {
+		return nil
+	}
+	return admission.Warnings{fmt.Sprintf("spec.remediation.blastRadius has no effect in mode %s: it bounds what mode Automatic does", r.Mode)}
+}
+
+// warnOfAbsentLabels warns of a policy that decides objects without a label alone, and does not match them. A policy with
+// match conditions may be meant for updates that remove the label. name is the policy's.
+func warnOfAbsentLabels(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
+	if m.Conditional() {
+		return nil
+	}
+	var out admission.Warnings
+	for _, label := range module.AbsentLabels() {
+		if m.RequiresLabel(label.Key) {
+			out = append(out, fmt.Sprintf("%s.rego:%d:%d: spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
+				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", name, label.Row, label.Col, label.Key))
+		}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Scales knows which field of an object its scale subresource sets.
+type Scales interface {
+	// ReplicasPath returns the path of that field; ok is false if it is not known.
+	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
+}
+
+// warnOfSubresources names what changes objects that the policy matches without Berth deciding it, although the policy
+// reads what changes.
+func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, module *policy.Module) admission.Warnings {
+	decision := module.Input
+	if module.Remote != nil {
+		decision = projection.Everything()
+	}
+	var out admission.Warnings
+	reads := m.Reads(decision)
+	if match.MayReadScale(reads) {
+		for _, resource := range v.Catalog.Scalable(m.SelectsResource) {
+			warning := v.warnOfScale(ctx, resource)
+			if warning != "" && !slices.Contains(out, warning) {
+				out = append(out, warning)
+			}
+		}
+	}
+	if names, some := reads.Names(); some && slices.Contains(names, "status") {
+		out = append(out, "the policy reads status, and Berth is not asked about writes of the status subresource: "+
+			"remediation finds objects that a new status makes violations")
+	}
+	return out
+}
+
+// warnOfScale returns why requests for the scale of a resource are not decided; "" if they are.
+func (v *Validator) warnOfScale(ctx context.Context, resource schema.GroupVersionResource) string {
+	_, known, err := v.Scales.ReplicasPath(ctx, resource)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("whether kubectl scale of %s is decided by this policy is not known: %v", resource.GroupResource(), err)
+	case !known:
+		return fmt.Sprintf("kubectl scale of %s is not decided by this policy: no CustomResourceDefinition names the field that the scale "+
+			"subresource sets. Restrict who may update %s/scale", resource.GroupResource(), resource.Resource)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,71 @@
+package placementpolicy
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
+
+// checkTypes returns the findings of the type checker: as warnings but for those that the policy's own warnings have, or as
+// errors where the policy is strict. What can't be checked is accepted with a warning. A strict policy is refused: err asks to
+// try again if the schemas can't be read.
+func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
+	if v.Types == nil {
+		return nil, nil, nil
+	}
+	report, err := v.Types.Check(ctx, name, spec, bound)
+	if err != nil {
+		if spec.Strict {
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("spec.strict: the types of the policy can't be checked: %v; try again", err))
+		}
+		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition TypeChecked shows the result later", err)}, nil, nil
+	}
+	add := func(text string) {
+		if spec.Strict {
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec.rego", BadValue: field.OmitValueType{}, Detail: text})
+		} else {
+			warnings = append(warnings, text)
+		}
+	}
+	if report.Unchecked != "" {
+		add(fmt.Sprintf("the types of the policy are not checked: %s; split expressions that compare or merge whole objects, or read single fields instead", report.Unchecked))
+	}
+	for _, finding := range report.Findings {
+		if finding.Warned && !spec.Strict {
+			continue
+		}
+		text := fmt.Sprintf("%s.rego:%d:%d: %s", name, finding.Line, finding.Column, finding.Message)
+		if finding.Rule != "" {
+			text += fmt.Sprintf(" (the rule %s can't have a value from here)", finding.Rule)
+		}
+		add(text)
+	}
+	if more := report.Total - len(report.Findings); more > 0 && !spec.Strict {
+		warnings = append(warnings, fmt.Sprintf("the type checker has %d more findings than the first %d", more, typecheck.MaxFindings))
+	}
+	return warnings, errs, nil
+}
+
+// lenient returns the spec without strict where the update leaves alone what the type checker looks at: a schema that
+// changed since must not keep anybody from changing the policy's mode or labels. old is nil for a new policy.
+func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
+	if old == nil {
+		return spec
+	}
+	before := old.Spec.WithDefaults()
+	if before.Strict && before.Rego == spec.Rego && before.RegoVersion == spec.RegoVersion &&
+		equality.Semantic.DeepEqual(before.Data, spec.Data) &&
+		equality.Semantic.DeepEqual(before.Match.ResourceRules, spec.Match.ResourceRules) &&
+		equality.Semantic.DeepEqual(before.Replicate, spec.Replicate) {
+		spec.Strict = false
+	}
+	return spec
+}

@@ -1,0 +1,187 @@
+package quotaspec
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/quota"
+)
+
+const (
+	// maxGaps bounds how many gaps are warned of at once.
+	maxGaps = 3
+	// maxCompared bounds how many pairs of a LimitedResource and a quota are compared for one request.
+	maxCompared = 10_000
+	// maxListed bounds how many objects of a kind are read from the API server for one request.
+	maxListed = 500
+)
+
+// ofCoverage warns where a quota does not cover what a LimitedResource denies without it, if one of both is applied.
+func (h *Handler) ofCoverage(ctx context.Context, applied client.Object) []string {
+	limits, err := h.limits(ctx, applied)
+	if err == nil && len(limits) == 0 {
+		return nil
+	}
+	var quotas *holding
+	if err == nil {
+		quotas, err = h.holding(ctx, applied)
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("whether quotas cover what LimitedResources deny is not known: %v", err)}
+	}
+	namespaces, err := h.Namespaces.All(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("whether quotas cover what LimitedResources deny is not known: %v", err)}
+	}
+	labelsOf := maps.Collect(namespaces)
+	return h.gaps(applied, limits, quotas, labelsOf)
+}
+
+// gaps compares the LimitedResources with the quotas of each namespace. Each pair is named once.
+func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, labelsOf map[string]map[string]string) []string {
+	_, limitApplied := applied.(*placementv1.LimitedResource)
+	var out []string
+	compared, told := 0, map[[2]quota.Key]bool{}
+	for _, namespace := range slices.Sorted(maps.Keys(labelsOf)) {
+		if match.Exempt(namespace, h.OwnNamespace) {
+			continue
+		}
+		here := quotas.in(namespace, labelsOf[namespace])
+		for i, q := range here {
+			key, _ := quota.KeyOf(q)
+			if !limitApplied && q != applied {
+				continue
+			}
+			others := slices.Concat(here[:i], here[i+1:])
+			for _, l := range limits {
+				pair := [2]quota.Key{{Kind: quota.KindLimitedResource, Name: l.Name}, key}
+				if told[pair] || !l.selector.Matches(labels.Set(labelsOf[namespace])) {
+					continue
+				}
+				if compared++; compared > maxCompared {
+					return out
+				}
+				if gap := h.Evaluators.Gap(l.LimitedResource, q, others, namespace); gap != "" {
+					told[pair] = true
+					out = append(out, gap)
+				}
+				if len(out) == maxGaps {
+					return out
+				}
+			}
+		}
+	}
+	return out
+}
+
+// limit is a LimitedResource with its selector.
+type limit struct {
+	*placementv1.LimitedResource
+	selector labels.Selector
+}
+
+// limits returns the LimitedResource that is applied or, if a quota is, all of them.
+func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, error) {
+	var all []placementv1.LimitedResource
+	if l, ok := applied.(*placementv1.LimitedResource); ok {
+		all = append(all, *l)
+	} else {
+		list := &placementv1.LimitedResourceList{}
+		if err := h.list(ctx, list); err != nil {
+			return nil, err
+		}
+		all = list.Items
+	}
+	var out []*limit
+	for i := range all {
+		selector, err := selectorOf(all[i].Spec.NamespaceSelector)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &limit{LimitedResource: &all[i], selector: selector})
+	}
+	return out, nil
+}
+
+// list lists objects to read. A cache may not have what the same file has in the document before; only if there are too
+// many objects does the cache have to do.
+func (h *Handler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := h.Live.List(ctx, list, append(slices.Clone(options), client.Limit(maxListed))...); err != nil || list.GetContinue() == "" {
+		return err
+	}
+	return h.Cache.List(ctx, list, append(slices.Clone(options), client.UnsafeDisableDeepCopy)...)
+}
+
+// holding are the quotas that hold in namespaces.
+type holding struct {
+	scoped    map[string][]placementv1.Quota
+	cluster   []placementv1.Quota
+	selectors []labels.Selector
+}
+
+// in returns the quotas that hold in a namespace.
+func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota {
+	out := slices.Clone(q.scoped[namespace])
+	for i, selector := range q.selectors {
+		if selector.Matches(labels.Set(of)) {
+			out = append(out, q.cluster[i])
+		}
+	}
+	return out
+}
+
+// holding returns all quotas that may matter to what is applied: of ScopedQuotas those of its namespace, if it has one.
+// What is applied is among them as it will be.
+func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding, error) {
+	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
+	if err := h.list(ctx, scoped, client.InNamespace(applied.GetNamespace())); err != nil {
+		return nil, err
+	}
+	if err := h.list(ctx, cluster); err != nil {
+		return nil, err
+	}
+	key, _ := quota.KeyOf(applied)
+	out := &holding{scoped: map[string][]placementv1.Quota{}}
+	for i := range scoped.Items {
+		q := &scoped.Items[i]
+		if known, _ := quota.KeyOf(q); known != key {
+			out.scoped[q.Namespace] = append(out.scoped[q.Namespace], q)
+		}
+	}
+	all := cluster.Items
+	switch q := applied.(type) {
+	case *placementv1.ScopedQuota:
+		out.scoped[q.Namespace] = append(out.scoped[q.Namespace], q)
+	case *placementv1.ClusterScopedQuota:
+		out.add(q)
+	}
+	for i := range all {
+		if known, _ := quota.KeyOf(&all[i]); known != key {
+			out.add(&all[i])
+		}
+	}
+	return out, nil
+}
+
+// add adds a quota unless its selector is invalid: the API server refuses it.
+func (q *holding) add(c *placementv1.ClusterScopedQuota) {
+	if selector, err := selectorOf(c.Spec.NamespaceSelector); err == nil {
+		q.cluster, q.selectors = append(q.cluster, c), append(q.selectors, selector)
+	}
+}
+
+// selectorOf returns the selector of namespaces; none selects all.
+func selectorOf(s *placementv1.NamespaceSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s.Upstream())
+}

@@ -1,0 +1,203 @@
+// Package quotaspec warns of quotas and LimitedResources that can't count or limit what they name, when they are applied.
+// It refuses nothing: what a quota names may be installed after it.
+package quotaspec
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// Catalog tells what the API server serves, and asks it again.
+type Catalog interface {
+	Served() *match.Served
+	Refresh(ctx context.Context) error
+}
+
+// Namespaces reads the labels of all namespaces.
+type Namespaces interface {
+	// All yields the names and labels of the namespaces that there are. Nobody may change the labels.
+	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
+}
+
+// Classes knows the classes of a kind.
+type Classes interface {
+	// Names returns the names of all of them.
+	Names(ctx context.Context) ([]string, error)
+}
+
+var _ admission.Handler = (*Handler)(nil)
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattributesclasses,verbs=list
+
+// Handler warns of quotas and LimitedResources. It is safe for concurrent use.
+type Handler struct {
+	Catalog    Catalog
+	Evaluators *quota.Evaluators
+	Namespaces Namespaces
+	// Classes are the priority classes.
+	Classes Classes
+	// StorageClasses and VolumeAttributesClasses are nil for a handler that does not look at them.
+	StorageClasses, VolumeAttributesClasses Classes
+	// OwnNamespace is Berth's own in the served cluster, where nothing is counted; empty where that has none.
+	OwnNamespace string
+	Decoder      admission.Decoder
+	// Live and Cache list quotas and LimitedResources, from the API server and from a cache.
+	Live, Cache client.Reader
+}
+
+// Handle implements admission.Handler. It admits all that it can read.
+func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Response {
+	warnings, err := h.warnings(ctx, r)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}}
+}
+
+func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, error) {
+	switch r.Kind.Kind {
+	case quota.KindScopedQuota:
+		q := &placementv1.ScopedQuota{}
+		if err := h.Decoder.Decode(r, q); err != nil {
+			return nil, err
+		}
+		return slices.Concat(h.ofQuota(ctx, q.QuotaSpec()), h.ofCoverage(ctx, q)), nil
+	case quota.KindClusterScopedQuota:
+		q := &placementv1.ClusterScopedQuota{}
+		if err := h.Decoder.Decode(r, q); err != nil {
+			return nil, err
+		}
+		return slices.Concat(h.ofQuota(ctx, q.QuotaSpec()), h.ofSelector(ctx, q.Spec.NamespaceSelector), h.ofCoverage(ctx, q)), nil
+	case quota.KindLimitedResource:
+		l := &placementv1.LimitedResource{}
+		if err := h.Decoder.Decode(r, l); err != nil {
+			return nil, err
+		}
+		out := h.ofType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does")
+		if len(out) == 0 {
+			out = h.Evaluators.Parts(&l.Spec).Findings
+		}
+		return slices.Concat(out, h.ofClasses(ctx, l.Spec.MatchScopes, "spec.matchScopes"), h.ofSelector(ctx, l.Spec.NamespaceSelector), h.ofCoverage(ctx, l)), nil
+	default:
+		return nil, nil
+	}
+}
+
+// ofQuota says what a quota can't count, and which of its amounts are probably not meant.
+func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	if len(spec.Hard) == 0 {
+		return []string{"spec.hard is empty: the quota limits nothing. Write what it limits, such as hard: {pods: \"10\"}"}
+	}
+	types, untracked := h.Evaluators.Types(spec)
+	var out []string
+	for _, name := range untracked {
+		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.Meant(name, h.Catalog.Served())))
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
+		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
+	}) {
+		out = append(out, h.ofType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does")...)
+	}
+	out = append(out, h.Evaluators.Implausible(spec)...)
+	scoping := h.Evaluators.Scoping(spec)
+	out = append(out, scoping.Uncounted...)
+	if scoping.Nothing != "" && !slices.Contains(out, scoping.Nothing) {
+		out = append(out, scoping.Nothing)
+	}
+	out = append(out, h.ofStorageClasses(ctx, spec)...)
+	if spec.ScopeSelector != nil {
+		out = append(out, h.ofClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
+	}
+	return out
+}
+
+// ofType says that a type is not served in namespaces.
+func (h *Handler) ofType(ctx context.Context, t schema.GroupResource, field, consequence string) []string {
+	if h.Catalog.Served().Namespaced(t) {
+		return nil
+	}
+	if err := h.Catalog.Refresh(ctx); err != nil || h.Catalog.Served().Namespaced(t) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, h.Catalog.Served().Meant(t), consequence)}
+}
+
+// ofClasses names the classes in requirements that do not exist.
+func (h *Handler) ofClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
+	unknown := func(scope corev1.ResourceQuotaScope) func([]string) []string {
+		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
+	}
+	return slices.Concat(
+		ofKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
+		ofKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field, unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
+	)
+}
+
+// ofStorageClasses names the storage classes in hard that do not exist.
+func (h *Handler) ofStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	return ofKind(ctx, h.StorageClasses, "StorageClass", "no volume is provisioned of it until it is created", "spec.hard", func(known []string) []string {
+		return quota.UnknownStorageClasses(spec, known)
+	})
+}
+
+// ofKind names the classes of a kind that unknown returns. Classes are read only if something names one.
+func ofKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
+	if classes == nil || len(unknown(nil)) == 0 {
+		return nil
+	}
+	known, err := classes.Names(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: cannot check that each %s exists: %v", field, kind, err)}
+	}
+	var out []string
+	for _, name := range unknown(known) {
+		meant := ""
+		if nearest, ok := suggest.Nearest(name, known); ok {
+			meant = fmt.Sprintf(" (did you mean %s?)", nearest)
+		}
+		out = append(out, fmt.Sprintf("%s: there is no %s %s%s: %s", field, kind, name, meant, consequence))
+	}
+	return out
+}
+
+// ofSelector says that no namespaces are selected.
+func (h *Handler) ofSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
+	if s == nil {
+		return nil
+	}
+	const field = "spec.namespaceSelector"
+	if why := match.ExcludesAll(s.Upstream(), h.OwnNamespace); why != "" {
+		return []string{field + ": " + why}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.Upstream())
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %v", field, err)}
+	}
+	all, err := h.Namespaces.All(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("%s: whether any namespace is selected is not known: %v", field, err)}
+	}
+	for name, of := range all {
+		if !match.Exempt(name, h.OwnNamespace) && selector.Matches(labels.Set(of)) {
+			return nil
+		}
+	}
+	return []string{field + " selects none of the namespaces that there are"}
+}

@@ -1,0 +1,120 @@
+package quotaspec_test
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/webhooks/quotaspec"
+)
+
+// world is an API server with pods, deployments, nodes, two namespaces, and one priority class.
+type world struct{}
+
+func (world) Served() *match.Served {
+	of := func(group, plural, kind string, namespaced bool) match.ServedType {
+		return match.ServedType{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}, Kind: kind, Singular: strings.ToLower(kind), Namespaced: namespaced}
+	}
+	return match.NewServed([]match.ServedType{
+		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false),
+		of("", "persistentvolumeclaims", "PersistentVolumeClaim", true), of("apps", "deployments", "Deployment", true), of("batch", "jobs", "Job", true),
+	})
+}
+
+func (world) Refresh(context.Context) error { return nil }
+
+func (world) All(context.Context) (iter.Seq2[string, map[string]string], error) {
+	return maps.All(map[string]map[string]string{
+		"kube-system": {"kubernetes.io/metadata.name": "kube-system", "team": "platform"},
+		"shop":        {"kubernetes.io/metadata.name": "shop", "team": "retail"},
+	}), nil
+}
+
+func (world) Names(context.Context) ([]string, error) { return []string{"gold"}, nil }
+
+// names are those of classes.
+type names []string
+
+func (n names) Names(context.Context) ([]string, error) { return n, nil }
+
+func TestWarnings(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := placementv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	h := &quotaspec.Handler{
+		Catalog: world{}, Evaluators: quota.NewEvaluators(clock.RealClock{}), Namespaces: world{}, Classes: world{},
+		StorageClasses: names{"fast-sdd", "standard"}, VolumeAttributesClasses: names{"gold"},
+		OwnNamespace: "berth-system", Decoder: admission.NewDecoder(scheme), Live: fake.NewClientBuilder().WithScheme(scheme).Build(),
+	}
+	const scoped, cluster, limited = "ScopedQuota", "ClusterScopedQuota", "LimitedResource"
+	for name, tc := range map[string]struct {
+		kind, spec string
+		// want is part of the only warning; "" for none.
+		want string
+	}{
+		"pods":              {scoped, `{hard: {pods: 2, requests.cpu: 3, count/deployments.apps: 2, count/configmaps: 1}}`, ""},
+		"singular":          {scoped, `{hard: {count/deployment.apps: 2}}`, "spec.hard[count/deployment.apps]: the API server serves no deployment.apps in namespaces (did you mean deployments.apps?)"},
+		"unserved":          {scoped, `{hard: {count/widgets.example.com: 2}}`, "serves no widgets.example.com in namespaces: nothing is counted"},
+		"no group":          {scoped, `{hard: {count/deployments: 2}}`, "(did you mean deployments.apps?)"},
+		"other group":       {cluster, `{hard: {count/pods.core: 2}}`, "(did you mean pods?)"},
+		"version":           {scoped, `{hard: {count/jobs.v1.batch: 2}}`, "(did you mean jobs.batch?)"},
+		"cluster-scoped":    {scoped, `{hard: {count/nodes: 2}}`, "Berth counts nothing under this name"},
+		"no count":          {scoped, `{hard: {deployments.apps/count: 2}}`, "Berth counts nothing under this name (did you mean count/deployments.apps?)"},
+		"known class":       {scoped, `{hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}}`, ""},
+		"any class":         {scoped, `{hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: Exists}]}}`, ""},
+		"unknown class":     {scoped, `{hard: {pods: 2}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [golf]}]}}`, "there is no PriorityClass golf (did you mean gold?)"},
+		"no hard":           {cluster, `{namespaceSelector: {matchLabels: {team: retail}}, scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}}`, "spec.hard is empty: the quota limits nothing"},
+		"empty hard":        {scoped, `{hard: {}}`, "spec.hard is empty: the quota limits nothing"},
+		"storage class":     {scoped, `{hard: {standard.storageclass.storage.k8s.io/requests.storage: 100Gi, standard.storageclass.storage.k8s.io/persistentvolumeclaims: 2}}`, ""},
+		"no storage class":  {scoped, `{hard: {fast-ssd.storageclass.storage.k8s.io/requests.storage: 100Gi, fast-ssd.storageclass.storage.k8s.io/persistentvolumeclaims: 2}}`, "spec.hard: there is no StorageClass fast-ssd (did you mean fast-sdd?): no volume is provisioned of it until it is created"},
+		"volume class":      {scoped, `{hard: {persistentvolumeclaims: 2}, scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [gold]}]}}`, ""},
+		"no volume class":   {scoped, `{hard: {persistentvolumeclaims: 2}, scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [golf]}]}}`, "spec.scopeSelector: there is no VolumeAttributesClass golf (did you mean gold?)"},
+		"extended requests": {scoped, `{hard: {requests.nvidia.com/gpu: 4}}`, ""},
+		"extended limits":   {scoped, `{hard: {limits.nvidia.com/gpu: 4}}`, "spec.hard[limits.nvidia.com/gpu]: Berth counts nothing under this name: extended resources are counted by their requests alone (did you mean requests.nvidia.com/gpu?)"},
+		"all namespaces":    {cluster, `{hard: {pods: 2}, namespaceSelector: {}}`, ""},
+		"some namespaces":   {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: retail}}}`, ""},
+		"no namespaces":     {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: payments}}}`, "spec.namespaceSelector selects none of the namespaces that there are"},
+		"protected only":    {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {team: platform}}}`, "selects none of the namespaces"},
+		"protected by name": {cluster, `{hard: {pods: 2}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: berth-system}}}`, "it selects berth-system only"},
+		"limit":             {limited, `{resource: pods, matchContains: [pods]}`, ""},
+		"milli":             {scoped, `{hard: {memory: 512m}}`, "spec.hard[memory]: 512m is 0.512 bytes"},
+		"scopes exclude":    {scoped, `{hard: {pods: 2}, scopes: [Terminating], scopeSelector: {matchExpressions: [{scopeName: NotTerminating, operator: Exists}]}}`, "no object matches both"},
+		"scope of pods":     {scoped, `{hard: {count/jobs.batch: 2}, scopes: [Terminating]}`, "jobs.batch do not have the scope Terminating"},
+		"limit, glob":       {limited, `{resource: pods, matchContains: ["requests.*"]}`, `not patterns, and no name contains this (did you mean "requests."?)`},
+		"limit, of pods":    {limited, `{apiGroup: apps, resource: deployments, matchContains: [requests.cpu]}`, "did you mean spec.resource pods?"},
+		"limit, kind":       {limited, `{resource: Pod, matchContains: [pods]}`, "spec.resource: the API server serves no Pod in namespaces (did you mean pods?)"},
+		"limit, class":      {limited, `{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [silver]}]}`, "there is no PriorityClass silver"},
+		"limit, namespaces": {limited, `{resource: pods, matchContains: [pods], namespaceSelector: {matchLabels: {team: none}}}`, "selects none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := yaml.YAMLToJSON([]byte("apiVersion: placement.berth.dev/v1alpha1\nkind: " + tc.kind + "\nmetadata: {name: q}\nspec: " + tc.spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Kind: metav1.GroupVersionKind{Group: placementv1.GroupVersion.Group, Version: "v1alpha1", Kind: tc.kind}, Object: runtime.RawExtension{Raw: raw},
+			}})
+			if !r.Allowed {
+				t.Fatalf("refused: %v", r.Result)
+			}
+			if joined := strings.Join(r.Warnings, "; "); (joined == "") != (tc.want == "") || !strings.Contains(joined, tc.want) || len(r.Warnings) > 1 {
+				t.Errorf("warnings %q, want %q", r.Warnings, tc.want)
+			}
+		})
+	}
+}
