@@ -62,6 +62,7 @@ var _ = Describe("Berth", Ordered, func() {
 		Describe("on decks", onDecks)
 		Describe("disturbed", disturbed)
 		Describe("closed and opened", closedAndOpened)
+		Describe("down while the cluster starts", downAtStart)
 		It("writes nothing when nothing happens", func(ctx SpecContext) {
 			// What counts requests for a while after they were answered comes to rest first.
 			var last map[string]string

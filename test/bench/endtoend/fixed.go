@@ -3,22 +3,33 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// fixedAnnotation is what the fixed webhook sets.
-const fixedAnnotation = "example.com/placed"
+// fixedPatch is the file with the JSON patch that the fixed webhook returns.
+const fixedPatch = "patch.json"
 
-// serveFixed answers every admission request by the same JSON patch: the least that a webhook can do. Its server has the
+// serveFixed answers every admission request by the JSON patch in dir: the least that a webhook can do. Its server has the
 // settings of Berth's. The certificate is in dir.
 func serveFixed(ctx context.Context, dir string, port int) error {
+	text, err := os.ReadFile(filepath.Join(dir, fixedPatch))
+	if err != nil {
+		return fmt.Errorf("reading the fixed webhook's patch: %w", err)
+	}
+	var patch []jsonpatch.Operation
+	if err := json.Unmarshal(text, &patch); err != nil {
+		return fmt.Errorf("reading the fixed webhook's patch: %w", err)
+	}
 	server := webhook.NewServer(webhook.Options{
 		Host: "127.0.0.1", Port: port, CertDir: dir,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
@@ -27,9 +38,26 @@ func serveFixed(ctx context.Context, dir string, port int) error {
 		}},
 	})
 	server.Register("/", &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
-		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/annotations/example.com~1placed", "here"))
+		return admission.Patched("", patch...)
 	})})
 	return server.Start(ctx)
+}
+
+// patchBetween returns the JSON patch that sets the annotations which after has, and before has not or has otherwise.
+func patchBetween(before, after []byte) ([]byte, error) {
+	var objects [2]metav1.PartialObjectMetadata
+	for i, text := range [][]byte{before, after} {
+		if err := json.Unmarshal(text, &objects[i]); err != nil {
+			return nil, fmt.Errorf("reading what was created: %w", err)
+		}
+	}
+	var patch []jsonpatch.Operation
+	for key, value := range objects[1].Annotations {
+		if old, ok := objects[0].Annotations[key]; !ok || old != value {
+			patch = append(patch, jsonpatch.NewOperation("add", "/metadata/annotations/"+strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1"), value))
+		}
+	}
+	return json.Marshal(patch)
 }
 
 // writeCertificate makes a certificate of localhost in dir and returns the authority to trust.

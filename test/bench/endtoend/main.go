@@ -6,9 +6,10 @@
 //
 // It prints a line for each variant and round in the form that benchstat reads:
 //
-//	p50-ns, p99-ns  how long a creation took
-//	req/s           how many creations were answered
-//	cpu-ns/op       processor time of the webhook's process for each
+//	p50-ns, p99-ns       how long a creation took
+//	req/s                how many creations were answered
+//	cpu-ns/op            processor time of the webhook's process for each
+//	apiserver-cpu-ns/op  processor time of the API server for each
 package main
 
 import (
@@ -170,9 +171,6 @@ func (o options) few(ctx context.Context, binary string) (_ *world, _ []*variant
 			return nil, nil, err
 		}
 	}
-	if err := w.startFixed(ctx, "fixed"); err != nil {
-		return nil, nil, err
-	}
 	if err := w.startBerth(ctx, binary); err != nil {
 		return nil, nil, err
 	}
@@ -190,7 +188,14 @@ func (o options) few(ctx context.Context, binary string) (_ *world, _ []*variant
 	if err := w.addPolicies(ctx, policies); err != nil {
 		return nil, nil, err
 	}
-	return w, variants, w.settle(ctx, variants)
+	asBerth := slices.IndexFunc(variants, func(v *variant) bool { return v.namespace == "berth-50" })
+	if err := w.settle(ctx, variants[asBerth:]); err != nil {
+		return nil, nil, err
+	}
+	if err := w.startFixed(ctx, "fixed", variants[asBerth]); err != nil {
+		return nil, nil, err
+	}
+	return w, variants, w.settle(ctx, variants[:asBerth])
 }
 
 // many is a cluster with many policies of different texts, each for one variant's namespaces; three are for the same.
@@ -248,7 +253,7 @@ func (w *world) settle(ctx context.Context, variants []*variant) error {
 		v.world = w
 		switch {
 		case strings.HasPrefix(v.name, "webhook=fixed"):
-			v.webhook, v.annotation = w.fixed, fixedAnnotation
+			v.webhook, v.annotation = w.fixed, placementv1.RequestedAnnotation
 		case strings.HasPrefix(v.name, "webhook=berth"):
 			v.webhook, v.annotation = w.berth, placementv1.RequestedAnnotation
 		}
@@ -300,9 +305,13 @@ const turns = 4
 
 // sample is what a variant took in a round.
 type sample struct {
-	took        []time.Duration
-	lasted, cpu time.Duration
+	took   []time.Duration
+	lasted time.Duration
+	cpu    cpu
 }
+
+// cpu are processor times: of the webhook's process, and of the API server.
+type cpu struct{ webhook, apiServer time.Duration }
 
 // measure makes requests and adds to a sample.
 func (v *variant) measure(ctx context.Context, n, requests int, to *sample) error {
@@ -319,27 +328,29 @@ func (v *variant) measure(ctx context.Context, n, requests int, to *sample) erro
 	to.lasted += time.Since(start)
 	to.took = append(to.took, took...)
 	after, err := v.cpu()
-	to.cpu += after - before
+	to.cpu.webhook += after.webhook - before.webhook
+	to.cpu.apiServer += after.apiServer - before.apiServer
 	return err
 }
 
 // print prints a line as benchmarks do.
 func (v *variant) print(n int, s sample) {
 	requests := len(s.took)
-	fmt.Printf("BenchmarkAdmission/%s/clients=%d\t%d\t%d p50-ns\t%d p99-ns\t%.1f req/s", v.name, n, requests,
-		quantile(s.took, 0.5), quantile(s.took, 0.99), float64(requests)/s.lasted.Seconds())
+	fmt.Printf("BenchmarkAdmission/%s/clients=%d\t%d\t%d p50-ns\t%d p99-ns\t%.1f req/s\t%d apiserver-cpu-ns/op", v.name, n, requests,
+		quantile(s.took, 0.5), quantile(s.took, 0.99), float64(requests)/s.lasted.Seconds(), s.cpu.apiServer.Nanoseconds()/int64(requests))
 	if v.webhook != nil {
-		fmt.Printf("\t%d cpu-ns/op", s.cpu.Nanoseconds()/int64(requests))
+		fmt.Printf("\t%d cpu-ns/op", s.cpu.webhook.Nanoseconds()/int64(requests))
 	}
 	fmt.Println()
 }
 
-// cpu is the processor time of the webhook's process so far.
-func (v *variant) cpu() (time.Duration, error) {
-	if v.webhook == nil {
-		return 0, nil
+// cpu is the processor time so far; none of a webhook where there is none.
+func (v *variant) cpu() (out cpu, err error) {
+	if out.apiServer, err = v.world.plane.APIServerCPU(); err != nil || v.webhook == nil {
+		return out, err
 	}
-	return v.webhook.CPU()
+	out.webhook, err = v.webhook.CPU()
+	return out, err
 }
 
 // writeProfileOf writes a profile of Berth while it answers the first variant that asks it.

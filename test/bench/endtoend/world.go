@@ -175,8 +175,9 @@ func (w *world) startBerth(ctx context.Context, binary string) error {
 	})
 }
 
-// startFixed starts the webhook that returns a fixed patch, for the namespaces of a variant.
-func (w *world) startFixed(ctx context.Context, variant string) error {
+// startFixed starts the webhook that returns a fixed patch, for the namespace of a variant: what Berth changes in a
+// Deployment of another variant, so that the API server has as much to apply.
+func (w *world) startFixed(ctx context.Context, namespace string, like *variant) error {
 	dir := filepath.Join(w.group.Dir(), "fixed")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -184,6 +185,18 @@ func (w *world) startFixed(ctx context.Context, variant string) error {
 	bundle, err := writeCertificate(dir)
 	if err != nil {
 		return err
+	}
+	body := like.bodies(1)[0]
+	placed, err := w.clients.create(ctx, w.clients.each[0], like.namespace, body)
+	if err != nil {
+		return err
+	}
+	patch, err := patchBetween(body, placed)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, fixedPatch), patch, 0o600); err != nil {
+		return fmt.Errorf("writing the fixed webhook's patch: %w", err)
 	}
 	ports, err := process.FreePorts(1)
 	if err != nil {
@@ -201,7 +214,7 @@ func (w *world) startFixed(ctx context.Context, variant string) error {
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:                    "fixed.example.com",
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new(fmt.Sprintf("https://localhost:%d/", ports[0])), CABundle: bundle},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{variantLabel: variant}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{variantLabel: namespace}},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
 			AdmissionReviewVersions: []string{"v1"},

@@ -72,6 +72,15 @@ func ratio(of, to []float64) []float64 {
 	return out
 }
 
+// difference returns, for each round, of without less.
+func difference(of, less []float64) []float64 {
+	out := make([]float64, min(len(of), len(less)))
+	for i := range out {
+		out[i] = of[i] - less[i]
+	}
+	return out
+}
+
 // text shows a value with its unit as people read it.
 func text(value float64, unit string) string {
 	switch {

@@ -233,13 +233,28 @@ func (o options) measureRanges(ctx context.Context, parts, whole string, left []
 	if len(through) == 0 {
 		return nil
 	}
-	variants := make([]string, len(through))
-	for i, name := range through {
-		variants[i] = regexp.QuoteMeta(strings.TrimSuffix(name, "/clients=16"))
+	var variants []string
+	requests := map[string]int{many: 0, single: 0}
+	for _, name := range through {
+		variant, clients, _ := strings.Cut(name, "/clients=")
+		if variant = regexp.QuoteMeta(variant); !slices.Contains(variants, variant) {
+			variants = append(variants, variant)
+		}
+		requests[clients] = measured[clients]
 	}
-	// Of one client alone nothing is asserted.
-	return o.output(ctx, f, o.root, whole, fmt.Sprintf("-rounds=%d", o.count), "-single=0", "-requests=500", "-policies=0", "-bench="+strings.Join(variants, "|")+"$")
+	return o.output(ctx, f, o.root, whole, fmt.Sprintf("-rounds=%d", o.count), fmt.Sprintf("-single=%d", requests[single]),
+		fmt.Sprintf("-requests=%d", requests[many]), "-policies=0", "-bench=("+strings.Join(variants, "|")+")$")
 }
+
+// Numbers of clients, as the names of the end-to-end benchmarks have them.
+const (
+	single = "1"
+	many   = "16"
+)
+
+// measured is how many requests a round of the ranges makes, by the number of clients: enough for processor times, which
+// the kernel counts in hundredths of a second.
+var measured = map[string]int{many: 500, single: 200}
 
 // exactly is the regular expression by which go test runs one benchmark.
 func exactly(name string) string {

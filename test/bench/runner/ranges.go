@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -26,6 +27,9 @@ type bounds struct {
 	Unit string `json:"unit"`
 	// To is the benchmark by whose figure Of's is divided; empty for Of's alone.
 	To string `json:"to,omitempty"`
+	// Less is the benchmark whose figure is subtracted from Of's and To's before the division, so that the ratio is of what
+	// both add to it; empty for none.
+	Less string `json:"less,omitempty"`
 	// AtLeast and AtMost are what is asserted, which is less than Target asks for: machines are busy. A figure without
 	// them is reported alone.
 	AtLeast float64 `json:"atLeast,omitempty"`
@@ -48,6 +52,8 @@ func readRanges(path string) ([]bounds, error) {
 		switch {
 		case b.Name == "" || seen[b.Name] || b.What == "" || b.Target == "" || b.Of == "" || b.Unit == "":
 			return nil, fmt.Errorf("reading %s: range %q lacks a field, or is there twice", path, b.Name)
+		case b.Less != "" && b.To == "":
+			return nil, fmt.Errorf("reading %s: range %q: less is for ratios; name the other benchmark in to", path, b.Name)
 		case b.bounded() && b.To == "" && strings.Contains(b.Unit, "ns"):
 			return nil, fmt.Errorf("reading %s: range %q: a time depends on the machine; assert a ratio", path, b.Name)
 		}
@@ -63,17 +69,18 @@ func (b bounds) asserted() bool { return b.bounded() && b.Awaits == "" }
 
 // benchmarks are those that have to be run for it.
 func (b bounds) benchmarks() []string {
-	if b.To == "" {
-		return []string{b.Of}
-	}
-	return []string{b.Of, b.To}
+	return slices.DeleteFunc([]string{b.Of, b.To, b.Less}, func(name string) bool { return name == "" })
 }
 
 // value is the median of what was measured, or of the ratios of the rounds.
 func (b bounds) value(f figures) float64 {
 	of := f[b.Of][b.Unit]
 	if b.To != "" {
-		of = ratio(of, f[b.To][b.Unit])
+		to := f[b.To][b.Unit]
+		if b.Less != "" {
+			of, to = difference(of, f[b.Less][b.Unit]), difference(to, f[b.Less][b.Unit])
+		}
+		of = ratio(of, to)
 	}
 	return median(of)
 }

@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 
 func TestValue(t *testing.T) {
 	f := figures{}
-	if err := f.read(strings.NewReader(output)); err != nil {
+	if err := f.read(strings.NewReader(output + "BenchmarkDecision/by=None-2 100 12 cpu-ns/op\nBenchmarkDecision/by=None-2 100 -8 cpu-ns/op\n")); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -53,6 +53,8 @@ func TestValue(t *testing.T) {
 		{"a figure that is too great", bounds{Of: "Decision/clusters=50/by=OPA", Unit: "B/op", AtMost: 947}, 948, false},
 		{"the median of the rounds' ratios", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Unit: "cpu-ns/op", AtLeast: 50}, 57.5, true},
 		{"a ratio that is too small", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Unit: "cpu-ns/op", AtLeast: 58}, 57.5, false},
+		{"the median of the ratios of what two add to a third", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Less: "Decision/by=None", Unit: "cpu-ns/op", AtMost: 24}, 24, true},
+		{"what adds to nothing that was measured", bounds{Of: "Decision/clusters=50/by=OPA", To: "Decision/clusters=50/by=Seen", Less: "Decision/by=Nobody", Unit: "cpu-ns/op", AtMost: 24}, math.NaN(), false},
 		{"what was not measured", bounds{Of: "Decision/clusters=50/by=Nobody", Unit: "B/op", AtMost: 1}, math.NaN(), false},
 	} {
 		got := c.b.value(f)
@@ -79,6 +81,7 @@ func TestRangesThatAreRefused(t *testing.T) {
 		"a bound on a time":       "ranges: [{name: a, " + whole + "ns/op, atMost: 5}]",
 		"two of a name":           "ranges: [{name: a, " + whole + "B/op}, {name: a, " + whole + "B/op}]",
 		"one without a benchmark": "ranges: [{name: a, what: w, target: t, unit: B/op}]",
+		"less without a ratio":    "ranges: [{name: a, " + whole + "B/op, less: B}]",
 		"an unknown field":        "ranges: [{name: a, " + whole + "B/op, most: 5}]",
 	} {
 		path := filepath.Join(t.TempDir(), "ranges.yaml")

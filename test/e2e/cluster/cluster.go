@@ -44,19 +44,20 @@ type Options struct {
 	Images []string
 }
 
-// Cluster is a running cluster. It is safe for concurrent use.
+// Cluster is a running cluster. It is safe for concurrent use, but for RestartAPIServer, AddNode, and RemoveNode.
 type Cluster struct {
-	sandbox Sandbox
-	plane   *controlplane.ControlPlane
-	proxy   *process.Group
-	nodes   []*node
+	sandbox    Sandbox
+	pauseImage string
+	plane      *controlplane.ControlPlane
+	proxy      *process.Group
+	nodes      []*node
 	// kubeconfig is an administrator's.
 	kubeconfig string
 }
 
 // Start starts a cluster in the sandbox, and returns when all nodes are Ready. After an error nothing is left running.
 func Start(ctx context.Context, s Sandbox, o Options) (_ *Cluster, err error) {
-	c := &Cluster{sandbox: s, kubeconfig: filepath.Join(s.Dir, "kubeconfig")}
+	c := &Cluster{sandbox: s, pauseImage: o.PauseImage, kubeconfig: filepath.Join(s.Dir, "kubeconfig")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -75,12 +76,10 @@ func Start(ctx context.Context, s Sandbox, o Options) (_ *Cluster, err error) {
 	if err := c.writeKubeconfig(c.kubeconfig, controlplane.AdminUser, "system:masters"); err != nil {
 		return nil, err
 	}
-	for i := range o.Nodes {
-		n, err := c.startNode(i+1, o.PauseImage)
-		if err != nil {
-			return nil, fmt.Errorf("starting node %d: %w", i+1, err)
+	for range o.Nodes {
+		if err := c.addNode(); err != nil {
+			return nil, err
 		}
-		c.nodes = append(c.nodes, n)
 	}
 	if err := c.startProxy(); err != nil {
 		return nil, err
@@ -94,6 +93,43 @@ func Start(ctx context.Context, s Sandbox, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *Cluster) addNode() error {
+	i := len(c.nodes) + 1
+	n, err := c.startNode(i, c.pauseImage)
+	if err != nil {
+		return fmt.Errorf("starting node %d: %w", i, err)
+	}
+	c.nodes = append(c.nodes, n)
+	return nil
+}
+
+// AddNode starts one more node, which has no images, and returns its name when it is Ready.
+func (c *Cluster) AddNode(ctx context.Context) (string, error) {
+	if err := c.addNode(); err != nil {
+		return "", err
+	}
+	return c.nodes[len(c.nodes)-1].name, c.waitReady(ctx)
+}
+
+// RemoveNode kills the node that was added last, and deletes its Node. It must not be called twice for one AddNode.
+func (c *Cluster) RemoveNode(ctx context.Context) error {
+	last := c.nodes[len(c.nodes)-1]
+	c.nodes = c.nodes[:len(c.nodes)-1]
+	client, err := kubernetes.NewForConfig(c.plane.Config())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return errors.Join(last.kill(), client.CoreV1().Nodes().Delete(ctx, last.name, metav1.DeleteOptions{}))
+}
+
+// RestartAPIServer kills the API server and starts it again, and returns when it is healthy.
+func (c *Cluster) RestartAPIServer(ctx context.Context) error {
+	if err := c.plane.KillAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.plane.StartAPIServer()
 }
 
 func startNetwork() error {

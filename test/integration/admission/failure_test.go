@@ -52,17 +52,29 @@ var _ = Describe("A policy that runs for ever", func() {
 	})
 
 	It("is quarantined when that goes on, says so, and is evaluated again with another text", func(ctx SpecContext) {
-		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("endless")
-		p := framework.NewPolicy(name, endless, "", "configmaps", namespace)
+		name := framework.NewName("endless")
+		var namespaces []string
+		for range 4 {
+			namespaces = append(namespaces, f.NewNamespace(ctx, nil))
+		}
+		p := framework.NewPolicy(name, endless, "", "configmaps", namespaces...)
 		p.Spec.Remediation.Mode = placementv1.RemediationOff
 		f.CreateReadyPolicy(ctx, p)
-		create := func() error {
+		create := func(namespace string) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, framework.NewName("c"), nil))
 		}
-		for range 3 {
-			Expect(create()).To(MatchError(ContainSubstring("deadline of 1s")))
+		// Objects of one namespace quarantine the policy for that namespace alone, those of three for all.
+		var denied sync.WaitGroup
+		for _, namespace := range namespaces[:3] {
+			denied.Go(func() {
+				defer GinkgoRecover()
+				for range 3 {
+					Expect(create(namespace)).To(MatchError(ContainSubstring("deadline of 1s")))
+				}
+			})
 		}
-		Expect(create()).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("the policy is in quarantine since"))))
+		denied.Wait()
+		Expect(create(namespaces[3])).To(MatchError(And(ContainSubstring("PlacementPolicy %q can't decide", name), ContainSubstring("the policy is in quarantine since"))))
 		Expect(operator.Series("berth_policy_quarantined", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(1)))
 		Expect(operator.Series("berth_policy_quarantines_total", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(1)))
 		enforced := func(g Gomega, ctx SpecContext) string {
@@ -74,7 +86,7 @@ var _ = Describe("A policy that runs for ever", func() {
 
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone })
 		Eventually(enforced).WithContext(ctx).Should(Equal(placementv1.ReasonEnforced))
-		Expect(create()).To(Succeed())
+		Expect(create(namespaces[0])).To(Succeed())
 		Expect(operator.Series("berth_policy_quarantined", `policy="`+name+`"`)).To(HaveEach(BeEquivalentTo(0)))
 	})
 
@@ -102,18 +114,36 @@ var _ = Describe("A result that the decision contract does not know", func() {
 			Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).
 				Should(ConsistOf(And(ContainSubstring(name), ContainSubstring(rule))))
 		},
-		Entry("a label that is no string", `labels["n"] := 1`, "rule labels", `key "n": must be a string, is a number`),
-		Entry("a label value that is not valid", `labels["n"] := "no spaces"`, "rule labels", `key "n": "no spaces"`),
-		Entry("a label key that is not valid", `labels["a b"] := "x"`, "rule labels", `key "a b"`),
-		Entry("labels that are no object", `labels contains "a"`, "rule labels", "must be an object"),
-		Entry("an annotation key that is not valid", `annotations["a b"] := "x"`, "rule annotations", `key "a b"`),
-		Entry("an annotation of Berth's own", `annotations["placement.berth.dev/requested"] := "{}"`, "rule annotations", "is Berth's own"),
-		Entry("errors that are no strings", `errors contains 7`, "rule errors", "must hold strings, holds a number"),
-		Entry("errors that are one string", `errors := "no"`, "rule errors", "must be a set or an array of strings"),
-		Entry("warnings that are no strings", `warnings contains {"a": 1}`, "rule warnings", "must hold strings, holds an object"),
+		Entry("a label that is no string", `labels["n"] := json.unmarshal("1")`, "rule labels", `key "n": must be a string, is a number`),
+		Entry("a label value that is not valid", `labels["n"] := sprintf("no %s", ["spaces"])`, "rule labels", `key "n": "no spaces"`),
+		Entry("a label key that is not valid", `labels[key] := "x" if key := sprintf("a %s", ["b"])`, "rule labels", `key "a b"`),
+		Entry("labels that are no object", `labels := json.unmarshal("[]")`, "rule labels", "must be an object"),
+		Entry("an annotation key that is not valid", `annotations[key] := "x" if key := sprintf("a %s", ["b"])`, "rule annotations", `key "a b"`),
+		Entry("an annotation of Berth's own", `annotations[key] := "{}" if key := sprintf("placement.berth.dev/%s", ["requested"])`, "rule annotations", "is Berth's own"),
+		Entry("errors that are no strings", `errors contains json.unmarshal("7")`, "rule errors", "must hold strings, holds a number"),
+		Entry("errors that are one string", `errors := json.unmarshal("\"no\"")`, "rule errors", "must be a set or an array of strings"),
+		Entry("warnings that are no strings", `warnings contains json.unmarshal("{\"a\": 1}")`, "rule warnings", "must hold strings, holds an object"),
 		Entry("a complete rule with two values", "annotations := {\"a\": \"1\"} if input.kind == \"ConfigMap\"\n\nannotations := {\"a\": \"2\"} if input.apiVersion == \"v1\"",
 			".rego:5", "conflicting values"),
 		Entry("a key with two values", "annotations[\"a\"] := \"1\" if input.kind == \"ConfigMap\"\n\nannotations[\"a\"] := \"2\" if input.apiVersion == \"v1\"",
 			".rego:5", "conflicting values"),
 	)
+
+	It("is refused at apply if it can never be valid, and takes down no policy", func(ctx SpecContext) {
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("contract")
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone, "", "configmaps", namespace))
+		for text, message := range map[string]string{
+			"package p\n\nerrors := count(data.clusters) == 0":                    "errors must be a set or an array of strings, is a boolean",
+			"package p\n\nscheduling := {\"nodeselector\": {\"a\": \"b\"}}":       "scheduling.nodeselector: unknown; did you mean nodeSelector?",
+			"package p\n\nerrors[\"no\"] { input.metadata.labels.x }":             "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0",
+			"package p\n\nannotations := [\"a\"]\n\ndeny contains \"no\" if true": "annotations must be an object, is an array",
+		} {
+			changed, err := f.Policy(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			changed.Spec.Rego = text
+			Expect(f.Client.Update(ctx, changed)).To(MatchError(ContainSubstring(message)))
+		}
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
+		Expect(stored(ctx, framework.ConfigMap, namespace, "c")).To(Equal(map[string]string{"example.com/zone": "a"}))
+	})
 })

@@ -29,10 +29,7 @@ import (
 
 var _ = Describe("A policy whose newest version does not compile", func() {
 	It("keeps its last good version in force, also across a restart, and says so", func(ctx SpecContext) {
-		first := f.StartReadyManager(ctx)
-		stopFirst := sync.OnceFunc(first.Stop)
-		DeferCleanup(stopFirst)
-		f.AwaitValidation(ctx)
+		stopFirst := startFirst(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("good")
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, zone("a"), "", "configmaps", namespace))
 		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil))).To(Succeed())
@@ -146,7 +143,7 @@ func ask(ctx context.Context, m *framework.Manager, obj client.Object) (*admissi
 	roots.AppendCertsFromPEM(hook.Webhooks[0].ClientConfig.CABundle)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL+"/placement/fail", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL+framework.WebhookPath(hook.Webhooks[0].ClientConfig), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ var _ = Describe("The status of policies", func() {
 		create("rival", zone("b"), placementv1.ReasonInForce)
 		create("reader", buoys, placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
 		create("denier", "package placement\n\nerrors contains \"no\" if input.metadata.name == \"two\"\n", placementv1.ReasonInForce, remediation(placementv1.RemediationManual))
-		create("failing", "package placement\n\nlabels[\"n\"] := 1 if input.metadata.name == \"three\"\n", placementv1.ReasonInForce)
+		create("failing", "package placement\n\nlabels[\"n\"] := json.unmarshal(\"1\") if input.metadata.name == \"three\"\n", placementv1.ReasonObjectsUndecided)
 		create("warner", zone("c"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeWarn })
 		create("counter", zone("d"), placementv1.ReasonInForce, func(s *placementv1.PlacementPolicySpec) { s.Mode = placementv1.ModeDryRun })
 		create("off", zone("e"), placementv1.ReasonInForce, remediation(placementv1.RemediationOff))

@@ -4,6 +4,7 @@ package lifecycle_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -64,8 +65,17 @@ func condition(ctx context.Context, policy, conditionType string) (string, error
 	return "", nil
 }
 
-// breakPolicy gives a policy a text that does not compile, as may happen while nobody judges policies.
-func breakPolicy(ctx context.Context, name string) {
+// startFirst starts a manager that judges policies, and returns how to stop it before the spec ends.
+func startFirst(ctx context.Context) (stop func()) {
+	GinkgoHelper()
+	stop = sync.OnceFunc(f.StartReadyManager(ctx).Stop)
+	DeferCleanup(stop)
+	f.AwaitValidation(ctx)
+	return stop
+}
+
+// unjudged changes a policy while no webhook judges policies.
+func unjudged(ctx context.Context, name string, change func(*placementv1.PlacementPolicy)) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) error {
 		hook := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -77,7 +87,13 @@ func breakPolicy(ctx context.Context, name string) {
 		if err := f.Client.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
 			return err
 		}
-		p.Spec.Rego = "package placement\n\nthis is not rego"
+		change(p)
 		return f.Client.Update(ctx, p)
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// breakPolicy gives a policy a text that does not compile, as may happen while nobody judges policies.
+func breakPolicy(ctx context.Context, name string) {
+	GinkgoHelper()
+	unjudged(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package placement\n\nthis is not rego" })
 }

@@ -234,11 +234,13 @@ var _ = Describe("A ScopedQuota", func() {
 	It("counts objects of a type that is installed later", Serial, func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)
 		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard("count/gadgets.quota.example.com", "1")})
-		createReady(ctx, q)
-		Consistently(func(ctx context.Context) (bool, error) {
+		Expect(f.Client.Create(ctx, q)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(f.Client.Delete(ctx, q))).To(Succeed()) })
+		Eventually(func(ctx context.Context) (*metav1.Condition, error) {
 			err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
-			return meta.IsStatusConditionTrue(q.Status.Conditions, placementv1.ConditionReady), err
-		}).WithContext(ctx).Should(BeTrue())
+			return meta.FindStatusCondition(q.Status.Conditions, placementv1.ConditionReady), err
+		}).WithContext(ctx).Should(HaveValue(SatisfyAll(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", placementv1.ReasonNotServed), HaveField("Message", ContainSubstring("gadgets.quota.example.com")))))
 		f.InstallCRD(ctx, framework.NewCRD("quota.example.com", "v1", "gadgets", "Gadget", apiextensionsv1.NamespaceScoped))
 		DeferCleanup(func(ctx SpecContext) { f.UninstallCRD(ctx, "gadgets.quota.example.com") })
 		create := func(name string) error {
@@ -250,6 +252,7 @@ var _ = Describe("A ScopedQuota", func() {
 		}
 		Eventually(func() error { return create("a") }).Should(Succeed())
 		Expect(create("b")).To(forbidden("exceeded quota: q"))
+		f.AwaitReadyQuota(ctx, q)
 		Eventually(func(ctx context.Context) ([]placementv1.Reservation, error) {
 			err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
 			return q.Status.Reservations, err
@@ -386,6 +389,43 @@ var _ = Describe("A LimitedResource", func() {
 		Expect(f.Client.Patch(ctx, q, client.MergeFrom(base))).To(Succeed())
 		awaitReady(ctx, q)
 		Expect(claim(limited, "d", "gold")).To(forbidden("insufficient quota to consume"))
+	})
+
+	It("is not ready while its parts of names can't limit anything", func(ctx SpecContext) {
+		namespace := newNamespace(ctx, map[string]string{"parts": "yes"})
+		rule := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "parts-" + namespace}}
+		rule.Spec = placementv1.LimitedResourceSpec{
+			Resource: "configmaps", MatchContains: []string{"requests.cpu", "count/*"},
+			NamespaceSelector: &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"parts": "yes"}},
+		}
+		Expect(f.Client.Create(ctx, rule)).To(Succeed())
+		DeferCleanup(f.Client.Delete, rule)
+		reason := func(conditionType string) string {
+			_ = f.Client.Get(ctx, client.ObjectKeyFromObject(rule), rule)
+			if c := meta.FindStatusCondition(rule.Status.Conditions, conditionType); c != nil {
+				return string(c.Status) + "/" + c.Reason
+			}
+			return ""
+		}
+		Eventually(reason).WithContext(ctx).WithArguments(placementv1.ConditionStalled).Should(Equal("True/NothingMatched"))
+		Expect(reason(placementv1.ConditionMatched)).To(Equal("False/NothingMatched"))
+		Expect(reason(placementv1.ConditionReady)).To(Equal("False/NothingMatched"))
+
+		base := rule.DeepCopy()
+		rule.Spec.MatchContains = []string{"configmaps"}
+		Expect(f.Client.Patch(ctx, rule, client.MergeFrom(base))).To(Succeed())
+		awaitReady(ctx, rule)
+		Expect(reason(placementv1.ConditionMatched)).To(Equal("True/Matched"))
+		Expect(reason(placementv1.ConditionStalled)).To(BeEmpty())
+
+		By("limiting all names of what it limits, as the warning of a quota with one of them says")
+		createReady(ctx, newQuota(namespace, "one", placementv1.QuotaSpec{Hard: hard("configmaps", "5")}))
+		create := func(name string) error {
+			return f.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+		}
+		Expect(create("a")).To(forbidden("insufficient quota to consume: count/configmaps"))
+		createReady(ctx, newQuota(namespace, "other", placementv1.QuotaSpec{Hard: hard("count/configmaps", "5")}))
+		Expect(create("a")).To(Succeed())
 	})
 
 	It("stays closed while the operator is away, and open where there is none", Serial, func(ctx SpecContext) {

@@ -229,14 +229,15 @@ func (t *twin) create(ctx context.Context, coreNamespace, ourNamespace string) {
 	t.createOurs(ctx, ourNamespace)
 }
 
-// createOurs makes the ScopedQuota and waits until it is in force.
+// createOurs makes the ScopedQuota and waits until it is in force. One that can't count anything is never Ready.
 func (t *twin) createOurs(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	q := t.ours(namespace)
 	Expect(f.Client.Create(ctx, q)).To(Succeed(), t.String)
 	Eventually(func(ctx context.Context) (bool, error) {
 		err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
-		return meta.IsStatusConditionTrue(q.Status.Conditions, placementv1.ConditionReady), err
+		ready := meta.FindStatusCondition(q.Status.Conditions, placementv1.ConditionReady)
+		return ready != nil && (ready.Status == metav1.ConditionTrue || ready.Reason == placementv1.ReasonNothingMatched), err
 	}).WithContext(ctx).Should(BeTrue(), func() string { return fmt.Sprint(t, q.Status.Conditions) })
 }
 

@@ -24,6 +24,8 @@ type step struct {
 	do         func(ctx context.Context, namespace string) error
 	// charged says that quotas are asked, and charged before the answer.
 	charged bool
+	// taken says that an object of the name exists.
+	taken bool
 	// admitted remembers what it did; nil if that need not be.
 	admitted func()
 }
@@ -161,7 +163,7 @@ func (r *round) createAgain() step {
 		return step{}
 	}
 	i := pick(r.rng, r.items)
-	return step{kind: "create again", text: describe(i.object), do: func(ctx context.Context, namespace string) error {
+	return step{kind: "create again", text: describe(i.object), taken: true, do: func(ctx context.Context, namespace string) error {
 		return f.Client.Create(ctx, i.in(namespace))
 	}}
 }

@@ -2,7 +2,9 @@ package remediation_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,13 +79,43 @@ var _ = Describe("A policy that comes after the objects", func() {
 		expectTwoViolations(ctx, policy)
 		expectUntouched(ctx)
 
+		By("keeping what an update leaves alone that the policy neither reads nor writes")
 		merge(ctx, framework.ConfigMap, namespace, "bare", map[string]any{"data": map[string]any{"k": "v"}})
-		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
+		annotate(ctx, framework.ConfigMap, namespace, "other", map[string]any{"example.com/note": "x"})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(BeEmpty())
+		Expect(stored(ctx, framework.ConfigMap, namespace, "other")).To(Equal(map[string]string{tierKey: "lead", "example.com/note": "x"}))
+		expectTwoViolations(ctx, policy)
+		By("deciding an update of what the policy writes, and what is new")
+		annotate(ctx, framework.ConfigMap, namespace, "bare", map[string]any{tierKey: "silver"})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(Equal(map[string]string{tierKey: "gold"}))
 		expectCounts(ctx, policy, counts{Matched: 3, Violations: 1, Remediated: 0})
+		Expect(annotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
+		expectCounts(ctx, policy, counts{Matched: 4, Violations: 1, Remediated: 0})
 		By("patching the rest when the mode becomes Automatic")
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Remediation.Mode = placementv1.RemediationAutomatic })
-		expectAnnotations(ctx, framework.ConfigMap, namespace, "other", map[string]string{tierKey: "gold"})
-		expectCounts(ctx, policy, counts{Matched: 3, Violations: 0, Remediated: 1})
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "other", map[string]string{tierKey: "gold", "example.com/note": "x"})
+		expectCounts(ctx, policy, counts{Matched: 4, Violations: 0, Remediated: 1})
+	})
+
+	It("keeps what was decided when the object was new, with remediation NewOnly", func(ctx SpecContext) {
+		text := rego(
+			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
+			`errors contains "no sites any more" if input.data.site == "x"`,
+		)
+		policy := onConfigMaps(ctx, "new", text, namespace, withRemediation(placementv1.RemediationNewOnly))
+		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
+			Should(framework.BeCondition(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "NewOnly"))
+		expectUntouched(ctx)
+		By("keeping the placement of an update of what the policy reads")
+		merge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"data": map[string]any{"site": "x"}})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "other")).To(Equal(map[string]string{tierKey: "lead"}))
+		By("deciding an update of what it writes, and what is new")
+		Expect(tryMerge(ctx, framework.ConfigMap, namespace, "other", map[string]any{"metadata": map[string]any{"annotations": map[string]any{tierKey: "tin"}}})).
+			To(MatchError(ContainSubstring("no sites any more")))
+		annotate(ctx, framework.ConfigMap, namespace, "bare", map[string]any{tierKey: "silver"})
+		Expect(stored(ctx, framework.ConfigMap, namespace, "bare")).To(Equal(map[string]string{tierKey: "gold"}))
+		Expect(annotationsOf(create(ctx, framework.ConfigMap, namespace, "new", nil))).To(Equal(map[string]string{tierKey: "gold"}))
+		Expect(countsOf(ctx, policy)).To(And(HaveField("Matched", -1), HaveField("Violations", -1)))
 	})
 
 	It("ignores what exists, with remediation Off", func(ctx SpecContext) {
@@ -116,14 +148,72 @@ var _ = Describe("A policy that comes after the objects", func() {
 		Expect(remediationsBelow(namespace)).NotTo(HaveKey("other"))
 	})
 
+	// undecidable is a policy that does not become ready, as it can't decide an object.
+	undecidable := func(ctx context.Context, prefix string, mode placementv1.RemediationMode, text string) string {
+		GinkgoHelper()
+		p := framework.NewPolicy(framework.NewName(prefix), text, "", "configmaps", namespace)
+		p.Spec.Remediation.Mode = mode
+		f.CreatePolicy(ctx, p)
+		return p.Name
+	}
+
 	It("says which objects it can't decide, and heals when it can", func(ctx SpecContext) {
-		policy := onConfigMaps(ctx, "failing", rego(`annotations["not a key"] := "x" if input.metadata.name == "bare"`), namespace)
+		policy := undecidable(ctx, "failing", placementv1.RemediationAutomatic, rego(`annotations[sprintf("%s a key", ["not"])] := "x" if input.metadata.name == "bare"`))
 		Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionCompliant).
 			Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, "bare"))
 		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "bare").Should(BeEmpty())
 		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "gold") })
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
 		expectCompliant(ctx, policy)
+	})
+
+	It("is not ready while it can't decide an object, and tells so", func(ctx SpecContext) {
+		policy := undecidable(ctx, "undecided", placementv1.RemediationManual, rego(
+			`annotations[sprintf("%s a key", ["not"])] := "x" if input.metadata.name == "bare"`,
+			fmt.Sprintf(`errors contains "lead is not available" if input.metadata.annotations[%q] == "lead"`, tierKey),
+		))
+		ready := func() AsyncAssertion {
+			return Eventually(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionReady)
+		}
+		columns := func(ctx context.Context) ([]string, error) {
+			out, err := f.Kubectl(ctx, "", "get", "plpol", policy, "-o", "wide")
+			header, row, _ := strings.Cut(out, "\n")
+			names, values := strings.Fields(header), strings.Fields(row)
+			var shown []string
+			for _, name := range []string{"READY", "VIOLATIONS", "WOULD-DENY", "WOULD-MOVE", "UNDECIDED", "CONFLICTED"} {
+				if i := slices.Index(names, name); i >= 0 && i < len(values) {
+					shown = append(shown, name+"="+values[i])
+				}
+			}
+			return shown, err
+		}
+		told := func(reason string) AsyncAssertion {
+			return Eventually(eventNotes).WithContext(ctx).WithArguments(metav1.NamespaceDefault, policy, reason)
+		}
+		ready().Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, "1 of 3 objects can't be decided, such as configmaps "+namespace+"/bare: "))
+		Eventually(columns).WithContext(ctx).Should(Equal([]string{"READY=False", "VIOLATIONS=2", "WOULD-DENY=1", "WOULD-MOVE=0", "UNDECIDED=1", "CONFLICTED=0"}))
+		Expect(sample(ctx, policy)).To(HaveKeyWithValue("configmaps "+namespace+"/bare", HavePrefix("can't be decided: ")))
+		told(events.ReasonPolicyUndecided).Should(ContainElement(ContainSubstring("1 of 3 objects can't be decided")))
+		told(events.ReasonPolicyViolated).Should(ContainElement(ContainSubstring("1 of 3 objects differ")))
+
+		stopOperator()
+		startOperator(ctx)
+		// The next leader has to decide all objects first, and takes nothing back meanwhile.
+		Consistently(f.Condition).WithContext(ctx).WithArguments(policy, placementv1.ConditionReady).
+			Should(HaveField("Status", metav1.ConditionFalse))
+		ready().Should(framework.BeCondition(metav1.ConditionFalse, placementv1.ReasonObjectsUndecided))
+		Expect(eventNotes(ctx, metav1.NamespaceDefault, policy, events.ReasonPolicyReady)).To(BeEmpty())
+
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "gold") })
+		ready().Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
+		Eventually(columns).WithContext(ctx).Should(Equal([]string{"READY=True", "VIOLATIONS=2", "WOULD-DENY=0", "WOULD-MOVE=2", "UNDECIDED=0", "CONFLICTED=0"}))
+		told(events.ReasonPolicyDecided).ShouldNot(BeEmpty())
+		told(events.ReasonPolicyReady).ShouldNot(BeEmpty())
+
+		f.ChangePolicy(ctx, policy, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"nothings"}}}
+		})
+		told(events.ReasonPolicyNotReady).Should(ContainElement(ContainSubstring("NotServed: ")))
 	})
 })
 
@@ -143,8 +233,8 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 		expectCounts(ctx, automatic, counts{Matched: 1, Violations: 0, Remediated: 2})
 		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
 
-		By("applying both to an ordinary update")
-		merge(ctx, framework.ConfigMap, namespace, "web", map[string]any{"data": map[string]any{"k": "v"}})
+		By("applying both to an update of what both write")
+		annotate(ctx, framework.ConfigMap, namespace, "web", map[string]any{tierKey: "ours"})
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "gold", clustersKey: "no"})
 		expectCounts(ctx, manual, counts{Matched: 1, Violations: 0, Remediated: 0})
 
@@ -152,7 +242,7 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "bronze") })
 		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
 		Expect(f.Client.Patch(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil),
-			client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"w"}}`)), client.FieldOwner(remediation.FieldManager))).To(Succeed())
+			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"mine"}}}`, tierKey)), client.FieldOwner(remediation.FieldManager))).To(Succeed())
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "bronze", clustersKey: "no"})
 
 		By("leaving what the manual one has applied, too")
@@ -165,7 +255,61 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 			p.Spec.Rego = rego("annotations := {}")
 			p.Spec.Remediation.Mode = placementv1.RemediationAutomatic
 		})
-		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "lead", clustersKey: "maybe"})
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "mine", clustersKey: "maybe"})
+	})
+})
+
+var _ = Describe("Policies that give clusters", func() {
+	gives := func(names ...string) string {
+		text, err := json.Marshal(names)
+		Expect(err).NotTo(HaveOccurred())
+		return rego("clusters := " + string(text))
+	}
+	const key = placementv1.ClustersAnnotation
+	clusters := func(ctx context.Context, namespace, name string) (string, error) {
+		annotations, err := stored(ctx, framework.ConfigMap, namespace, name)
+		return annotations[key], err
+	}
+
+	It("narrow an existing object together, and leave it where no cluster is left", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		create(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu","us"]`})
+		residency := onConfigMaps(ctx, "residency", gives("ap", "eu"), namespace)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu"]`})
+		cost := onConfigMaps(ctx, "cost", gives("eu", "us"), namespace)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["eu"]`})
+		expectCounts(ctx, residency, counts{Matched: 1, Violations: 0, Remediated: 1})
+		expectCounts(ctx, cost, counts{Matched: 1, Violations: 0, Remediated: 1})
+
+		By("leaving it where it is, as a violation")
+		f.ChangePolicy(ctx, cost, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = gives("us") })
+		expectCounts(ctx, cost, counts{Matched: 1, Violations: 1, Remediated: 1})
+		expectCounts(ctx, residency, counts{Matched: 1, Violations: 1, Remediated: 1})
+		p, err := f.Policy(ctx, cost)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.Status.ViolationSample).To(ConsistOf(HaveField("Message", And(
+			ContainSubstring("no cluster is left: this policy allows us"), ContainSubstring("asks for ap, eu, us"),
+		))))
+		Consistently(clusters).WithContext(ctx).WithArguments(namespace, "web").Should(Equal(`["eu"]`))
+		By("denying a new one, with what each of them allows")
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "new", nil))).To(MatchError(And(
+			ContainSubstring("PlacementPolicy %q: no cluster is left: this policy allows us", cost),
+			ContainSubstring("PlacementPolicy %q: no cluster is left: this policy allows ap, eu", residency),
+		)))
+		By("writing the empty list if both say so")
+		clear := func(p *placementv1.PlacementPolicy) {
+			p.Spec.Clusters = &placementv1.ClustersRule{OnEmpty: placementv1.OnEmptyClear}
+		}
+		f.ChangePolicy(ctx, cost, clear)
+		f.ChangePolicy(ctx, residency, clear)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `[]`})
+
+		By("widening it when one is deleted")
+		f.DeletePolicy(ctx, cost)
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu"]`})
+		By("giving the developer's list back when none gives clusters any more")
+		f.ChangePolicy(ctx, residency, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = rego("annotations := {}") })
+		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{key: `["ap","eu","us"]`})
 	})
 })
 
@@ -304,10 +448,10 @@ var _ = Describe("kubectl get placementpolicies", func() {
 		Expect(strings.Fields(lines[2])).To(HaveExactElements(manual, "True", "Warn", "3", "3", "0", MatchRegexp(`^\d+m?s?`)))
 
 		lines = strings.Split(strings.TrimSpace(f.MustKubectl(ctx, "", "get", "plpol", automatic, manual, "-o", "wide")), "\n")
-		Expect(strings.Fields(lines[0])[7:]).To(Equal([]string{"REASON", "DATA", "ENGINE"}))
-		Expect(strings.Fields(lines[1])[7:]).To(Equal([]string{"InForce", "clusterprofiles.multicluster.x-k8s.io", "Embedded"}))
-		Expect(strings.Fields(lines[2])[7]).To(Equal("InForce"))
-		Expect(strings.Fields(lines[2])).To(HaveLen(9), "a policy that reads nothing has no data to show: %s", lines[2])
+		Expect(strings.Fields(lines[0])[7:]).To(Equal([]string{"REASON", "WOULD-DENY", "WOULD-MOVE", "UNDECIDED", "CONFLICTED", "DATA", "ENGINE"}))
+		Expect(strings.Fields(lines[1])[7:]).To(Equal([]string{"InForce", "0", "0", "0", "0", "clusterprofiles.multicluster.x-k8s.io", "Embedded"}))
+		Expect(strings.Fields(lines[2])[7:12]).To(Equal([]string{"InForce", "0", "3", "0", "0"}))
+		Expect(strings.Fields(lines[2])).To(HaveLen(13), "a policy that reads nothing has no data to show: %s", lines[2])
 		Expect(f.MustKubectl(ctx, "", "get", "berth")).To(ContainSubstring(automatic))
 	})
 

@@ -122,7 +122,7 @@ var _ = Describe("What a policy matches", func() {
 		expectCompliant(ctx, policy)
 	})
 
-	It("leaves objects that are on their way out", func(ctx SpecContext) {
+	It("reports terminating objects, and leaves them as they are", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		obj := framework.NewObject(framework.ConfigMap, namespace, "web", nil)
 		obj.SetFinalizers([]string{"example.com/held"})
@@ -131,7 +131,7 @@ var _ = Describe("What a policy matches", func() {
 		Expect(f.Client.Delete(ctx, obj)).To(Succeed())
 		policy := onConfigMaps(ctx, "deleting", always(tierKey, "gold"), namespace)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "stays", map[string]string{tierKey: "gold"})
-		expectCounts(ctx, policy, counts{Matched: 1, Remediated: 1})
+		expectCounts(ctx, policy, counts{Matched: 2, Violations: 1, Remediated: 1})
 		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "web").Should(BeEmpty())
 		By("letting go of them")
 		merge(ctx, framework.ConfigMap, namespace, "web", map[string]any{"metadata": map[string]any{"finalizers": nil}})

@@ -89,7 +89,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 		}).WithContext(ctx).Should(ContainElement(HaveField("Reason", "PlacementRemediated")))
 
 		Eventually(state).WithContext(ctx).WithArguments(host).Should(ConsistOf(
-			"Secret/berth-webhook-cert", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 0",
+			"Secret/berth-webhook-cert", "Secret/berth-webhook-token", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 0",
 		))
 		Expect(state(ctx, served)).To(BeEmpty())
 		Expect(served.MustKubectl(ctx, "", "get", "secrets,controllerrevisions", "--all-namespaces")).To(ContainSubstring("No resources found"))
@@ -141,7 +141,7 @@ var _ = Describe("With its state in the host cluster, Berth", func() {
 			g.Expect(after).NotTo(Equal(before))
 			bundles, err := webhookconfiguration.Bundles(ctx, served.Client)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(bundles).To(And(HaveLen(2), HaveEach(WithTransform(func(b []byte) string { return string(b) }, ContainSubstring(after)))))
+			g.Expect(bundles).To(And(HaveLen(3), HaveEach(WithTransform(func(b []byte) string { return string(b) }, ContainSubstring(after)))))
 			g.Expect(handshake(ctx, m, after)).To(Succeed(), "the new certificate is not served")
 		}).WithContext(ctx).WithTimeout(2 * framework.Timeout).Should(Succeed())
 		Expect(tryZone(ctx, namespace)).To(Equal("a"))
@@ -353,7 +353,7 @@ var _ = Describe("With its state on the served API server, Berth", func() {
 		Eventually(tryZone).WithContext(ctx).WithArguments(namespace).Should(Equal("a"))
 		Expect(tryZone(ctx, framework.OperatorNamespace)).To(BeEmpty())
 		Eventually(state).WithContext(ctx).WithArguments(served).Should(ConsistOf(
-			"Secret/berth-webhook-cert", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 1",
+			"Secret/berth-webhook-cert", "Secret/berth-webhook-token", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 1",
 		))
 		Expect(state(ctx, host)).To(BeEmpty())
 		// Nobody collects garbage here.

@@ -33,7 +33,7 @@ var _ = Describe("The manager as a process", func() {
 		c := startCommand(ctx, "", podArgs(ctx))
 		out := document(ctx, "Try")
 		Expect(out).To(ContainSubstring("https://localhost:"))
-		for _, kept := range []string{"secret/berth-webhook-cert", "secret/berth-intent-key", "lease.coordination.k8s.io/berth.placement.berth.dev", "controllerrevision.apps/placementpolicy-"} {
+		for _, kept := range []string{"secret/berth-webhook-cert", "secret/berth-webhook-token", "secret/berth-intent-key", "lease.coordination.k8s.io/berth.placement.berth.dev", "controllerrevision.apps/placementpolicy-"} {
 			Expect(out).To(ContainSubstring(kept))
 		}
 		Expect(state(ctx, served)).To(BeEmpty())

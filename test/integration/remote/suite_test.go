@@ -81,7 +81,7 @@ var _ = BeforeEach(func(ctx SpecContext) {
 		for _, kind := range []client.Object{&coordinationv1.Lease{}, &appsv1.ControllerRevision{}} {
 			Expect(f.Client.DeleteAllOf(ctx, kind, client.InNamespace(framework.OperatorNamespace))).To(Succeed())
 		}
-		for _, name := range []string{"berth-webhook-cert", "berth-intent-key"} {
+		for _, name := range []string{"berth-webhook-cert", "berth-webhook-token", "berth-intent-key"} {
 			f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "--namespace", framework.OperatorNamespace, "secret", name)
 		}
 	}

@@ -175,7 +175,7 @@ var _ = Describe("Credentials for an engine", func() {
 		out, err := f.Kubectl(ctx, text, "create", "--validate=strict", "-f", "-")
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring(`unknown field "spec.remote.tokenSecretRef.namespace"`))
-		for _, own := range []string{"berth-webhook-cert", "berth-intent-key"} {
+		for _, own := range []string{"berth-webhook-cert", "berth-webhook-token", "berth-intent-key"} {
 			for _, with := range []func(string) func(*placementv1.PlacementPolicy){withToken, withAuthority, withClientCertificate} {
 				p := elsewhere("default", "https://opa.example/v1/data/placement", with(own))
 				Expect(f.Client.Create(ctx, p, client.DryRunAll)).To(MatchError(ContainSubstring(own)))

@@ -310,14 +310,20 @@ var _ = Describe("The circuit breaker of an endpoint", func() {
 	It("keeps requests from an engine that keeps failing, and lets them through again", func(ctx SpecContext) {
 		proxy := startProxy(startOPA(zone("a")))
 		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
-		name := onConfigMaps(ctx, namespace, proxy.URL()+document)
+		// Faults of one namespace's objects keep the engine from that namespace alone, those of three from all.
+		several := []string{namespace, f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)}
+		name := onConfigMaps(ctx, namespace, proxy.URL()+document, func(p *placementv1.PlacementPolicy) {
+			p.Spec.Match.NamespaceSelector.MatchExpressions[0].Values = several
+		})
 		shares := onConfigMaps(ctx, other, proxy.URL()+document)
 		expectDecided(ctx, namespace, "a")
 		expectDecided(ctx, other, "a")
 
 		proxy.Set(faultproxy.Status(http.StatusBadGateway))
-		Eventually(func(ctx context.Context) error { return create(ctx, namespace, framework.NewName("c")) }).WithContext(ctx).
-			Should(MatchError(ContainSubstring("as it kept failing")))
+		for _, namespace := range several {
+			Eventually(func(ctx context.Context) error { return create(ctx, namespace, framework.NewName("c")) }).WithContext(ctx).
+				Should(MatchError(ContainSubstring("as it kept failing")))
+		}
 		Expect(circuit(proxy.URL())).To(HaveEach(BeEquivalentTo(1)))
 		for _, policy := range []string{name, shares} {
 			expectCondition(ctx, policy, placementv1.ConditionReachable, metav1.ConditionFalse, placementv1.ReasonCircuitOpen)

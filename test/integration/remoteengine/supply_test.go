@@ -278,13 +278,13 @@ var _ = Describe("Modules that Berth keeps in an engine", func() {
 		Eventually(func() map[string]string { return server.Policies() }).Should(BeEmpty())
 	})
 
-	It("that the engine does not take show with line and column, and leave nothing undecided", func(ctx SpecContext) {
+	It("that the engine does not take show with OPA's code, and leave nothing undecided", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		server := opaserver.Start(GinkgoTB(), opaserver.Options{})
 		// It parses, so that only the engine can know.
 		name := elsewhere(namespace, server.URL()+document, withModule("rules", zone("a"), "labels.x := data.nowhere.f(1)"))
 		f.CreatePolicy(ctx, name)
-		expectCondition(ctx, name.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed, "rules", ":5:13", "undefined function data.nowhere.f")
+		expectCondition(ctx, name.Name, placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonPushFailed, "rules", "rego_type_error")
 		expectCondition(ctx, name.Name, placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonPushFailed)
 		Eventually(create).WithContext(ctx).WithArguments(namespace, "c").Should(MatchError(ContainSubstring("PlacementPolicy %q can't decide", name.Name)))
 		Eventually(eventNotes).WithContext(ctx).WithArguments(namespace, events.ReasonEvaluationFailed).Should(ContainElement(ContainSubstring(name.Name)))

@@ -19,6 +19,12 @@ var ill atomic.Bool
 // elsewhere has the policy zones decided by an engine that wants a token, and has no opinion of anything.
 func elsewhere(ctx context.Context, tune ...func(*placementv1.Remote)) {
 	GinkgoHelper()
+	elsewhereIn(ctx, nil, tune...)
+}
+
+// elsewhereIn is elsewhere in further namespaces.
+func elsewhereIn(ctx context.Context, namespaces []string, tune ...func(*placementv1.Remote)) {
+	GinkgoHelper()
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case ill.Load():
@@ -35,7 +41,7 @@ func elsewhere(ctx context.Context, tune ...func(*placementv1.Remote)) {
 		ill.Store(false)
 		f.MustKubectl(ctx, "", "delete", "--ignore-not-found", "--namespace="+framework.OperatorNamespace, "secret/opa")
 	})
-	policy(ctx, "zones", "", remediation(placementv1.RemediationOff), func(p *placementv1.PlacementPolicy) {
+	policy(ctx, "zones", "", remediation(placementv1.RemediationOff), also(namespaces...), func(p *placementv1.PlacementPolicy) {
 		p.Spec.Remote = &placementv1.Remote{
 			URL: engine.URL + "/v1/data/zones", Insecure: true, Retry: placementv1.RemoteRetry{MaxAttempts: 1},
 			TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa"}},
@@ -55,8 +61,14 @@ func showToken(ctx context.Context, is string) {
 // ask has the engine asked, in vain, a number of times.
 func ask(ctx context.Context, times int, message string) {
 	GinkgoHelper()
+	askAbout(ctx, "shop", times, message)
+}
+
+// askAbout is ask about objects of a namespace.
+func askAbout(ctx context.Context, namespace string, times int, message string) {
+	GinkgoHelper()
 	for range times {
-		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, "shop", "asked", nil))).To(MatchError(ContainSubstring(message)))
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "asked", nil))).To(MatchError(ContainSubstring(message)))
 	}
 }
 
@@ -80,9 +92,12 @@ var remoteStages = map[string]stage{
 	}, after: answers},
 	placementv1.ReasonCircuitOpen: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
 		showToken(ctx, "right")
-		elsewhere(ctx)
+		several := tenants(ctx)
+		elsewhereIn(ctx, several)
 		ill.Store(true)
-		ask(ctx, 5, "500")
+		for _, namespace := range several {
+			askAbout(ctx, namespace, 5, "500")
+		}
 	}, after: answers},
 	placementv1.ReasonUnauthorized: {condition: placementv1.ConditionReachable, do: func(ctx context.Context) {
 		showToken(ctx, "wrong")

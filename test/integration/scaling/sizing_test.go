@@ -221,7 +221,7 @@ func newAsker(ctx context.Context, c *framework.Command) *asker {
 	Expect(roots.AppendCertsFromPEM(hook.Webhooks[0].ClientConfig.CABundle)).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: askers}
 	DeferCleanup(transport.CloseIdleConnections)
-	return &asker{client: &http.Client{Transport: transport}, url: c.URL + "/placement/fail"}
+	return &asker{client: &http.Client{Transport: transport}, url: c.URL + framework.WebhookPath(hook.Webhooks[0].ClientConfig)}
 }
 
 // askers is how many requests are under way at once.

@@ -194,8 +194,10 @@ var _ = Describe("The rule scheduling", func() {
 
 	It("leaves the ReplicaSets of others as their templates have them", func(ctx SpecContext) {
 		p := policy(ctx, rego(disk("ssd")), "apps", "replicasets", namespace)
+		owner := object(framework.Deployment, namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}")
+		Expect(f.Client.Create(ctx, owner)).To(Succeed())
 		set := object(kind("apps", "ReplicaSet"), namespace, "a", "spec: {replicas: 0, "+selector+", "+template+"}")
-		set.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "a", UID: "a", Controller: new(true)}})
+		set.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "a", UID: owner.GetUID(), Controller: new(true)}})
 		Expect(f.Client.Create(ctx, set)).To(Succeed())
 		selects(ctx, kind("apps", "ReplicaSet"), "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(

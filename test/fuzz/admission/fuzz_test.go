@@ -1,0 +1,47 @@
+// Package admission_test searches for requests by which an object comes to exist that a policy denies, or that lose what a
+// developer wrote. It sends random requests to a real API server: each one to a namespace that policies match, and to
+// another one, its shadow, that none matches. What is stored must be the same, but for what the policies decide.
+//
+// The first process starts the cluster, and workers of native fuzzing share it. So a run needs no start for each worker.
+package admission_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// Native fuzzing ends a worker that takes 10 seconds for an input.
+const (
+	recipeTimeout  = 6 * time.Second
+	cleanUpTimeout = 3 * time.Second
+)
+
+// FuzzAdmission runs recipes. A failure prints the recipe as Go, to be added to seeds_test.go.
+func FuzzAdmission(f *testing.F) {
+	if testing.Short() {
+		f.Skip("needs a control plane")
+	}
+	c := newCluster(f)
+	runner, err := newRunner(f.Context(), c)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range seeds {
+		f.Add(seed.steps.encode())
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		ctx, cancel := context.WithTimeout(t.Context(), recipeTimeout)
+		defer cancel()
+		steps := decode(text)
+		err := runner.run(ctx, steps)
+		if ctx.Err() != nil || errors.Is(err, errTimedOut) {
+			t.Skip("the machine is too slow for this recipe")
+		}
+		if err != nil {
+			t.Fatalf("%s: %v\n\nTo replay it, add it to the seeds:\n%v", cmp.Or(seedName(text), "no seed"), err, steps)
+		}
+	})
+}

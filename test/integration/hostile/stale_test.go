@@ -1,0 +1,144 @@
+package hostile_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/setup"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// denies is a module that denies ConfigMaps with a key in their data.
+func denies(key string) string {
+	return rego(`errors contains "` + key + ` is denied" if input.data.` + key)
+}
+
+// pair is a leader, and a follower whose connection to the API server can be stopped.
+type pair struct {
+	leader, follower *framework.Backend
+	cut              *framework.Manager
+	proxy            *framework.Proxy
+	link             *framework.Link
+}
+
+func startPair(ctx SpecContext, bound time.Duration) *pair {
+	GinkgoHelper()
+	stopOperator()
+	p := &pair{proxy: framework.StartProxy()}
+	tune := func(o *setup.Options) {
+		o.LeaderElection, o.WebhookURL, o.PolicyMaxStaleness = true, p.proxy.URL(), bound
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 60*time.Second, 50*time.Second, time.Second
+	}
+	leader := f.StartReadyManager(ctx, tune)
+	DeferCleanup(leader.Stop)
+	p.leader = p.proxy.Add(leader.URL)
+	f.AwaitValidation(ctx)
+	linked := *f
+	p.link, linked.Operator = framework.StartLink(f.Operator)
+	p.cut = linked.StartReadyManager(ctx, tune)
+	DeferCleanup(p.cut.Stop)
+	DeferCleanup(p.link.Resume)
+	p.follower = p.proxy.Add(p.cut.URL)
+	p.proxy.Direct(p.leader)
+	return p
+}
+
+// create creates a ConfigMap with a key in its data.
+func create(ctx context.Context, namespace, key string) error {
+	object := framework.NewObject(framework.ConfigMap, namespace, framework.NewName("c"), nil)
+	object.Object["data"] = map[string]any{key: "yes"}
+	return f.Client.Create(ctx, object)
+}
+
+// beUndecided matches the API server's denial of a request that its webhook gave no answer to.
+func beUndecided() OmegaMatcher { return Satisfy(apierrors.IsInternalError) }
+
+var _ = Describe("A replica whose connection to the API server stands still", Serial, func() {
+	var namespace string
+	BeforeEach(func(ctx SpecContext) { namespace = f.NewNamespace(ctx, nil) })
+
+	It("admits nothing by policies that it does not know", func(ctx SpecContext) {
+		p := startPair(ctx, 10*time.Minute)
+		p.link.Pause()
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("unseen"), denies("bad"), "", "configmaps", namespace))
+		lenient := f.NewNamespace(ctx, nil)
+		ignoring := framework.NewPolicy(framework.NewName("ignored"), denies("bad"), "", "configmaps", lenient)
+		ignoring.Spec.FailurePolicy = placementv1.FailurePolicyIgnore
+		f.CreateReadyPolicy(ctx, ignoring)
+
+		p.proxy.Direct(p.follower)
+		Expect(create(ctx, namespace, "bad")).To(beUndecided())
+		Expect(p.cut.Ready(ctx)).To(Succeed(), "it is within its bound")
+		Expect(create(ctx, lenient, "bad")).To(Succeed(), "as the failurePolicy says")
+
+		p.link.Resume()
+		Eventually(warningEvents).WithContext(ctx).WithArguments(lenient).ShouldNot(BeEmpty())
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "bad").Should(MatchError(ContainSubstring("bad is denied")))
+		Expect(create(ctx, namespace, "good")).To(Succeed())
+	})
+
+	It("stops deciding by old policies within its bound, and heals", func(ctx SpecContext) {
+		name := framework.NewName("changed")
+		p := startPair(ctx, 2*time.Second)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(name, denies("old"), "", "configmaps", namespace))
+		p.proxy.Direct(p.follower)
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "old").Should(MatchError(ContainSubstring("old is denied")))
+		Expect(create(ctx, namespace, "new")).To(Succeed())
+		p.proxy.Direct(p.leader)
+
+		p.link.Pause()
+		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = denies("new") })
+		f.AwaitReady(ctx, name)
+		Eventually(p.cut.Ready).WithContext(ctx).WithTimeout(10 * time.Second).Should(MatchError(ContainSubstring("not ready")))
+		p.proxy.Direct(p.follower)
+		for range 2 {
+			Expect(create(ctx, namespace, "new")).To(beUndecided())
+		}
+
+		p.link.Resume()
+		Eventually(p.cut.Ready).WithContext(ctx).Should(Succeed())
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "new").Should(MatchError(ContainSubstring("new is denied")))
+		Expect(create(ctx, namespace, "old")).To(Succeed())
+	})
+})
+
+var _ = Describe("Data whose watch stands still", Serial, func() {
+	It("decides nothing beyond the policy's maxStaleness, and heals", func(ctx SpecContext) {
+		p := startPair(ctx, 10*time.Minute)
+		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("reads")
+		policy := framework.NewPolicy(name, rego(`errors contains "seen" if data.kubernetes.services["`+namespace+`"].seen`), "", "configmaps", namespace)
+		policy.Spec.MaxStaleness = &metav1.Duration{Duration: 5 * time.Second}
+		f.CreateReadyPolicy(ctx, policy)
+		p.proxy.Direct(p.follower)
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "any").Should(Succeed())
+		Consistently(create).WithContext(ctx).WithArguments(namespace, "any").WithTimeout(12*time.Second).WithPolling(time.Second).
+			Should(Succeed(), "a watch on which nothing happens is alive")
+
+		p.link.Pause()
+		seen := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "seen"}}
+		seen.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		Expect(f.Client.Create(ctx, seen)).To(Succeed())
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "any").Should(And(beUndecided(), MatchError(ContainSubstring("services"))))
+
+		p.link.Resume()
+		Eventually(create).WithContext(ctx).WithArguments(namespace, "any").Should(MatchError(ContainSubstring("seen")))
+	})
+})
+
+// warningEvents returns the Events of a namespace.
+func warningEvents(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("events.k8s.io/v1")
+	list.SetKind("EventList")
+	err := f.Client.List(ctx, list, client.InNamespace(namespace))
+	return list.Items, err
+}

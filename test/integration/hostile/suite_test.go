@@ -1,0 +1,54 @@
+// Package hostile_test attacks Berth on a real API server, as a user who may not change policies would. Each spec is an
+// attack that once succeeded. docs/security.md names the guarantee that each spec shows.
+package hostile_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var (
+	f *framework.Framework
+	// operator is nil while it is stopped.
+	operator *framework.Manager
+)
+
+func TestHostile(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Hostile")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx, presentClientCertificate)
+	DeferCleanup(f.Stop)
+	DeferCleanup(stopOperator)
+})
+
+// Every spec starts with a ready operator, whatever the previous spec did to it.
+var _ = BeforeEach(startOperator)
+
+func startOperator(ctx SpecContext) {
+	GinkgoHelper()
+	if operator != nil {
+		return
+	}
+	operator = f.StartReadyManager(ctx)
+	f.AwaitValidation(ctx)
+}
+
+func stopOperator() {
+	if operator != nil {
+		operator.Stop()
+		operator = nil
+	}
+}
+
+// rego returns a module of the package that the specs' policies share.
+func rego(rules ...string) string {
+	return "package placement\n\n" + strings.Join(rules, "\n\n") + "\n"
+}

@@ -1,0 +1,113 @@
+package restore_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+// denying is a module that denies ConfigMaps with a key in their data.
+func denying(key string) string {
+	return fmt.Sprintf("package placement\n\nerrors contains \"%[1]s is denied\" if input.data.%[1]s\n", key)
+}
+
+// configMap returns a ConfigMap with one key in its data.
+func configMap(namespace, name, key string) *unstructured.Unstructured {
+	out := framework.NewObject(framework.ConfigMap, namespace, name, nil)
+	out.Object["data"] = map[string]any{key: "yes"}
+	return out
+}
+
+// A backup of etcd is restored, and nobody restarts Berth: it has seen resource versions, generations and objects of a
+// history that the API server knows nothing of any more.
+var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
+	const counted = "count/configmaps"
+	var (
+		f            *framework.Framework
+		quotas, free string
+		quota        *placementv1.ScopedQuota
+	)
+
+	used := func(ctx context.Context) (map[string]string, error) { return f.Used(ctx, quota) }
+	create := func(ctx context.Context, object client.Object) error { return f.Client.Create(ctx, object) }
+	// trial creates an object as a dry run.
+	trial := func(ctx context.Context, namespace, key string) error {
+		return f.Client.Create(ctx, configMap(namespace, "trial", key), client.DryRunAll)
+	}
+	// afterwards waits for what follows from the restore by itself.
+	afterwards := func(ctx context.Context, key string, result OmegaMatcher) {
+		GinkgoHelper()
+		Eventually(trial).WithContext(ctx).WithArguments(free, key).Should(result)
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		backup := filepath.Join(GinkgoT().TempDir(), "etcd")
+		f = framework.Start(ctx)
+		DeferCleanup(f.Stop)
+		m := f.StartReadyManager(ctx)
+		DeferCleanup(m.Stop)
+		quotas, free = f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		quota = framework.NewScopedQuota(quotas, "maps", placementv1.QuotaSpec{Hard: framework.Hard(counted, "3")})
+		Expect(f.Client.Create(ctx, quota)).To(Succeed())
+		f.AwaitReadyQuota(ctx, quota)
+		Expect(f.Client.Create(ctx, framework.NewPolicy("kept", denying("first"), "", "configmaps", free))).To(Succeed())
+		f.AwaitReady(ctx, "kept")
+		Expect(create(ctx, configMap(quotas, "before", "any"))).To(Succeed())
+		Eventually(used).WithContext(ctx).Should(HaveKeyWithValue(counted, "1"))
+
+		Expect(f.Plane.SaveStore(ctx, backup)).To(Succeed())
+		By("making a history that is lost")
+		for _, name := range []string{"lost-a", "lost-b"} {
+			Eventually(create).WithContext(ctx).WithArguments(configMap(quotas, name, "any")).Should(Succeed())
+		}
+		Expect(create(ctx, configMap(quotas, "lost-c", "any"))).To(MatchError(ContainSubstring("exceeded quota")))
+		f.ChangePolicy(ctx, "kept", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = denying("lost") })
+		f.AwaitReady(ctx, "kept")
+		Expect(f.Client.Create(ctx, framework.NewPolicy("gone", denying("second"), "", "configmaps", free))).To(Succeed())
+		f.AwaitReady(ctx, "gone")
+		Expect(trial(ctx, free, "lost")).NotTo(Succeed())
+		churn := configMap("default", "churn", "any")
+		Expect(f.Client.Create(ctx, churn)).To(Succeed())
+		for i := range 500 {
+			churn.SetAnnotations(map[string]string{"example.com/round": fmt.Sprint(i)})
+			Expect(f.Client.Update(ctx, churn)).To(Succeed())
+		}
+
+		Expect(f.Plane.RestoreStore(ctx, backup)).To(Succeed())
+		Expect(m.Ready(ctx)).To(Or(Succeed(), MatchError(ContainSubstring("not ready"))), "the replica still runs")
+	})
+
+	It("charges quotas as they are stored", func(ctx SpecContext) {
+		for _, name := range []string{"after-a", "after-b"} {
+			Eventually(create).WithContext(ctx).WithArguments(configMap(quotas, name, "any")).Should(Succeed())
+		}
+		Eventually(create).WithContext(ctx).WithArguments(configMap(quotas, "after-c", "any")).
+			Should(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("used: count/configmaps=3"))))
+		Eventually(used).WithContext(ctx).Should(HaveKeyWithValue(counted, "3"))
+		Expect(f.Client.Delete(ctx, configMap(quotas, "before", "any"))).To(Succeed())
+		Eventually(used).WithContext(ctx).Should(HaveKeyWithValue(counted, "2"))
+		Consistently(used).WithContext(ctx).Should(HaveKeyWithValue(counted, "2"))
+	})
+
+	It("decides by the policies that are stored", func(ctx SpecContext) {
+		afterwards(ctx, "first", MatchError(ContainSubstring("first is denied")))
+		afterwards(ctx, "lost", Succeed())
+		afterwards(ctx, "second", Succeed())
+		f.AwaitReady(ctx, "kept")
+	})
+
+	It("tells a new version from a lost one of the same generation", func(ctx SpecContext) {
+		f.ChangePolicy(ctx, "kept", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = denying("new") })
+		afterwards(ctx, "new", MatchError(ContainSubstring("new is denied")))
+		afterwards(ctx, "first", Succeed())
+	})
+})

@@ -1,0 +1,122 @@
+package mistakes_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-dev/berth/test/framework"
+	"github.com/berth-dev/berth/test/mistakes"
+)
+
+// only selects entries by name or part: go test ./test/mistakes -args -entry=plural
+var only = flag.String("entry", "", "run the entries alone whose name or part this regular expression matches")
+
+// corpus and correct are the entries to run.
+var corpus, correct []mistakes.Entry
+
+func TestMistakes(t *testing.T) {
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if corpus, err = mistakes.Load("corpus"); err != nil {
+		t.Fatal(err)
+	}
+	if correct, err = mistakes.Correct("correct"); err != nil {
+		t.Fatal(err)
+	}
+	correct = append(correct, samples(t)...)
+	unwanted := func(e mistakes.Entry) bool { return !pattern.MatchString(e.Name) && !pattern.MatchString(e.Part) }
+	corpus, correct = slices.DeleteFunc(corpus, unwanted), slices.DeleteFunc(correct, unwanted)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Mistakes")
+}
+
+// samples are the manifests that Berth comes with.
+func samples(t *testing.T) []mistakes.Entry {
+	files, err := filepath.Glob("../../config/samples/placement_*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	var out []mistakes.Entry
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, mistakes.Entry{Name: filepath.Base(file), Apply: string(text)})
+	}
+	return out
+}
+
+var f *framework.Framework
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	f.InstallClusterProfiles(ctx)
+	f.MustKubectl(ctx, "", "apply", "-f", "docs/examples/clusters.yaml", "-f", "test/mistakes/world.yaml")
+	makeNamespaces(ctx)
+	operator := f.StartReadyManager(ctx)
+	DeferCleanup(operator.Stop)
+	f.AwaitValidation(ctx)
+})
+
+// makeNamespaces creates the namespaces that documents name and do not bring along.
+func makeNamespaces(ctx SpecContext) {
+	made := map[string]bool{}
+	for _, e := range append(slices.Clone(corpus), correct...) {
+		for _, obj := range entryObjects(e) {
+			if name := obj.GetNamespace(); name != "" && !made[name] {
+				made[name] = true
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				Expect(client.IgnoreAlreadyExists(f.Client.Create(ctx, namespace))).To(Succeed())
+			}
+		}
+	}
+}
+
+var _ = Describe("What authors write", func() {
+	It("is told to be a mistake where it is one", func(ctx SpecContext) {
+		r := newRunner(f)
+		results := r.all(ctx, corpus, r.mistake)
+		var silent []string
+		for _, result := range results {
+			if result.silent {
+				silent = append(silent, result.entry.Name)
+			}
+		}
+		AddReportEntry("silently green", fmt.Sprintf("%d of %d mistakes: %s", len(silent), len(results), strings.Join(silent, ", ")))
+		fmt.Fprintf(os.Stderr, "silently green: %d of %d mistakes %v\n", len(silent), len(results), silent)
+		Expect(failures(results)).To(BeEmpty())
+		Expect(silent).To(BeEmpty())
+	})
+
+	It("is green and not warned of where it is correct", func(ctx SpecContext) {
+		r := newRunner(f)
+		Expect(failures(r.all(ctx, correct, r.correct))).To(BeEmpty())
+	})
+})
+
+// failures describes the entries that are not as their files have them.
+func failures(results []outcome) string {
+	var out strings.Builder
+	for _, result := range results {
+		if result.err != nil {
+			fmt.Fprintf(&out, "\n%s (%s): %v\n", result.entry.Name, result.entry.File, result.err)
+		}
+	}
+	return out.String()
+}
