@@ -67,11 +67,17 @@ func target(t *testing.T) *httptest.Server {
 	return s
 }
 
+// enough is time for any answer that comes at all, on any machine; little is for those that never come.
+const (
+	enough = time.Minute
+	little = 500 * time.Millisecond
+)
+
 func newClient(t *testing.T, pool *x509.CertPool) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxResponseHeaderBytes: 64 << 10}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 500 * time.Millisecond, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &http.Client{Transport: transport, Timeout: enough, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
 }
@@ -137,7 +143,11 @@ func TestFaults(t *testing.T) {
 					t.Fatal("nobody says what this is")
 				}
 				p.Set(fault)
+				if fault.Name == "hang" || fault.Name == "endless interim responses" {
+					client.Timeout = little
+				}
 				got := post(t, client, p.URL(), asked)
+				client.Timeout = enough
 				if !check(got) {
 					t.Errorf("status %d, header %v, body %.100q, error %v", got.status, got.header, got.body, got.err)
 				}
@@ -226,7 +236,7 @@ func TestMixed(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 		p.Set(faultproxy.Fault{})
-		deadline := time.NewTimer(10 * time.Second)
+		deadline := time.NewTimer(enough)
 		defer deadline.Stop()
 		ticker := time.NewTicker(10 * time.Millisecond)
 		defer ticker.Stop()

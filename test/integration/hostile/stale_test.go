@@ -98,7 +98,7 @@ var _ = Describe("A replica whose connection to the API server stands still", Se
 		p.link.Pause()
 		f.ChangePolicy(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = denies("new") })
 		f.AwaitReady(ctx, name)
-		Eventually(p.cut.Ready).WithContext(ctx).WithTimeout(10 * time.Second).Should(MatchError(ContainSubstring("not ready")))
+		Eventually(p.cut.Ready).WithContext(ctx).Should(MatchError(ContainSubstring("not ready")))
 		p.proxy.Direct(p.follower)
 		for range 2 {
 			Expect(create(ctx, namespace, "new")).To(beUndecided())

@@ -343,7 +343,8 @@ var _ = Describe("A quota that namespaces share", func() {
 			err := f.Client.Create(ctx, framework.NewPod(namespace, "taken", takes("1")))
 			Expect(apierrors.IsAlreadyExists(err)).To(BeTrue(), "%v", err)
 		}
-		Eventually(f.Used).WithContext(ctx).WithArguments(quota).WithTimeout(5 * time.Second).Should(And(HaveKeyWithValue("pods", "1"), HaveKeyWithValue("requests.cpu", "1")))
+		// Reservations last longer than this waits.
+		Eventually(f.Used).WithContext(ctx).WithArguments(quota).Should(And(HaveKeyWithValue("pods", "1"), HaveKeyWithValue("requests.cpu", "1")))
 		Expect(len(quota.Status.Reservations)).To(BeNumerically("<=", 1))
 	})
 
