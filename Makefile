@@ -122,6 +122,12 @@ test: $(assets) $(engine) ## Run all tests that need no root: units, and suites 
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
 
+UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/... ./webhooks/...
+
+.PHONY: unit
+unit: ## Run the unit tests, fewer rounds of the random ones; they need no control plane and take two minutes or three.
+	go test -short -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(UNIT_PACKAGES)
+
 # The tools of the documents' commands are compiled outside, since inside there is no network.
 .PHONY: e2e
 e2e: controlplane-node ## Install, break, upgrade and uninstall Berth on a real cluster of two nodes; needs root and containerd.

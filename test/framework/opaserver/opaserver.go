@@ -78,9 +78,12 @@ type Server struct {
 }
 
 // Start starts a server, and ends it with the test or spec: hand in GinkgoTB() for the latter, also in a BeforeSuite. The
-// binary is the one that make opa builds.
+// binary is the one that make opa builds. With -short the test is skipped.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a unit test runs no OPA server")
+	}
 	binary, err := controlplane.OPA()
 	must(t, err)
 	if len(options.ClientCA) > 0 && (len(options.Tokens) > 0 || len(options.Certificate) == 0) {
