@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
@@ -146,6 +147,10 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 		m.Stop()
 		m = f.StartReadyManager(ctx)
 		DeferCleanup(m.Stop)
+		// For a moment the API server still asks the first replica.
+		Eventually(func(ctx context.Context) error {
+			return f.Client.Create(ctx, framework.NewObject(framework.Deployment, "gitops", "probe", nil), client.DryRunAll)
+		}).WithContext(ctx).Should(Succeed())
 		run(ctx, f, "kubectl delete deployment shop --namespace gitops; kubectl create -f workloads.yaml")
 		Eventually(clusters).WithContext(ctx).WithArguments(f).Should(Equal(asked))
 	})
