@@ -81,6 +81,10 @@ func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework 
 	return f
 }
 
+// WithControllerManager tunes Start to run kube-controller-manager, as clusters of users do. It gives each namespace objects of
+// its own, such as the ConfigMap kube-root-ca.crt, makes pods of workloads, and aggregates ClusterRoles.
+func WithControllerManager(o *controlplane.Options) { o.ControllerManager = true }
+
 // StartEmpty is Start, and installs nothing: there is no Operator.
 func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Framework {
 	ginkgo.GinkgoHelper()

@@ -12,7 +12,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/berth-dev/berth/internal/setup"
-	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -30,7 +29,7 @@ func TestQuotaDifferential(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx, func(o *controlplane.Options) { o.ControllerManager = true })
+	f = framework.Start(ctx, framework.WithControllerManager)
 	DeferCleanup(f.Stop)
 	// First of all: kube-controller-manager takes half a minute to see that there is another type to count.
 	f.InstallCRD(ctx, framework.NewCRD(widgets.Group, widgets.Version, widgets.Resource, "Widget", apiextensionsv1.NamespaceScoped))

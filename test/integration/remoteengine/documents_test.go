@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/documents"
@@ -37,6 +38,12 @@ var _ = Describe("The commands of docs/remote-engines.md", func() {
 			}
 		}
 		Expect(len(commands)).To(BeNumerically(">", 4))
+
+		// As a reader has it, with what kube-controller-manager puts into namespaces.
+		f := framework.Start(ctx, framework.WithControllerManager)
+		DeferCleanup(f.Stop)
+		m := f.StartReadyManager(ctx)
+		DeferCleanup(m.Stop)
 
 		// The reader is in the repository, and has what belongs to the server beside it.
 		dir := GinkgoT().TempDir()
@@ -69,12 +76,6 @@ var _ = Describe("The commands of docs/remote-engines.md", func() {
 			options.Files[name] = string(text)
 		}
 		environment = append(environment, "OPA="+opaserver.Start(GinkgoTB(), options).URL())
-		DeferCleanup(func(ctx SpecContext) {
-			for _, name := range []string{"fleet", "fleet-data"} {
-				f.DeletePolicy(ctx, name)
-			}
-			f.MustKubectl(ctx, "", "--namespace", framework.OperatorNamespace, "delete", "secret", "opa-token", "opa-ca")
-		})
 		var printed strings.Builder
 		for _, c := range commands[1:] {
 			printed.WriteString(run(c))
@@ -91,6 +92,7 @@ var _ = Describe("The commands of docs/remote-engines.md", func() {
 			g.Expect(f.Client.Create(ctx, obj)).To(Succeed())
 			g.Expect(obj.GetAnnotations()).To(HaveKeyWithValue("fleet.example.com/clusters", ContainSubstring("documented")))
 		}).WithContext(ctx).Should(Succeed())
-		expectCondition(ctx, "fleet", placementv1.ConditionReachable, "True", placementv1.ReasonAnswering)
+		Eventually(f.Condition).WithContext(ctx).WithArguments("fleet", placementv1.ConditionReachable).
+			Should(framework.BeCondition(metav1.ConditionTrue, placementv1.ReasonAnswering))
 	})
 })

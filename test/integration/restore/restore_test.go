@@ -71,7 +71,7 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		dir = GinkgoT().TempDir()
-		f := framework.Start(ctx)
+		f := framework.Start(ctx, framework.WithControllerManager)
 		defer f.Stop()
 		m := f.StartReadyManager(ctx)
 		defer m.Stop()
@@ -110,7 +110,7 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 		GinkgoHelper()
 		steps := commands("Restore")
 		Expect(steps).To(HaveLen(2), "the key, and then policies and quotas")
-		f := framework.Start(ctx)
+		f := framework.Start(ctx, framework.WithControllerManager)
 		DeferCleanup(f.Stop)
 		if withKey {
 			run(ctx, f, steps[0])

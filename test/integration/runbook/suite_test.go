@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -26,7 +25,7 @@ func TestRunbook(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx, func(o *controlplane.Options) { o.ControllerManager = true })
+	f = framework.Start(ctx, framework.WithControllerManager)
 	DeferCleanup(f.Stop)
 	// The operator has the rights that an installation gives it, and those that a person grants by a label.
 	f.MustKubectl(ctx, "", "delete", "clusterrolebinding", "berth-test-wide")
