@@ -55,7 +55,7 @@ func TestRemote(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	host, served = framework.StartEmpty(ctx), framework.StartEmpty(ctx)
+	host, served = framework.StartEmpty(ctx, framework.WithControllerManager), framework.StartEmpty(ctx, framework.WithControllerManager)
 	DeferCleanup(host.Stop)
 	DeferCleanup(served.Stop)
 	copyTree()
