@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/documents"
 	"github.com/berth-dev/berth/test/framework"
 )
@@ -29,8 +30,11 @@ func TestDocs(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	f = framework.Start(ctx)
+	f = framework.Start(ctx, framework.WithControllerManager, func(o *controlplane.Options) { o.Scheduler = true })
 	DeferCleanup(f.Stop)
+	// The operator has the rights that an installation gives it, and those that the documents grant.
+	f.MustKubectl(ctx, "", "delete", "clusterrolebinding", "berth-test-wide")
+	f.MustKubectl(ctx, "", "delete", "clusterrole", "berth-dev-wide")
 	f.InstallPlugin(ctx)
 	m := f.StartReadyManager(ctx)
 	DeferCleanup(m.Stop)
@@ -46,12 +50,25 @@ var suites = map[string]string{
 // elsewhere are the blocks of commands that no test runs, by file and heading, and why.
 var elsewhere = map[string]string{
 	"README.md#Berth":                                         "CI runs both",
-	"README.md#What it looks like":                            "what make demo plays, in short",
 	"docs/migration.md#Switch over":                           "names what the reader's own cluster has",
 	"docs/remote-control-plane.md#Step by step, with Karmada": "paths of the reader's own; the suite has others",
 	"docs/remote-control-plane.md#Install":                    "waits for pods, and the suite's host cluster has no nodes",
 	"docs/remote-control-plane.md#As a plain process":         "runs until it is stopped; the suite runs it with ports of its own",
 	"docs/remote-engines.md#A first policy":                   "runs until it is stopped; the suite runs it with a port of its own",
+}
+
+// texts returns the contents of the repository's files that match a pattern.
+func texts(pattern string) []string {
+	GinkgoHelper()
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		out = append(out, string(text))
+	}
+	return out
 }
 
 var _ = Describe("The commands of the documents", func() {
@@ -83,14 +100,7 @@ var _ = Describe("The commands of the documents", func() {
 	})
 	It("are all run: here, by the end-to-end tests, or for a reason elsewhere", func() {
 		left := maps.Clone(elsewhere)
-		var programs []string
-		files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*", "main.go"))
-		Expect(err).NotTo(HaveOccurred())
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			Expect(err).NotTo(HaveOccurred())
-			programs = append(programs, string(text))
-		}
+		programs, manifests := texts("docs/examples/*/main.go"), texts("docs/examples/*.yaml")
 		for _, b := range blocks {
 			place := b.File + "#" + b.Heading
 			switch _, known := left[place]; {
@@ -102,6 +112,8 @@ var _ = Describe("The commands of the documents", func() {
 			case b.Is("go"):
 				// An example that is built and tested.
 				Expect(programs).To(ContainElement(ContainSubstring(b.Text)), "%s", b)
+			case b.File == "README.md" && b.Is("yaml"):
+				Expect(manifests).To(ContainElement(HaveSuffix(b.Text)), "%s is no example that its commands apply", b)
 			case b.Is("yaml"), b.Is("rego"), b.Is("lua"), b.Is("text"):
 			case known:
 				delete(left, place)
