@@ -242,10 +242,10 @@ func (l *leader) drain() int {
 	}
 }
 
-// demoPolicy is the policy of hack/demo, which patches nothing.
-func demoPolicy(t testing.TB) placementv1.PlacementPolicySpec {
+// federationPolicy is the Federation policy of test/bench/fixture, which patches nothing.
+func federationPolicy(t testing.TB) placementv1.PlacementPolicySpec {
 	t.Helper()
-	text, err := os.ReadFile("../../hack/demo/policy.yaml")
+	text, err := os.ReadFile("../../test/bench/fixture/federation.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,7 +383,7 @@ func BenchmarkClusterChanges(b *testing.B) {
 	const objects = 100_000
 	l := newLeader(b)
 	l.data.Load(profiles, nil, fleet(50))
-	l.apply("eu-pci", demoPolicy(b))
+	l.apply("eu-pci", federationPolicy(b))
 	l.catchUp(b.Context())
 	before := heap()
 	list := make([]*unstructured.Unstructured, objects)

@@ -4,48 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 )
 
-// demo starts an environment in dir, plays the story and checks every step of it. With oneshot it stops everything at the
-// end of the story, else when ctx ends. An interruption before the end of the story is an error.
-func demo(ctx context.Context, root, dir string, oneshot bool, out io.Writer) (err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// demoOptions says where a demo runs and who watches it.
+type demoOptions struct {
+	root string
+	// dir receives state and logs.
+	dir string
+	// manager is the operator's binary.
+	manager  string
+	terminal terminal
+	// oneshot stops everything at the end of the story, instead of when ctx ends.
+	oneshot bool
+}
+
+const demoDescription = `The demo installs Berth there, plays its story in namespaces of its own, and removes everything at the end.`
+
+// demo starts an environment, plays the story and checks every step of it. An interruption before the end of the story is
+// an error. Everything that the demo made is removed before it returns.
+func demo(ctx context.Context, o demoOptions) (err error) {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
 	}
-	e, err := startEnvironment(ctx, root, dir, func(line string) { fmt.Fprintln(out, line) })
+	if o.oneshot {
+		o.terminal.interactive = false
+	}
+	out := o.terminal.out
+	own, err := chooseCluster(ctx, o.root, o.dir, o.terminal, demoDescription, storyObjects...)
+	if err != nil {
+		return err
+	}
+	crd := true
+	if own != nil {
+		found, err := own.get(ctx, "get", "--ignore-not-found", "-o", "name", profileCRD)
+		if err != nil {
+			return err
+		}
+		crd = found == ""
+	}
+	e, err := startEnvironment(ctx, environmentOptions{
+		root: o.root, dir: o.dir, manager: o.manager, cluster: own, progress: func(line string) { fmt.Fprintln(out, line) },
+	})
 	if err != nil {
 		return fmt.Errorf("starting the demo: %w", err)
 	}
 	defer func() {
 		fmt.Fprintln(out, "\nStopping everything")
-		// A cluster that is not ours keeps nothing of the story; ctx may be what ended the demo.
-		cleanup := context.WithoutCancel(ctx)
-		if e.plane == nil {
-			err = errors.Join(err, removeStory(cleanup, e.kubectl))
+		if own != nil {
+			// ctx may be what ended the demo.
+			err = errors.Join(err, removeStory(context.WithoutCancel(ctx), *own, crd))
 		}
 		err = errors.Join(err, e.stop())
-		if e.plane == nil {
-			// Not before the operator is gone, which would make them again.
-			_, deleteErr := e.kubectl.get(cleanup, deleteWebhooks...)
-			err = errors.Join(err, deleteErr)
-		}
 	}()
 
-	s := &stage{kubectl: e.kubectl, out: out, bold: isTerminal(out)}
-	for i, act := range story {
-		s.headline(i+1, len(story), act)
-		if err := act.play(ctx, s); err != nil {
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
-			return fmt.Errorf("step %d of %d (%s) deviates: %w\nThe logs are %s and those in %s", i+1, len(story), act.title, err, operatorLog(dir), filepath.Join(dir, "logs"))
+	s := &stage{kubectl: e.kubectl, out: out, bold: o.terminal.bold}
+	if o.terminal.interactive {
+		s.pause = func(ctx context.Context) error {
+			_, err := o.terminal.ask(ctx, "\nPress Enter to go on. ")
+			return err
 		}
 	}
+	if err := s.tell(ctx, story(crd)); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		return fmt.Errorf("%w\nThe logs are %s and those in %s", err, operatorLog(o.dir), filepath.Join(o.dir, "logs"))
+	}
 	s.print("\nThe story is told: every step came out as it should.\n")
-	if oneshot {
+	if o.oneshot {
 		return nil
 	}
 	s.print(fmt.Sprintf(`
@@ -55,17 +83,7 @@ Play on in another terminal, from %s:
   %s apply -f %s
 
 Ctrl-C stops everything.
-`, root, e.kubectl.kubeconfig, e.kubectl.path, policyFile))
+`, o.root, e.kubectl.kubeconfig, e.kubectl.path, policyFile))
 	<-ctx.Done()
 	return nil
-}
-
-// isTerminal says whether headlines may be set in bold.
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-dev/berth/test/controlplane"
@@ -20,30 +20,46 @@ const (
 	operatorNamespace = "berth-system"
 
 	establishTimeout = time.Minute
-)
 
-// deleteWebhooks are the arguments of kubectl that remove what makes an API server call an operator that is gone.
-var deleteWebhooks = []string{
-	"delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations",
-	"-l", "app.kubernetes.io/name=berth,app.kubernetes.io/managed-by=berth",
-}
+	// heartbeat is how often a start that takes long reports progress.
+	heartbeat = 10 * time.Second
+)
 
 var operatorGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
 
+// environmentOptions says what to start.
+type environmentOptions struct {
+	root string
+	// dir receives state and logs.
+	dir string
+	// manager is the operator's binary.
+	manager string
+	// cluster is the user's, as chooseCluster returns it; nil for a control plane of our own.
+	cluster *kubectl
+	// controllers starts kube-controller-manager and kube-scheduler beside the API server, in a control plane of our own.
+	controllers bool
+	progress    func(string)
+}
+
 // environment is a cluster with Berth in it.
 type environment struct {
-	// plane is nil where the cluster is the user's own.
+	// plane is nil if the cluster is the user's.
 	plane    *controlplane.ControlPlane
 	kubectl  kubectl
 	operator *operator
+	// installed reports whether something may be installed in a cluster of the user's.
+	installed bool
 }
 
-// startEnvironment starts a control plane in dir, unless the user has set KUBECONFIG to a cluster, installs config/dev,
-// starts the operator and returns when it is ready. After an error nothing is left running.
-func startEnvironment(ctx context.Context, root, dir string, progress func(string)) (_ *environment, err error) {
-	binary := filepath.Join(root, "bin", "manager")
-	if _, err := os.Stat(binary); err != nil {
+// startEnvironment starts a control plane, unless there is a cluster of the user's, installs config/dev, starts the
+// operator and returns when it is ready. After an error nothing is left running, or in a cluster of the user's.
+func startEnvironment(ctx context.Context, o environmentOptions) (_ *environment, err error) {
+	if _, err := os.Stat(o.manager); err != nil {
 		return nil, fmt.Errorf("the operator is not built: run make build: %w", err)
+	}
+	at, err := chooseEndpoint()
+	if err != nil {
+		return nil, err
 	}
 	e := &environment{}
 	defer func() {
@@ -51,47 +67,75 @@ func startEnvironment(ctx context.Context, root, dir string, progress func(strin
 			err = errors.Join(err, e.stop())
 		}
 	}()
+	report := o.progress
+	var reporting sync.Mutex
+	o.progress = func(line string) {
+		reporting.Lock()
+		defer reporting.Unlock()
+		report(line)
+	}
+	defer keepTelling(o.progress)()
 
 	var operatorKubeconfig []byte
-	if own := userKubeconfig(root); own != "" {
-		progress("Using the cluster of KUBECONFIG=" + own)
-		operatorKubeconfig, err = e.useCluster(ctx, root, own)
+	if o.cluster != nil {
+		e.kubectl = *o.cluster
+		if operatorKubeconfig, err = os.ReadFile(o.cluster.kubeconfig); err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		}
+		o.progress("Checking that the API server reaches " + at.webhookURL())
+		if err := checkReachable(ctx, e.kubectl, o.dir, at); err != nil {
+			return nil, err
+		}
 	} else {
-		progress("Starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler (logs: " + filepath.Join(dir, "logs") + ")")
-		operatorKubeconfig, err = e.startCluster(ctx, root, dir)
+		components := "etcd and kube-apiserver"
+		if o.controllers {
+			components = "etcd, kube-apiserver, kube-controller-manager and kube-scheduler"
+		}
+		o.progress("Starting " + components + " (logs: " + filepath.Join(o.dir, "logs") + ")")
+		if operatorKubeconfig, err = e.startCluster(ctx, o); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
+
+	o.progress("Installing config/dev")
+	if err := e.install(ctx, o.controllers); err != nil {
 		return nil, err
 	}
 
-	progress("Installing config/dev")
-	if err := e.install(ctx); err != nil {
-		return nil, err
-	}
-
-	progress("Starting the operator (log: " + operatorLog(dir) + ")")
-	if e.operator, err = startOperator(ctx, binary, operatorDir(dir), operatorKubeconfig, progress); err != nil {
+	o.progress("Starting the operator (log: " + operatorLog(o.dir) + ")")
+	if e.operator, err = startOperator(ctx, o.manager, operatorDir(o.dir), operatorKubeconfig, at, o.progress); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// userKubeconfig returns the value of KUBECONFIG if it names a cluster that is not one of ours.
-func userKubeconfig(root string) string {
-	value := os.Getenv("KUBECONFIG")
-	if value == "" {
-		return ""
+// keepTelling reports progress at every heartbeat, until the returned function is called.
+func keepTelling(progress func(string)) (stop func()) {
+	started := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				progress(fmt.Sprintf("… %s elapsed", time.Since(started).Round(time.Second)))
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
-	path, err := filepath.Abs(value)
-	if err == nil && (path == filepath.Join(root, ".dev", "kubeconfig") || path == filepath.Join(root, ".demo", "kubeconfig")) {
-		return ""
-	}
-	return value
 }
 
 // startCluster returns the operator's kubeconfig.
-func (e *environment) startCluster(ctx context.Context, root, dir string) ([]byte, error) {
-	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, ControllerManager: true, Scheduler: true})
+func (e *environment) startCluster(ctx context.Context, o environmentOptions) ([]byte, error) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: o.dir, ControllerManager: o.controllers, Scheduler: o.controllers})
 	if err != nil {
 		return nil, err
 	}
@@ -100,33 +144,17 @@ func (e *environment) startCluster(ctx context.Context, root, dir string) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "kubeconfig")
+	file := filepath.Join(o.dir, "kubeconfig")
 	if err := os.WriteFile(file, admin, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the administrator's kubeconfig: %w", err)
 	}
-	e.kubectl = kubectl{path: plane.KubectlPath(), kubeconfig: file, dir: root}
+	e.kubectl = kubectl{path: plane.KubectlPath(), kubeconfig: file, dir: o.root}
 	return plane.Kubeconfig(operatorUser, operatorGroups...)
 }
 
-// useCluster returns the operator's kubeconfig.
-func (e *environment) useCluster(ctx context.Context, root, kubeconfig string) ([]byte, error) {
-	path, err := exec.LookPath("kubectl")
-	if err != nil {
-		if path, err = controlplane.Binary("kubectl"); err != nil {
-			return nil, err
-		}
-	}
-	e.kubectl = kubectl{path: path, kubeconfig: kubeconfig, dir: root}
-	// The operator takes one file; KUBECONFIG may list several, which may name further ones.
-	text, err := e.kubectl.get(ctx, "config", "view", "--minify", "--flatten", "--raw")
-	if err != nil {
-		return nil, err
-	}
-	return []byte(text), nil
-}
-
 // install applies the CRDs and RBAC, and waits until the API server serves the CRDs.
-func (e *environment) install(ctx context.Context) error {
+func (e *environment) install(ctx context.Context, controllers bool) error {
+	e.installed = e.plane == nil
 	// Server-side, because the annotation of client-side apply has a limit that big CRDs exceed.
 	applied, err := e.kubectl.get(ctx, "apply", "--server-side", "--force-conflicts", "-k", "config/dev", "-o", "name")
 	if err != nil {
@@ -146,14 +174,30 @@ func (e *environment) install(ctx context.Context) error {
 	if _, err := e.kubectl.get(ctx, wait...); err != nil {
 		return fmt.Errorf("waiting for the CustomResourceDefinitions: %w", err)
 	}
+	if e.plane == nil || controllers {
+		return nil
+	}
+	// Nobody aggregates ClusterRoles without kube-controller-manager.
+	if _, err := e.kubectl.get(ctx, "create", "clusterrolebinding", "berth-dev-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser); err != nil {
+		return fmt.Errorf("granting the operator its rights: %w", err)
+	}
 	return nil
 }
 
-// stop ends the operator, then the control plane if it is ours. It may be called on what is only half started.
+// stop ends the operator, then the control plane if it is ours, and removes Berth with all policies and quotas from a
+// cluster of the user's. It may be called on an environment that is only partly started.
 func (e *environment) stop() error {
+	// What made the caller stop must not keep this from cleaning up; the commands have timeouts.
+	ctx := context.Background()
 	var errs []error
 	if e.operator != nil {
+		if e.installed {
+			errs = append(errs, removePolicies(ctx, e.kubectl))
+		}
 		errs = append(errs, e.operator.stop())
+	}
+	if e.installed {
+		errs = append(errs, removeInstallation(ctx, e.kubectl))
 	}
 	if e.plane != nil {
 		errs = append(errs, e.plane.Stop())

@@ -25,8 +25,9 @@ const usage = `Usage: dev COMMAND
 
 Environment:
   KUBEBUILDER_ASSETS  directory with the control plane's binaries, in place of bin/
-  KUBECONFIG          use this cluster: no control plane is started
-  BERTH_WEBHOOK_HOST  host at which the API server reaches this machine (default localhost)
+  DEMO_KUBECONFIG     use the cluster of this kubeconfig: no control plane is started. KUBECONFIG is never used
+  DEMO_YES            1: use that cluster without asking, as is needed without a terminal
+  BERTH_WEBHOOK_HOST  host at which its API server reaches this machine (default localhost)
 `
 
 // errUsage is returned for a command line that is not understood; usage has been printed.
@@ -58,7 +59,9 @@ func run(ctx context.Context, args []string) error {
 		flags.BoolVar(&oneshot, "oneshot", false, "stop everything at the end of the story")
 	}
 	var superviseDir string
+	ownCluster := false
 	if command == superviseCommand {
+		flags.BoolVar(&ownCluster, "cluster", false, "use the cluster of the kubeconfig in the state directory")
 		flags.StringVar(&superviseDir, "dir", "", "state directory")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
@@ -82,9 +85,11 @@ func run(ctx context.Context, args []string) error {
 	case "status":
 		return dev.status(ctx, os.Stdout)
 	case "demo":
-		return demo(ctx, root, filepath.Join(root, ".demo"), oneshot, os.Stdout)
+		return demo(ctx, demoOptions{
+			root: root, dir: filepath.Join(root, ".demo"), manager: managerBinary(root), terminal: standardTerminal(), oneshot: oneshot,
+		})
 	case superviseCommand:
-		return supervisor{root: root, dir: superviseDir}.supervise(ctx)
+		return supervisor{root: root, dir: superviseDir}.supervise(ctx, ownCluster)
 	case "help", "-h", "--help":
 		_, err := io.WriteString(os.Stdout, usage)
 		return err
@@ -93,3 +98,6 @@ func run(ctx context.Context, args []string) error {
 		return errUsage
 	}
 }
+
+// managerBinary is where make build puts the operator.
+func managerBinary(root string) string { return filepath.Join(root, "bin", "manager") }

@@ -45,7 +45,7 @@ type operator struct {
 
 // startOperator starts the manager and returns when it is ready. One that ends before it ever was ready is not started
 // again: its log is the error. Its restarts are reported.
-func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, report func(string)) (_ *operator, err error) {
+func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, at endpoint, report func(string)) (_ *operator, err error) {
 	group, err := process.NewGroup(dir, false)
 	if err != nil {
 		return nil, err
@@ -69,9 +69,7 @@ func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, r
 	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the operator's kubeconfig: %w", err)
 	}
-	if err := o.configure(file); err != nil {
-		return nil, err
-	}
+	o.configure(file, at)
 	first, err := group.Start(operatorName, binary, o.args...)
 	if err != nil {
 		return nil, err
@@ -84,34 +82,52 @@ func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, r
 	return o, nil
 }
 
-// configure chooses ports, which stay the same over restarts because the webhook configurations name them.
-func (o *operator) configure(kubeconfig string) error {
+// hostVariable names the host at which the API server reaches this machine.
+const hostVariable = "BERTH_WEBHOOK_HOST"
+
+// endpoint is where the operator serves. It stays the same over restarts because the webhook configurations name it.
+type endpoint struct {
+	// host is how the API server reaches the webhooks; bind is the address at which they listen.
+	host, bind                          string
+	webhookPort, metricsPort, probePort string
+}
+
+// chooseEndpoint chooses free ports.
+func chooseEndpoint() (endpoint, error) {
 	ports, err := process.FreePorts(3)
 	if err != nil {
-		return err
+		return endpoint{}, err
 	}
-	webhook, metrics, health := strconv.Itoa(ports[0]), strconv.Itoa(ports[1]), strconv.Itoa(ports[2])
-	host := cmp.Or(os.Getenv("BERTH_WEBHOOK_HOST"), "localhost")
-	bind := "127.0.0.1"
-	if host != "localhost" && host != bind {
-		bind = "0.0.0.0" // The API server is elsewhere.
+	const loopback = "127.0.0.1"
+	at := endpoint{
+		host: cmp.Or(os.Getenv(hostVariable), "localhost"), bind: loopback,
+		webhookPort: strconv.Itoa(ports[0]), metricsPort: strconv.Itoa(ports[1]), probePort: strconv.Itoa(ports[2]),
 	}
-	probes := net.JoinHostPort("127.0.0.1", health)
+	if at.host != "localhost" && at.host != loopback {
+		at.bind = "0.0.0.0" // The API server is on another machine, or in a container.
+	}
+	return at, nil
+}
+
+// webhookURL is the base of the webhooks' URLs.
+func (at endpoint) webhookURL() string { return "https://" + net.JoinHostPort(at.host, at.webhookPort) }
+
+func (o *operator) configure(kubeconfig string, at endpoint) {
+	probes := net.JoinHostPort("127.0.0.1", at.probePort)
 	o.healthURL = "http://" + probes + "/readyz"
 	o.args = []string{
 		"--kubeconfig=" + kubeconfig,
 		"--namespace=" + operatorNamespace,
-		"--webhook-url=https://" + net.JoinHostPort(host, webhook),
-		"--webhook-port=" + webhook,
-		"--webhook-host=" + bind,
-		"--metrics-bind-address=" + net.JoinHostPort("127.0.0.1", metrics),
+		"--webhook-url=" + at.webhookURL(),
+		"--webhook-port=" + at.webhookPort,
+		"--webhook-host=" + at.bind,
+		"--metrics-bind-address=" + net.JoinHostPort("127.0.0.1", at.metricsPort),
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + probes,
 		"--leader-elect=false",
 		// Nobody else would answer.
 		"--shutdown-delay=0s",
 	}
-	return nil
 }
 
 func (o *operator) waitReady(ctx context.Context, p *process.Process) error {

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// patience is how long the world may take to become as the story says; on an idle machine it takes a second or two.
+// patience is the maximum wait until the cluster is as the story says; on an idle machine it takes a second or two.
 const patience = time.Minute
 
 // stage shows the commands of the story with their output, and checks what comes out.
@@ -22,6 +23,8 @@ type stage struct {
 	kubectl kubectl
 	out     io.Writer
 	bold    bool
+	// pause waits for the reader before the next step; nil if nobody reads along.
+	pause func(context.Context) error
 }
 
 func (s *stage) print(text string) { fmt.Fprint(s.out, text) }
@@ -32,6 +35,22 @@ func (s *stage) headline(i, n int, a act) {
 		title = "\x1b[1m" + title + "\x1b[0m"
 	}
 	fmt.Fprintf(s.out, "\n%s\n%s\n", title, a.why)
+}
+
+// tell plays the acts, and waits for the reader between them.
+func (s *stage) tell(ctx context.Context, acts []act) error {
+	for i, act := range acts {
+		if i > 0 && s.pause != nil {
+			if err := s.pause(ctx); err != nil {
+				return err
+			}
+		}
+		s.headline(i+1, len(acts), act)
+		if err := act.play(ctx, s); err != nil {
+			return fmt.Errorf("step %d of %d (%s) deviates: %w", i+1, len(acts), act.title, err)
+		}
+	}
+	return nil
 }
 
 // show runs a command, shows it with its output, and returns the output.
@@ -46,6 +65,16 @@ func (s *stage) show(ctx context.Context, args []string) (output, error) {
 		s.print("\n")
 	}
 	return o, nil
+}
+
+// showFile shows a file of the repository, as cat does.
+func (s *stage) showFile(name string) error {
+	text, err := os.ReadFile(filepath.Join(s.kubectl.dir, name))
+	if err != nil {
+		return fmt.Errorf("showing a file: %w", err)
+	}
+	fmt.Fprintf(s.out, "\n$ cat %s\n%s", name, text)
+	return nil
 }
 
 // succeeds shows a command that must succeed, and whose output must contain each of want.
@@ -113,19 +142,16 @@ func (s *stage) waitFor(ctx context.Context, accept func(string) error, args ...
 // placed waits until a Deployment's placement names just these clusters, and shows it.
 func (s *stage) placed(ctx context.Context, deployment string, clusters ...string) error {
 	return s.becomes(ctx, func(text string) error { return isPlacement(text, clusters) },
-		"get", "deployment", deployment, "-o", "jsonpath={.metadata.annotations."+preferencesPath+"}")
+		"get", "deployment", deployment, "-n", storyNamespace, "-o", "jsonpath={.metadata.annotations."+clustersPath+"}")
 }
 
 func isPlacement(text string, clusters []string) error {
-	var got struct {
-		Clusters  map[string]struct{ Weight int }
-		Rebalance bool
-	}
+	var got []string
 	expected := fmt.Sprintf("expected a placement on %s", strings.Join(clusters, " and "))
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		return fmt.Errorf("\n  %s\n  got %q, which is not one: %w", expected, text, err)
 	}
-	if !slices.Equal(slices.Sorted(maps.Keys(got.Clusters)), slices.Sorted(slices.Values(clusters))) || !got.Rebalance {
+	if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(clusters))) {
 		return fmt.Errorf("\n  %s\n  got %s", expected, text)
 	}
 	return nil

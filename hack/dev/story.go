@@ -4,21 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 const (
-	// preferencesPath is the placement's annotation key as kubectl's paths want it.
-	preferencesPath = `federation\.kubernetes\.io/replica-set-preferences`
+	// clustersPath is the placement's annotation key in kubectl's path syntax.
+	clustersPath = `placement\.berth\.dev/clusters`
 
-	pciLabel = "compliance.berth.dev/pci-level"
+	levelProperty = "demo.berth.dev/pci-level"
 
 	eu1 = "gce-europe-west1"
-	eu2 = "gce-europe-west2"
+	eu2 = "gce-europe-west3"
+	us1 = "gce-us-east1"
+
+	// Namespaces of the story's workloads and of its inventory.
+	storyNamespace = "berth-demo"
+	fleetNamespace = "berth-demo-fleet"
+	priorityClass  = "berth-demo-gold"
 
 	crdFile       = "hack/demo/clusterprofile-crd.yaml"
 	clustersFile  = "hack/demo/clusters.yaml"
+	statusFile    = "hack/demo/clusters-status.yaml"
 	policyFile    = "hack/demo/policy.yaml"
 	brokenFile    = "hack/demo/policy-broken.yaml"
 	plainFile     = "hack/demo/workload-plain.yaml"
@@ -35,10 +43,11 @@ const (
 	usWorkload    = "nginx-us"
 
 	// The kind's full name, because fleet managers have placementpolicies too.
-	policies = "placementpolicies.placement.berth.dev"
-	policy   = policies + "/eu-pci"
-	profiles = "clusterprofiles.multicluster.x-k8s.io"
-	webhooks = "mutatingwebhookconfigurations"
+	policies   = "placementpolicies.placement.berth.dev"
+	policy     = policies + "/eu-pci"
+	profiles   = "clusterprofiles.multicluster.x-k8s.io"
+	profileCRD = "customresourcedefinition/" + profiles
+	webhooks   = "mutatingwebhookconfigurations"
 )
 
 // act is one step of the story.
@@ -48,159 +57,23 @@ type act struct {
 	play  func(context.Context, *stage) error
 }
 
-var story = []act{
-	{
-		title: "An open API server",
-		why: `Berth runs, but no policy exists: no webhook is registered, so nothing is asked and nothing is refused.
-A workload that demands the EU and asks for a cluster in the US would be admitted.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.becomes(ctx, noWebhook, "get", webhooks); err != nil {
-				return err
-			}
-			return s.succeeds(ctx, []string{"created (server dry run)"}, "apply", "--dry-run=server", "-f", usFile)
-		},
-	},
-	{
-		title: "An inventory and a policy",
-		why: `Three clusters: two in the EU with PCI level 2, one in the US. The policy says: a workload that requires EU
-jurisdiction and a PCI level runs only where both hold. Nobody tells Berth what to replicate; it reads that from the policy.`,
-		play: func(ctx context.Context, s *stage) error {
-			for _, args := range [][]string{
-				{"apply", "-f", crdFile},
-				{"wait", "--for=condition=Established", "--timeout=60s", "-f", crdFile},
-				{"apply", "-f", clustersFile},
-				{"get", profiles, "-n", "fleet", "-L", "topology.berth.dev/jurisdiction,compliance.berth.dev/pci-level"},
-				{"apply", "-f", policyFile},
-				{"wait", "--for=condition=Ready", "--timeout=60s", policy},
-			} {
-				if err := s.succeeds(ctx, nil, args...); err != nil {
-					return err
-				}
-			}
-			return s.succeeds(ctx, []string{"eu-pci", "True", "Enforce"}, "get", policies)
-		},
-	},
-	{
-		title: "A mistake in Rego is refused at once",
-		why:   `The author learns the line and column when applying; the policy in force stays as it is.`,
-		play: func(ctx context.Context, s *stage) error {
-			return s.fails(ctx, []string{"rego_", "5:"}, "apply", "-f", brokenFile)
-		},
-	},
-	{
-		title: "No wish: placed on every cluster that is allowed",
-		why:   `The Deployment requires the EU and PCI level 2 and names no cluster. The policy fills in the placement at admission.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "apply", "-f", euFile); err != nil {
-				return err
-			}
-			return s.placed(ctx, euWorkload, eu1, eu2)
-		},
-	},
-	{
-		title: "A wish that is too wide: narrowed",
-		why:   `This one asks for a cluster in the EU and one in the US. It gets the one it may have.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "apply", "-f", euAndUSFile); err != nil {
-				return err
-			}
-			return s.placed(ctx, mixedWorkload, eu1)
-		},
-	},
-	{
-		title: "A wish that can't be granted: denied",
-		why:   `This one asks for the US alone. The message is the policy's own, so that the developer knows what to do.`,
-		play: func(ctx context.Context, s *stage) error {
-			return s.fails(ctx, []string{"gce-us-east1", eu1, eu2}, "apply", "-f", usFile)
-		},
-	},
-	{
-		title: "A workload without requirements: untouched",
-		why:   `The policy has nothing to say about it.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "apply", "-f", plainFile); err != nil {
-				return err
-			}
-			return s.becomes(ctx, func(text string) error {
-				for line := range strings.Lines(text) {
-					if strings.HasPrefix(line, plainWorkload) && strings.HasSuffix(strings.TrimSpace(line), "<none>") {
-						return nil
-					}
-				}
-				return fmt.Errorf("\n  expected no placement of %s\n  got %s", plainWorkload, text)
-			}, "get", "deployments", "-o", "custom-columns=NAME:.metadata.name,PLACEMENT:.metadata.annotations."+preferencesPath)
-		},
-	},
-	{
-		title: "The world changes: what must move is moved",
-		why: eu2 + ` loses its PCI level. Nobody touches the Deployment: Berth decides anew, moves it, counts it
-and says so in an event.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "label", profiles, "-n", "fleet", eu2, pciLabel+"-"); err != nil {
-				return err
-			}
-			if err := s.placed(ctx, euWorkload, eu1); err != nil {
-				return err
-			}
-			// Status and events follow the patch a moment later.
-			if err := s.waitFor(ctx, atLeastOne, "get", policy, "-o", "jsonpath={.status.remediated}"); err != nil {
-				return err
-			}
-			if err := s.succeeds(ctx, []string{"REMEDIATED"}, "get", policies); err != nil {
-				return err
-			}
-			return s.becomes(ctx, func(text string) error {
-				if !strings.Contains(text, "deployment/"+euWorkload) {
-					return fmt.Errorf("\n  expected an event on the Deployment\n  got %q", text)
-				}
-				return nil
-			}, "get", "events", "--field-selector=reason=PlacementRemediated,involvedObject.name="+euWorkload)
-		},
-	},
-	{
-		title: "The world changes back: what was asked for returns",
-		why:   `What the developer asked for was never lost, so the Deployment widens again by itself.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, nil, "label", profiles, "-n", "fleet", eu2, pciLabel+"=2"); err != nil {
-				return err
-			}
-			return s.placed(ctx, euWorkload, eu1, eu2)
-		},
-	},
-	{
-		title: "A priority that needs a quota",
-		why: `A LimitedResource says that pods of a class need a quota which covers it. In Kubernetes that takes a file of the
-API server. This namespace gets such a quota, the others don't.`,
-		play: func(ctx context.Context, s *stage) error {
-			for _, args := range [][]string{
-				{"apply", "-f", limitFile},
-				{"wait", "--for=condition=Ready", "--timeout=60s", "limres/berth-demo-gold"},
-				{"apply", "-f", quotaFile},
-				{"wait", "--for=condition=Ready", "--timeout=60s", "squota/gold"},
-			} {
-				if err := s.succeeds(ctx, nil, args...); err != nil {
-					return err
-				}
-			}
-			return s.fails(ctx, []string{"insufficient quota to match these scopes: [{PriorityClass In [berth-demo-gold]}]"}, "create", "-n", "fleet", "-f", firstFile)
-		},
-	},
-	{
-		title: "No more than the quota allows",
-		why:   `The first pod is admitted and charged at once, the second is one too many.`,
-		play: func(ctx context.Context, s *stage) error {
-			if err := s.succeeds(ctx, []string{"created"}, "create", "-f", firstFile); err != nil {
-				return err
-			}
-			if err := s.fails(ctx, []string{"exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1"}, "create", "-f", secondFile); err != nil {
-				return err
-			}
-			return s.succeeds(ctx, []string{"pods: 1/1", "True"}, "get", "squota", "gold")
-		},
-	},
-	{
+// story returns the steps. Where the cluster has an API of ClusterProfiles already, crd is false, and the story uses that.
+func story(crd bool) []act {
+	var inventory [][]string
+	if crd {
+		inventory = append(inventory,
+			[]string{"apply", "-f", crdFile},
+			[]string{"wait", "--for=condition=Established", "--timeout=60s", "-f", crdFile})
+	}
+	inventory = append(inventory,
+		[]string{"apply", "-f", clustersFile},
+		[]string{"apply", "--server-side", "--subresource=status", "-f", statusFile},
+		[]string{"get", profiles, "-n", fleetNamespace, "-o",
+			`custom-columns=NAME:.metadata.name,JURISDICTION:.metadata.labels.demo\.berth\.dev/jurisdiction,` +
+				`PCI:.status.properties[0].value,HEALTHY:.status.conditions[0].status`})
+	return slices.Concat(placementStory(inventory), quotaStory(), []act{{
 		title: "Without a policy the API server is open again",
-		why:   `The last policy takes the webhook with it, and what was denied before is admitted.`,
+		why:   `When the last policy is deleted, the webhook goes too, and what was denied before is admitted.`,
 		play: func(ctx context.Context, s *stage) error {
 			if err := s.succeeds(ctx, nil, "delete", policy); err != nil {
 				return err
@@ -210,7 +83,185 @@ API server. This namespace gets such a quota, the others don't.`,
 			}
 			return s.succeeds(ctx, []string{"deployment.apps/" + usWorkload + " created"}, "apply", "-f", usFile)
 		},
-	},
+	}})
+}
+
+// placementStory is the part about placement; inventory are the commands that make the inventory of clusters.
+func placementStory(inventory [][]string) []act {
+	return []act{
+		{
+			title: "An open API server",
+			why: `Berth runs, but no policy exists: no webhook is registered, so nothing is checked and nothing is refused.
+A workload that requires the EU and asks for a cluster in the US would be admitted.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.becomes(ctx, noWebhook, "get", webhooks); err != nil {
+					return err
+				}
+				if err := s.succeeds(ctx, nil, "create", "namespace", storyNamespace); err != nil {
+					return err
+				}
+				return s.succeeds(ctx, []string{"created (server dry run)"}, "apply", "--dry-run=server", "-f", usFile)
+			},
+		},
+		{
+			title: "An inventory of clusters",
+			why: `Three clusters, as ClusterProfile objects of SIG Multicluster: two in the EU and one in the US, each certified for
+PCI level 2. In production, a fleet manager maintains them.`,
+			play: func(ctx context.Context, s *stage) error {
+				for _, args := range inventory {
+					if err := s.succeeds(ctx, nil, args...); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		},
+		{
+			title: "A policy",
+			why: `A workload that requires the EU and a PCI level runs only where both hold. Nobody tells Berth what to replicate; it
+finds that in the policy.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.showFile(policyFile); err != nil {
+					return err
+				}
+				for _, args := range [][]string{
+					{"apply", "-f", policyFile},
+					{"wait", "--for=condition=Ready", "--timeout=60s", policy},
+				} {
+					if err := s.succeeds(ctx, nil, args...); err != nil {
+						return err
+					}
+				}
+				return s.succeeds(ctx, []string{"eu-pci", "True", "Enforce"}, "get", policies)
+			},
+		},
+		{
+			title: "A mistake in Rego is refused at once",
+			why:   `The author learns the line and column when applying; the policy in force stays as it is.`,
+			play: func(ctx context.Context, s *stage) error {
+				return s.fails(ctx, []string{"rego_", "5:"}, "apply", "-f", brokenFile)
+			},
+		},
+		{
+			title: "No requested clusters: placed on every cluster that is allowed",
+			why:   `The Deployment requires the EU and PCI level 2 and names no cluster. Berth adds the placement at admission.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, "apply", "-f", euFile); err != nil {
+					return err
+				}
+				return s.placed(ctx, euWorkload, eu1, eu2)
+			},
+		},
+		{
+			title: "Too many requested clusters: narrowed",
+			why:   `This one asks for a cluster in the EU and one in the US. It gets the one that is allowed.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, "apply", "-f", euAndUSFile); err != nil {
+					return err
+				}
+				return s.placed(ctx, mixedWorkload, eu1)
+			},
+		},
+		{
+			title: "Only forbidden clusters: denied",
+			why:   `This one asks for the US alone. The message tells the developer what is allowed.`,
+			play: func(ctx context.Context, s *stage) error {
+				return s.fails(ctx, []string{us1, eu1, eu2}, "apply", "-f", usFile)
+			},
+		},
+		{
+			title: "A workload without requirements: unchanged",
+			why:   `The policy does not match it.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, "apply", "-f", plainFile); err != nil {
+					return err
+				}
+				return s.becomes(ctx, unplaced,
+					"get", "deployments", "-n", storyNamespace, "-o", "custom-columns=NAME:.metadata.name,PLACEMENT:.metadata.annotations."+clustersPath)
+			},
+		},
+		{
+			title: "A cluster loses a property: what must move is moved",
+			why: eu2 + ` loses its PCI level. Nobody updates the Deployment: Berth decides it again, patches it, counts it in the
+status of the policy, and records an event.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, setLevel("")...); err != nil {
+					return err
+				}
+				if err := s.placed(ctx, euWorkload, eu1); err != nil {
+					return err
+				}
+				// Status and events follow the patch a moment later.
+				if err := s.waitFor(ctx, atLeastOne, "get", policy, "-o", "jsonpath={.status.remediated}"); err != nil {
+					return err
+				}
+				if err := s.succeeds(ctx, []string{"REMEDIATED"}, "get", policies); err != nil {
+					return err
+				}
+				return s.becomes(ctx, func(text string) error {
+					if !strings.Contains(text, "deployment/"+euWorkload) {
+						return fmt.Errorf("\n  expected an event on the Deployment\n  got %q", text)
+					}
+					return nil
+				}, "get", "events", "-n", storyNamespace, "--field-selector=reason=PlacementRemediated,involvedObject.name="+euWorkload)
+			},
+		},
+		{
+			title: "The property returns, and with it the placement",
+			why:   `Berth keeps what the developer asked for, so the Deployment is widened again.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, nil, setLevel("2")...); err != nil {
+					return err
+				}
+				return s.placed(ctx, euWorkload, eu1, eu2)
+			},
+		},
+	}
+}
+
+// setLevel returns the arguments of kubectl that set the PCI level of the second cluster in the EU; none if empty.
+func setLevel(level string) []string {
+	properties := "[]"
+	if level != "" {
+		properties = fmt.Sprintf(`[{"name":%q,"value":%q}]`, levelProperty, level)
+	}
+	return []string{"patch", profiles, eu2, "-n", fleetNamespace, "--subresource=status", "--type=merge", "-p", `{"status":{"properties":` + properties + `}}`}
+}
+
+func quotaStory() []act {
+	return []act{
+		{
+			title: "A priority that needs a quota",
+			why: `A LimitedResource says that pods of a priority class need a quota that covers it. In Kubernetes that takes a file of
+the API server. The namespace ` + storyNamespace + ` gets such a quota, the others don't.`,
+			play: func(ctx context.Context, s *stage) error {
+				for _, args := range [][]string{
+					{"apply", "-f", limitFile},
+					{"wait", "--for=condition=Ready", "--timeout=60s", "limres/" + priorityClass},
+					{"apply", "-n", storyNamespace, "-f", quotaFile},
+					{"wait", "-n", storyNamespace, "--for=condition=Ready", "--timeout=60s", "squota/gold"},
+				} {
+					if err := s.succeeds(ctx, nil, args...); err != nil {
+						return err
+					}
+				}
+				return s.fails(ctx, []string{"insufficient quota to match these scopes: [{PriorityClass In [" + priorityClass + "]}]"}, "create", "-n", fleetNamespace, "-f", firstFile)
+			},
+		},
+		{
+			title: "No more than the quota allows",
+			why:   `The first pod is admitted and charged at once, the second is one too many.`,
+			play: func(ctx context.Context, s *stage) error {
+				if err := s.succeeds(ctx, []string{"created"}, "create", "-n", storyNamespace, "-f", firstFile); err != nil {
+					return err
+				}
+				if err := s.fails(ctx, []string{"exceeded quota: gold, requested: pods=1, used: pods=1, limited: pods=1"}, "create", "-n", storyNamespace, "-f", secondFile); err != nil {
+					return err
+				}
+				return s.succeeds(ctx, []string{"pods: 1/1", "True"}, "get", "squota", "-n", storyNamespace, "gold")
+			},
+		},
+	}
 }
 
 // noWebhook allows for the webhooks that others registered in a cluster that is not ours.
@@ -228,18 +279,34 @@ func atLeastOne(text string) error {
 	return nil
 }
 
-// removeStory deletes what the story created, the policy first: while it is there and the operator is gone, nothing that
-// it matches can be changed. The CustomResourceDefinitions and RBAC stay, as after `up`, and so does that of ClusterProfile,
-// which may have been there before.
-func removeStory(ctx context.Context, k kubectl) error {
-	var errs []error
-	for _, args := range [][]string{
+// unplaced reports an error unless the table has the plain workload, without a placement.
+func unplaced(text string) error {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, plainWorkload) && strings.HasSuffix(strings.TrimSpace(line), "<none>") {
+			return nil
+		}
+	}
+	return fmt.Errorf("\n  expected no placement of %s\n  got %s", plainWorkload, text)
+}
+
+// storyObjects are the arguments of kubectl get and delete that name what the story makes, apart from the policy and the
+// CustomResourceDefinition of ClusterProfiles. Everything else is in the namespaces.
+var storyObjects = []string{"namespace/" + storyNamespace, "namespace/" + fleetNamespace, "priorityclass/" + priorityClass}
+
+// removeStory deletes what the story made from a cluster that others use. It deletes the policy first: while the policy
+// exists and the operator does not answer, the API server denies what the policy matches. crd says whether the story made
+// the CustomResourceDefinition of ClusterProfiles.
+func removeStory(ctx context.Context, k kubectl, crd bool) error {
+	commands := [][]string{
 		{"delete", "--ignore-not-found", policy},
-		{"delete", "--ignore-not-found", "-f", plainFile, "-f", euFile, "-f", euAndUSFile, "-f", usFile},
-		{"delete", "--ignore-not-found", "-f", quotaFile, "-f", limitFile},
-		{"delete", "--ignore-not-found", "--wait=false", "-f", firstFile, "-f", secondFile},
-		{"delete", "--ignore-not-found", "-f", clustersFile},
-	} {
+		{"delete", "--ignore-not-found", "limres/" + priorityClass},
+		append([]string{"delete", "--ignore-not-found", removeTimeout}, storyObjects...),
+	}
+	if crd {
+		commands = append(commands, []string{"delete", "--ignore-not-found", removeTimeout, profileCRD})
+	}
+	var errs []error
+	for _, args := range commands {
 		if _, err := k.get(ctx, args...); err != nil {
 			errs = append(errs, err)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/berth-dev/berth/test/controlplane"
 	"github.com/berth-dev/berth/test/controlplane/process"
 )
 
@@ -27,7 +28,9 @@ const (
 	superviseCommand = "supervise"
 
 	// downTimeout is more than the stop timeouts of all parts together, after which the supervisor is killed.
-	downTimeout = 3 * time.Minute
+	downTimeout = 10 * time.Minute
+
+	upDescription = "make dev-up installs Berth there; make dev-down removes it again, with every policy and quota."
 
 	// The supervisor gets these from `up`, after standard input, output and error.
 	messagesFD = 3
@@ -80,11 +83,18 @@ func (s supervisor) up(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if state, err := s.readState(); err == nil && state.OwnCluster {
+		return fmt.Errorf("an earlier make dev-up was killed before it removed Berth from the cluster of %s: run make dev-down first", state.Kubeconfig)
+	}
 	if err := s.clean(); err != nil {
 		return err
 	}
+	own, err := chooseCluster(ctx, s.root, s.dir, standardTerminal(), upDescription)
+	if err != nil {
+		return err
+	}
 
-	child, messages, err := s.spawn(lock)
+	child, messages, err := s.spawn(lock, own != nil)
 	if err != nil {
 		return err
 	}
@@ -119,8 +129,9 @@ func (s supervisor) up(ctx context.Context) error {
 	return fmt.Errorf("starting the development cluster: %s", failure)
 }
 
-// spawn starts the supervisor in a session of its own, hands it the lock, and returns the messages that it sends.
-func (s supervisor) spawn(lock *os.File) (*exec.Cmd, io.ReadCloser, error) {
+// spawn starts the supervisor in a session of its own, hands it the lock, and returns the messages that it sends. With
+// ownCluster, the supervisor uses the cluster of the user's that the state directory's kubeconfig names.
+func (s supervisor) spawn(lock *os.File, ownCluster bool) (*exec.Cmd, io.ReadCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding this program: %w", err)
@@ -135,15 +146,12 @@ func (s supervisor) spawn(lock *os.File) (*exec.Cmd, io.ReadCloser, error) {
 		return nil, nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	defer sender.Close()
-	cmd := exec.Command(self, superviseCommand, "-dir", s.dir)
-	cmd.Dir = s.root
-	cmd.Env = os.Environ()
-	// A relative KUBECONFIG is relative to where the user is.
-	if own := userKubeconfig(s.root); own != "" && !strings.ContainsRune(own, filepath.ListSeparator) {
-		if abs, err := filepath.Abs(own); err == nil {
-			cmd.Env = append(cmd.Env, "KUBECONFIG="+abs)
-		}
+	args := []string{superviseCommand, "-dir", s.dir}
+	if ownCluster {
+		args = append(args, "-cluster")
 	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = s.root
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{sender, lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -155,7 +163,7 @@ func (s supervisor) spawn(lock *os.File) (*exec.Cmd, io.ReadCloser, error) {
 }
 
 // supervise is the detached process: it starts everything, tells `up`, and stops everything when ctx ends.
-func (s supervisor) supervise(ctx context.Context) error {
+func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 	// What holds the lock is taken for the supervisor, so no child may inherit it.
 	syscall.CloseOnExec(messagesFD)
 	syscall.CloseOnExec(lockFD)
@@ -176,12 +184,20 @@ func (s supervisor) supervise(ctx context.Context) error {
 	// `up` may have been killed; the development cluster is to come up all the same.
 	send := func(m message) { _ = encoder.Encode(m) }
 	var started atomic.Bool
-	e, err := startEnvironment(ctx, s.root, s.dir, func(line string) {
+	o := environmentOptions{root: s.root, dir: s.dir, manager: managerBinary(s.root), controllers: true, progress: func(line string) {
 		log.Println(line)
 		if !started.Load() {
 			send(message{Progress: line})
 		}
-	})
+	}}
+	if ownCluster {
+		path, err := controlplane.Binary("kubectl")
+		if err != nil {
+			return err
+		}
+		o.cluster = &kubectl{path: path, kubeconfig: s.path("kubeconfig"), dir: s.root}
+	}
+	e, err := startEnvironment(ctx, o)
 	if err == nil {
 		started.Store(true) // From here on the operator's restarts are for the log alone.
 		err = s.writeState(e)
@@ -200,7 +216,13 @@ func (s supervisor) supervise(ctx context.Context) error {
 
 	<-ctx.Done()
 	log.Println("Stopping")
-	return errors.Join(e.stop(), s.clean())
+	// The state stays if something is left in a cluster of the user's, so that down tries again.
+	if err := e.stop(); err != nil && e.plane == nil {
+		return err
+	} else if err != nil {
+		return errors.Join(err, s.clean())
+	}
+	return s.clean()
 }
 
 func (s supervisor) writeState(e *environment) error {
@@ -249,26 +271,36 @@ func (s supervisor) down(ctx context.Context) error {
 		return nil
 	}
 	lock, err := s.lock()
-	if err == nil {
-		defer lock.Close()
-		fmt.Println("Nothing is up.")
-		return errors.Join(s.sweep(), s.clean())
-	}
-	if !errors.Is(err, errLocked) {
+	idle := err == nil
+	if err != nil && !errors.Is(err, errLocked) {
 		return err
 	}
 	state, stateErr := s.readState()
-	if lock, err = s.stopSupervisor(ctx); err != nil {
-		return err
+	if !idle {
+		if lock, err = s.stopSupervisor(ctx); err != nil {
+			return err
+		}
 	}
 	defer lock.Close()
-	if err := errors.Join(s.sweep(), s.clean()); err != nil {
+	if err := s.sweep(); err != nil {
 		return err
 	}
-	fmt.Println("Stopped.")
-	if stateErr == nil && state.OwnCluster {
-		fmt.Printf("The cluster of KUBECONFIG=%s still has your policies, and denies what they match while no operator answers.\n"+
-			"Start it again with make dev-up, or open the cluster with: %s\n", state.Kubeconfig, commandLine(deleteWebhooks))
+	// A supervisor that ends in order removes the state, and Berth from the cluster before.
+	if left, err := s.readState(); err == nil && left.OwnCluster {
+		if err := removeInstallation(ctx, kubectl{path: left.Kubectl, kubeconfig: left.Kubeconfig, dir: s.root}); err != nil {
+			return err
+		}
+	}
+	if err := s.clean(); err != nil {
+		return err
+	}
+	switch {
+	case idle:
+		fmt.Println("Nothing is up.")
+	case stateErr == nil && state.OwnCluster:
+		fmt.Println("Stopped, and removed from the cluster.")
+	default:
+		fmt.Println("Stopped.")
 	}
 	return nil
 }

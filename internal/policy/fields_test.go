@@ -31,12 +31,12 @@ var programs = flag.Int("programs", 300, "how many random policies TestFieldsOfR
 
 // TestFieldsRead is about how much is read: as little as a typical policy needs, and all where that is not known.
 func TestFieldsRead(t *testing.T) {
-	demo, err := os.ReadFile("../../hack/demo/policy.yaml")
+	federation, err := os.ReadFile("../../test/bench/fixture/federation.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var manifest placementv1.PlacementPolicy
-	if err := yaml.Unmarshal(demo, &manifest); err != nil {
+	if err := yaml.Unmarshal(federation, &manifest); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -75,7 +75,7 @@ func TestFieldsRead(t *testing.T) {
 		"Argument": {text: `errors contains "x" if json.marshal(input) == ""`, input: []string{".**"}},
 		"AnyField": {text: `errors contains "x" if { some k; input[k].b; k != "c" }`, input: []string{".*.b"}},
 		"Mock":     {text: "f(x) := x.a\ng(x) := x.b\nlabels := {\"a\": f(input)} if f(input.c) with f as g", input: []string{".**"}, data: []string{".**"}},
-		"Demo": {
+		"Federation": {
 			text: strings.Replace(manifest.Spec.Rego, "package kubernetes.placement", "", 1),
 			input: []string{
 				`.metadata.annotations["federation.kubernetes.io/replica-set-preferences"].**`,
@@ -96,7 +96,7 @@ func TestFieldsRead(t *testing.T) {
 			if diff := cmp.Diff(tc.data, m.ObjectFields(policy.Read{Plural: "nodes"}, false).Paths()); diff != "" {
 				t.Errorf("nodes (-want +got):\n%s", diff)
 			}
-			if name == "Demo" {
+			if name == "Federation" {
 				want := []string{`.metadata.labels["compliance.berth.dev/pci-level"].**`, `.metadata.labels["topology.berth.dev/jurisdiction"].**`}
 				if diff := cmp.Diff(want, m.ObjectFields(policy.Read{Plural: "clusterprofiles"}, true).Paths()); diff != "" {
 					t.Errorf("cluster profiles (-want +got):\n%s", diff)

@@ -20,14 +20,14 @@ import (
 // remembered of rules.
 const warm = 1100
 
-// BenchmarkDecision is one decision of the typical policy on a Deployment that is decoded already; with policy=Demo, of
-// the policy of the demo, which is kinder to OPA.
+// BenchmarkDecision is one decision of the typical policy on a Deployment that is decoded already; with
+// policy=Federation, of the Federation policy, which is kinder to OPA.
 //
 //   - by=OPA is plain OPA: a prepared query, the default store in memory, an input that is parsed already.
 //   - by=Distinct is Berth where no two Deployments ask for the same clusters.
 //   - by=Seen is Berth where another Deployment was alike in what the policy reads.
 func BenchmarkDecision(b *testing.B) {
-	demo, err := fixture.Demo()
+	federation, err := fixture.Federation()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func BenchmarkDecision(b *testing.B) {
 		benchmarkDecision(b, fmt.Sprintf("clusters=%d", clusters), fixture.Policy(), clusters)
 	}
 	for _, clusters := range []int{50, 1000} {
-		benchmarkDecision(b, fmt.Sprintf("policy=Demo/clusters=%d", clusters), demo, clusters)
+		benchmarkDecision(b, fmt.Sprintf("policy=Federation/clusters=%d", clusters), federation, clusters)
 	}
 }
 

@@ -68,9 +68,9 @@ func deployment(uid, level string) map[string]any {
 	}
 }
 
-func demoPolicy(t testing.TB) placementv1.PlacementPolicySpec {
+func federationPolicy(t testing.TB) placementv1.PlacementPolicySpec {
 	t.Helper()
-	text, err := os.ReadFile("../../../hack/demo/policy.yaml")
+	text, err := os.ReadFile("../../../test/bench/fixture/federation.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +124,12 @@ func (p plain) decide(t testing.TB, input ast.Value) placement.Decision {
 	return d
 }
 
-// demo is the policy of hack/demo, by Berth's engine and by plain OPA.
-func demo(t testing.TB, clusters int) (placement.Evaluator, plain) {
+// federation is the Federation policy of test/bench/fixture, by Berth's engine and by plain OPA.
+func federation(t testing.TB, clusters int) (placement.Evaluator, plain) {
 	data := NewData()
 	objects := fleet(clusters)
 	data.Replace(profiles.GroupVersionResource, objects)
-	ev, m := prepare(t, New(data, Options{Timeout: time.Minute, Concurrency: 2}), demoPolicy(t))
+	ev, m := prepare(t, New(data, Options{Timeout: time.Minute, Concurrency: 2}), federationPolicy(t))
 	return ev, newPlain(t, m, objects)
 }
 
@@ -138,7 +138,7 @@ func demo(t testing.TB, clusters int) (placement.Evaluator, plain) {
 // whose requirements the engine has seen the like, and Miss on one whose requirements are new.
 func BenchmarkDecision(b *testing.B) {
 	for _, clusters := range []int{50, 1000} {
-		ev, opa := demo(b, clusters)
+		ev, opa := federation(b, clusters)
 		b.Run(fmt.Sprintf("clusters=%d/by=OPA", clusters), func(b *testing.B) {
 			input := ast.MustInterfaceToValue(deployment("a", "2"))
 			b.ReportAllocs()
@@ -192,7 +192,7 @@ func BenchmarkDecision(b *testing.B) {
 // The benchmark compares what is comparable, and remembering pays: one hit costs less than a twentieth of a decision by
 // plain OPA. In truth it is a thousandth and less; the bound is for machines that are busy.
 func TestHitsCostLittle(t *testing.T) {
-	ev, opa := demo(t, 50)
+	ev, opa := federation(t, 50)
 	for level := range 4 {
 		input := deployment("a", fmt.Sprint(level))
 		want := opa.decide(t, ast.MustInterfaceToValue(input))

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/test/controlplane"
+)
+
+const (
+	// kubeconfigVariable names the kubeconfig of a cluster to use in place of a control plane of our own.
+	kubeconfigVariable = "DEMO_KUBECONFIG"
+	// consentVariable is 1 if nobody needs to be asked whether that cluster may be used.
+	consentVariable = "DEMO_YES"
+
+	// removeTimeout is kubectl's limit for waiting until objects are gone; namespaces wait for their pods.
+	removeTimeout = "--timeout=2m"
+)
+
+// listWebhooks and deleteWebhooks are the arguments of kubectl that list and delete all webhook configurations of Berth.
+var (
+	webhookArguments = []string{
+		"mutatingwebhookconfigurations,validatingwebhookconfigurations",
+		"-l", "app.kubernetes.io/name=berth,app.kubernetes.io/managed-by=berth",
+	}
+	listWebhooks   = slices.Concat([]string{"get", "-o", "name"}, webhookArguments)
+	deleteWebhooks = slices.Concat([]string{"delete"}, webhookArguments)
+)
+
+// chooseCluster returns a kubectl of the cluster that DEMO_KUBECONFIG names, after it has checked that Berth can be
+// installed there and that the user agrees. It returns nil if the variable is not set. It changes nothing in the cluster.
+// The command's description and the objects that it makes beside those of config/dev are for messages and checks.
+func chooseCluster(ctx context.Context, root, dir string, t terminal, description string, makes ...string) (*kubectl, error) {
+	own := os.Getenv(kubeconfigVariable)
+	if own == "" {
+		// Those of a control plane that make demo or make dev-up started are in directories of the repository.
+		if ignored := os.Getenv("KUBECONFIG"); ignored != "" && filepath.Dir(filepath.Dir(ignored)) != root {
+			fmt.Fprintf(t.out, "KUBECONFIG=%s is not used: a local control plane is started. To use a cluster, set %s.\n", ignored, kubeconfigVariable)
+		}
+		return nil, nil
+	}
+	path, err := controlplane.Binary("kubectl")
+	if err != nil {
+		return nil, err
+	}
+	k, name, err := freeze(ctx, kubectl{path: path, kubeconfig: own, dir: root}, filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkInstallable(ctx, k, name, makes); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(t.out, "Using the cluster of %s=%s: %s\n", kubeconfigVariable, own, name)
+	switch {
+	case os.Getenv(consentVariable) == "1":
+	case !t.interactive:
+		return nil, fmt.Errorf("nobody can be asked whether %s may be used: set %s=1 to use it", name, consentVariable)
+	default:
+		answer, err := t.ask(ctx, description+"\nThe operator runs on this machine with the rights of that kubeconfig, and may read and patch every type.\n"+
+			"Use no cluster that matters. Continue? [y/N] ")
+		if err != nil {
+			return nil, err
+		}
+		if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+			return nil, fmt.Errorf("%s is not used, as you answered; nothing was changed", name)
+		}
+	}
+	return k, nil
+}
+
+// freeze writes the current context of k's kubeconfig to file, and returns a kubectl that uses the file and what to call
+// the cluster. What is installed is removed from the same cluster, whatever the user does to the kubeconfig meanwhile.
+func freeze(ctx context.Context, k kubectl, file string) (*kubectl, string, error) {
+	text, err := k.get(ctx, "config", "view", "--minify", "--flatten", "--raw")
+	if err != nil {
+		return nil, "", fmt.Errorf("reading %s=%s: %w", kubeconfigVariable, k.kubeconfig, err)
+	}
+	// An earlier file may have other permissions.
+	if err := os.RemoveAll(file); err != nil {
+		return nil, "", fmt.Errorf("removing an earlier kubeconfig: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, "", fmt.Errorf("copying the kubeconfig: %w", err)
+	}
+	k.kubeconfig = file
+	name, err := k.get(ctx, "config", "view", "-o", `jsonpath={.clusters[0].cluster.server} (context {.contexts[0].name})`)
+	if err != nil {
+		return nil, "", err
+	}
+	return &k, name, nil
+}
+
+// checkInstallable returns an error if Berth must not be installed in the cluster, or can't.
+func checkInstallable(ctx context.Context, k *kubectl, name string, makes []string) error {
+	if _, err := k.get(ctx, "get", "--raw=/readyz"); err != nil {
+		return fmt.Errorf("the API server of %s is not ready: %w", name, err)
+	}
+	can, err := k.run(ctx, "auth", "can-i", "*", "*", "--all-namespaces")
+	if err != nil {
+		return err
+	}
+	if can.code != 0 {
+		return fmt.Errorf("the user of %s may not do everything in %s, which installing Berth needs: use the kubeconfig of an administrator", kubeconfigVariable, name)
+	}
+	var found []string
+	queries := [][]string{{"get", "--ignore-not-found", "-o", "name", "-k", "config/dev"}, listWebhooks}
+	if len(makes) > 0 {
+		queries = append(queries, append([]string{"get", "--ignore-not-found", "-o", "name"}, makes...))
+	}
+	for _, args := range queries {
+		text, err := k.get(ctx, args...)
+		if err != nil {
+			return fmt.Errorf("looking for what would be overwritten in %s: %w", name, err)
+		}
+		found = append(found, strings.Fields(text)...)
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%s has %s already, which would be overwritten, and removed at the end: use another cluster; "+
+			"if an earlier run that was killed left them, remove them with %q and %q", name, strings.Join(found, ", "),
+			commandLine(deleteWebhooks), commandLine(append([]string{"delete", "-k", "config/dev"}, makes...)))
+	}
+	return nil
+}
+
+// removePolicies deletes all policies and quotas while the operator runs, which then deletes its webhooks.
+func removePolicies(ctx context.Context, k kubectl) error {
+	const group = ".placement.berth.dev"
+	_, err := k.get(ctx, "delete", "--all", removeTimeout, policies+",limitedresources"+group+",clusterscopedquotas"+group)
+	_, quotaErr := k.get(ctx, "delete", "--all", "--all-namespaces", removeTimeout, "scopedquotas"+group)
+	return errors.Join(err, quotaErr)
+}
+
+// removeInstallation deletes the webhook configurations and what config/dev installs. The operator must not run any more,
+// since it would make the webhook configurations again.
+func removeInstallation(ctx context.Context, k kubectl) error {
+	remove := []string{"delete", "--ignore-not-found", removeTimeout, "-k", "config/dev"}
+	_, err := k.get(ctx, deleteWebhooks...)
+	_, installErr := k.get(ctx, remove...)
+	if err := errors.Join(err, installErr); err != nil {
+		return fmt.Errorf("removing Berth from the cluster: %w\nRemove it with: %s; %s", err, commandLine(deleteWebhooks), commandLine(remove))
+	}
+	return nil
+}

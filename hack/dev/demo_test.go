@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/berth-dev/berth/test/controlplane"
+)
+
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Demo")
+}
+
+var (
+	root    string
+	manager string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	root, err = controlplane.RepositoryRoot()
+	Expect(err).NotTo(HaveOccurred())
+	manager = filepath.Join(GinkgoT().TempDir(), "manager")
+	build := exec.CommandContext(ctx, "go", "build", "-o", manager, "./cmd/manager")
+	build.Dir = root
+	out, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+})
+
+// export makes KUBECONFIG name an API server that counts its connections.
+func export() *atomic.Int64 {
+	GinkgoHelper()
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(file, []byte(`apiVersion: v1
+kind: Config
+current-context: exported
+contexts: [{name: exported, context: {cluster: exported, user: exported}}]
+clusters: [{name: exported, cluster: {insecure-skip-tls-verify: true, server: "`+server.URL+`"}}]
+users: [{name: exported, user: {token: exported}}]
+`), 0o600)).To(Succeed())
+	GinkgoT().Setenv("KUBECONFIG", file)
+	return &connections
+}
+
+// play runs the demo, and returns what it prints.
+func play(ctx context.Context, interactive bool, input string) (string, error) {
+	GinkgoHelper()
+	var out strings.Builder
+	err := demo(ctx, demoOptions{
+		root: root, dir: GinkgoT().TempDir(), manager: manager, oneshot: !interactive,
+		terminal: terminal{in: bufio.NewReader(strings.NewReader(input)), out: &out, interactive: interactive},
+	})
+	return out.String(), err
+}
+
+var _ = Describe("The demo with an exported KUBECONFIG", func() {
+	It("does not connect to its cluster", func(ctx SpecContext) {
+		connections := export()
+		GinkgoT().Setenv(kubeconfigVariable, "")
+		out, err := play(ctx, false, "")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(And(ContainSubstring("is not used"), ContainSubstring("The story is told")))
+		Expect(connections.Load()).To(BeZero())
+	})
+})
+
+var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
+	var (
+		k           kubectl
+		connections *atomic.Int64
+		before      map[string]bool
+	)
+	BeforeAll(func(ctx SpecContext) {
+		// Roles are aggregated, and namespaces deleted, by kube-controller-manager.
+		plane, err := controlplane.Start(ctx, controlplane.Options{ControllerManager: true})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(plane.Stop)
+		text, err := plane.Kubeconfig(controlplane.AdminUser, "system:masters")
+		Expect(err).NotTo(HaveOccurred())
+		k = kubectl{path: plane.KubectlPath(), kubeconfig: filepath.Join(GinkgoT().TempDir(), "kubeconfig"), dir: root}
+		Expect(os.WriteFile(k.kubeconfig, text, 0o600)).To(Succeed())
+		// What kube-controller-manager makes for each namespace.
+		Eventually(func() (string, error) {
+			return k.get(ctx, "get", "configmaps,serviceaccounts", "-A", "-o", "name")
+		}).WithTimeout(time.Minute).Should(And(
+			WithTransform(func(s string) int { return strings.Count(s, "configmap/kube-root-ca.crt") }, Equal(4)),
+			WithTransform(func(s string) int { return strings.Count(s, "serviceaccount/default") }, Equal(4))))
+		before = objects(ctx, k)
+	})
+	BeforeEach(func() {
+		connections = export()
+		GinkgoT().Setenv(kubeconfigVariable, k.kubeconfig)
+		GinkgoT().Setenv(consentVariable, "")
+	})
+	AfterEach(func(ctx SpecContext) {
+		Expect(connections.Load()).To(BeZero(), "connections to the cluster of KUBECONFIG")
+		Expect(objects(ctx, k)).To(Equal(before))
+	})
+
+	It("changes nothing if nobody can be asked", func(ctx SpecContext) {
+		_, err := play(ctx, false, "")
+		Expect(err).To(MatchError(ContainSubstring("set DEMO_YES=1")))
+	})
+	It("changes nothing if the user does not agree", func(ctx SpecContext) {
+		out, err := play(ctx, true, "\n")
+		Expect(err).To(MatchError(ContainSubstring("is not used, as you answered")))
+		Expect(out).To(ContainSubstring("[y/N]"))
+	})
+	It("installs nothing if the API server does not reach the webhook", func(ctx SpecContext) {
+		GinkgoT().Setenv(hostVariable, "berth-demo.invalid")
+		_, err := play(ctx, true, "y\n")
+		Expect(err).To(MatchError(And(ContainSubstring("does not reach this machine"), ContainSubstring("set BERTH_WEBHOOK_HOST"))))
+	})
+	It("changes nothing if something of Berth is there", func(ctx SpecContext) {
+		GinkgoT().Setenv(consentVariable, "1")
+		_, err := k.get(ctx, "create", "clusterrole", "berth-dev-wide", "--verb=get", "--resource=pods")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = play(ctx, false, "")
+		Expect(err).To(MatchError(ContainSubstring("clusterrole.rbac.authorization.k8s.io/berth-dev-wide already")))
+		_, err = k.get(ctx, "delete", "clusterrole", "berth-dev-wide")
+		Expect(err).NotTo(HaveOccurred(), "the demo removed an object that it had not made")
+	})
+	It("plays the story, and removes everything that it made", func(ctx SpecContext) {
+		GinkgoT().Setenv(consentVariable, "1")
+		out, err := play(ctx, false, "")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(ContainSubstring("The story is told"))
+	})
+})
+
+// objects returns all objects of a cluster, apart from Events and what others renew all the time.
+func objects(ctx context.Context, k kubectl) map[string]bool {
+	GinkgoHelper()
+	types, err := k.get(ctx, "api-resources", "--verbs=list", "-o", "name")
+	Expect(err).NotTo(HaveOccurred())
+	listed := slices.DeleteFunc(strings.Fields(types), func(name string) bool {
+		return strings.HasPrefix(name, "events") || strings.HasPrefix(name, "leases.") || strings.HasPrefix(name, "componentstatuses")
+	})
+	text, err := k.get(ctx, "get", strings.Join(listed, ","), "--all-namespaces", "-o",
+		`jsonpath={range .items[*]}{.apiVersion} {.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
+	Expect(err).NotTo(HaveOccurred())
+	return maps.Collect(func(yield func(string, bool) bool) {
+		for line := range strings.Lines(text) {
+			if !yield(strings.TrimSpace(line), true) {
+				return
+			}
+		}
+	})
+}
