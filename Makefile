@@ -27,8 +27,18 @@ assets =
 else
 KUBEBUILDER_ASSETS = $(CURDIR)/bin
 assets = controlplane
+demo_assets = controlplane-demo
+dev_assets = controlplane-dev
+# Programs that are not in this directory are taken from bin/.
+demo dev-up: KUBEBUILDER_ASSETS = $(CURDIR)/bin$(if $(filter yes,$(PREBUILT)),/prebuilt)
 endif
 export KUBEBUILDER_ASSETS
+
+# What demo and dev-up need of the control plane is downloaded if it is not compiled already, and compiled if that fails;
+# PREBUILT=no always compiles. ENVTEST_INDEX is the URL of another index for setup-envtest.
+PREBUILT ?= yes
+ENVTEST_INDEX ?=
+prebuilt = -prebuilt '$(if $(filter yes,$(PREBUILT)),../../bin/prebuilt)' $(if $(ENVTEST_INDEX),-index '$(ENVTEST_INDEX)')
 
 # The policy engine of tests of policies that are decided elsewhere: where the control plane is, else built into bin/.
 engine = $(if $(filter-out $(CURDIR)/bin/opa,$(abspath $(wildcard $(KUBEBUILDER_ASSETS)/opa))),,opa)
@@ -109,6 +119,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
+	cd hack/envtest && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
 	cd hack/opa && go mod tidy -diff
 	cd hack/prometheus && go mod tidy -diff
@@ -119,6 +130,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
 	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	cd hack/controlplane && go test -count=1 ./...
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
 
@@ -187,9 +199,13 @@ bench-check: $(assets) $(engine) ## Fail where ratios and sizes are out of what 
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager and the kubectl plugin into bin/.
-	go build -ldflags "$(LDFLAGS)" -o bin/manager ./cmd/manager
-	go build -ldflags "-X main.release=$(VERSION)" -o bin/kubectl-berth ./cmd/kubectl-berth
+build: bin/manager bin/kubectl-berth ## Build the manager and the kubectl plugin into bin/.
+
+bin/manager: FORCE
+	@hack/progress.sh "Compiling the manager" go build -ldflags "$(LDFLAGS)" -o $@ ./cmd/manager
+
+bin/kubectl-berth: FORCE
+	@hack/progress.sh "Compiling the kubectl plugin" go build -ldflags "-X main.release=$(VERSION)" -o $@ ./cmd/kubectl-berth
 
 # What the image holds is of the commit: its date is the commit's. PLATFORMS as in linux/amd64,linux/arm64.
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -201,12 +217,24 @@ image: ## Build the image IMG for PLATFORMS without a container engine: dist/ima
 	  -commit "$$(git rev-parse HEAD)" -date "$$(git log -1 --format=%cI)"
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver and kubectl from Go modules into bin/; minutes at first, then seconds.
-	cd hack/controlplane && go run ./build -out ../../bin
+controlplane: bin/controlplane ## Build the control plane from Go modules into bin/; minutes at first, then seconds.
+	cd hack/controlplane && ../../bin/controlplane -out ../../bin
 
 .PHONY: controlplane-node
-controlplane-node: ## Build kubelet and kube-proxy too, for make e2e.
-	cd hack/controlplane && go run ./build -nodes -out ../../bin
+controlplane-node: bin/controlplane ## Build kubelet and kube-proxy too, for make e2e.
+	cd hack/controlplane && ../../bin/controlplane -nodes -out ../../bin
+
+.PHONY: controlplane-demo
+controlplane-demo: bin/controlplane ## Download etcd, kube-apiserver and kubectl into bin/prebuilt, or build them into bin/, for make demo.
+	cd hack/controlplane && ../../bin/controlplane -demo -out ../../bin $(prebuilt)
+
+.PHONY: controlplane-dev
+controlplane-dev: bin/controlplane ## The same, and build kube-controller-manager and kube-scheduler, for make dev-up.
+	cd hack/controlplane && ../../bin/controlplane -out ../../bin $(prebuilt)
+
+# The program that builds and downloads the control plane.
+bin/controlplane: FORCE
+	@cd hack/controlplane && ../progress.sh "Compiling what builds the control plane" go build -o ../../$@ ./build
 
 # Go looks at what the binary was built from, and leaves it alone where that is the same.
 .PHONY: opa
@@ -214,7 +242,7 @@ opa: ## Build the OPA server from its Go module into bin/; a minute or two at fi
 	cd hack/opa && go build -o ../../bin/opa github.com/open-policy-agent/opa
 
 bin/dev: FORCE
-	go build -o $@ ./hack/dev
+	@hack/progress.sh "Compiling the demo" go build -o $@ ./hack/dev
 
 .PHONY: FORCE
 FORCE:
@@ -280,7 +308,7 @@ catalog: ## Write the catalog that offers the bundle to OLM.
 ##@ Local cluster
 
 .PHONY: dev-up
-dev-up: $(assets) build bin/dev ## Start control plane and operator in the background; .dev/kubeconfig is an admin's.
+dev-up: $(dev_assets) build bin/dev ## Start control plane and operator in the background; .dev/kubeconfig is an admin's.
 	bin/dev up
 
 .PHONY: dev-down
@@ -288,7 +316,7 @@ dev-down: bin/dev ## Stop what dev-up started.
 	bin/dev down
 
 .PHONY: demo
-demo: $(assets) build bin/dev ## Play the story of the first policy; ONESHOT=1 checks each step, stops all and exits.
+demo: $(demo_assets) bin/manager bin/dev ## Play the story of the first policy; ONESHOT=1 checks each step, stops all and exits.
 	bin/dev demo $(if $(ONESHOT),-oneshot)
 
 ##@ Deployment

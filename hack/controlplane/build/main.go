@@ -1,6 +1,7 @@
 // Command build compiles the control plane that the tests, the demo and the development cluster run: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl; with -nodes also what a node runs, kubelet and
-// kube-proxy. Run it from hack/controlplane.
+// kube-apiserver, kubectl, kube-controller-manager and kube-scheduler; with -demo the first three alone; with -nodes also
+// what a node runs, kubelet and kube-proxy. With -prebuilt it downloads the first three, where it can and they are not
+// compiled already. Run it from hack/controlplane.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -25,7 +27,7 @@ import (
 )
 
 // heartbeat is how often a running build says that it lives; a cold kube-apiserver compiles for minutes in silence.
-const heartbeat = 15 * time.Second
+const heartbeat = 10 * time.Second
 
 const advice = "If modules could not be downloaded, check the network and `go env GOPROXY`; if the disk is full, free some GB; " +
 	"then run `make controlplane` again: what was downloaded and compiled so far is cached."
@@ -37,12 +39,17 @@ type component struct {
 	module string
 }
 
-var components = []component{
+// basicComponents are what an API server and its client take; the archives of envtest have the same.
+var basicComponents = []component{
 	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
 	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes"},
+	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
+}
+
+// controllerComponents are for clusters in which pods are made, scheduled and deleted.
+var controllerComponents = []component{
 	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes"},
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes"},
-	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
 }
 
 // nodeComponents are for the end-to-end tests alone.
@@ -53,20 +60,29 @@ var nodeComponents = []component{
 
 func main() {
 	out := flag.String("out", "../../bin", "directory that receives the binaries")
+	demo := flag.Bool("demo", false, "provide etcd, kube-apiserver and kubectl alone")
 	nodes := flag.Bool("nodes", false, "build what a node runs, too")
+	download := prebuilt{tool: "../envtest", out: os.Stdout}
+	flag.StringVar(&download.dir, "prebuilt", "", "directory for downloaded etcd, kube-apiserver and kubectl; none are downloaded if empty")
+	flag.StringVar(&download.index, "index", defaultIndex, "URL of the index of what can be downloaded, in the form of setup-envtest")
 	flag.Parse()
-	if *nodes {
-		components = append(components, nodeComponents...)
+	rest := controllerComponents
+	switch {
+	case *demo:
+		rest = nil
+	case *nodes:
+		rest = slices.Concat(rest, nodeComponents)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *out); err != nil {
+	if err := run(ctx, *out, download, rest); err != nil {
 		fmt.Fprintf(os.Stderr, "Error: building the control plane: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out string) error {
+// run provides the basic components, from the download if that names a directory, and builds the rest.
+func run(ctx context.Context, out string, download prebuilt, rest []component) error {
 	if _, err := os.Stat("components.go"); err != nil {
 		return errors.New("components.go is not here: run this in hack/controlplane, or `make controlplane` anywhere in the repository")
 	}
@@ -80,12 +96,75 @@ func run(ctx context.Context, out string) error {
 	defer unlock()
 
 	started := time.Now()
+	components := slices.Concat(basicComponents, rest)
+	if download.dir != "" {
+		downloaded, err := downloadUnlessBuilt(ctx, out, &download)
+		if err != nil {
+			return err
+		}
+		if downloaded {
+			components = rest
+			if err := linkKubectl(out, download.dir); err != nil {
+				return err
+			}
+		}
+	}
 	for i, c := range components {
 		if err := build(ctx, c, out, fmt.Sprintf("[%d/%d]", i+1, len(components))); err != nil {
 			return err
 		}
 	}
 	fmt.Printf("Control plane ready in %s (%s)\n", out, elapsed(started))
+	return nil
+}
+
+// downloadUnlessBuilt reports whether the basic components are in the download's directory. It does not download what is
+// built already.
+func downloadUnlessBuilt(ctx context.Context, out string, download *prebuilt) (bool, error) {
+	dir, err := filepath.Abs(download.dir)
+	if err != nil {
+		return false, fmt.Errorf("resolving %s: %w", download.dir, err)
+	}
+	download.dir = dir
+	version, err := moduleVersion(ctx, "k8s.io/kubernetes")
+	if err != nil {
+		return false, err
+	}
+	if download.complete(version) {
+		return download.provide(ctx, version), nil
+	}
+	built := true
+	for _, c := range basicComponents {
+		want, err := wanted(ctx, c)
+		if err != nil {
+			return false, err
+		}
+		built = built && upToDate(c, out, want)
+	}
+	if built {
+		// Binaries of another version would be used in place of these.
+		if err := os.RemoveAll(download.dir); err != nil {
+			return false, fmt.Errorf("removing downloaded binaries of another version: %w", err)
+		}
+		return false, nil
+	}
+	return download.provide(ctx, version), ctx.Err()
+}
+
+// linkKubectl has out name the downloaded kubectl where there is none, for people who put out into their PATH. A build
+// replaces the link.
+func linkKubectl(out, downloaded string) error {
+	link := filepath.Join(out, "kubectl")
+	if _, err := os.Stat(link); err == nil {
+		return nil
+	}
+	// It may point to what was removed since.
+	if err := os.RemoveAll(link); err != nil {
+		return fmt.Errorf("replacing a link to kubectl: %w", err)
+	}
+	if err := os.Symlink(filepath.Join(downloaded, "kubectl"), link); err != nil {
+		return fmt.Errorf("linking kubectl: %w", err)
+	}
 	return nil
 }
 
@@ -118,22 +197,19 @@ func build(ctx context.Context, c component, out, label string) error {
 		return err
 	}
 	label += " " + c.name + " " + version
+	want, err := wanted(ctx, c)
+	if err != nil {
+		return err
+	}
+	if upToDate(c, out, want) {
+		fmt.Println(label, "is up to date")
+		return nil
+	}
 	ldflags, err := stamps(ctx)
 	if err != nil {
 		return err
 	}
-	want, err := inputs(ctx, c, ldflags)
-	if err != nil {
-		return err
-	}
 	target := filepath.Join(out, c.name)
-	stamp := filepath.Join(out, "."+c.name+".stamp")
-	if got, err := os.ReadFile(stamp); err == nil && string(got) == want {
-		if _, err := os.Stat(target); err == nil {
-			fmt.Println(label, "is up to date")
-			return nil
-		}
-	}
 
 	fmt.Println(label, "building; a first build takes minutes, later ones come from Go's cache")
 	started := time.Now()
@@ -147,11 +223,33 @@ func build(ctx context.Context, c component, out, label string) error {
 	if err := os.Rename(tmp, target); err != nil {
 		return fmt.Errorf("putting %s into place: %w", c.name, err)
 	}
-	if err := os.WriteFile(stamp, []byte(want), 0o644); err != nil {
+	if err := os.WriteFile(stampOf(c, out), []byte(want), 0o644); err != nil {
 		return fmt.Errorf("recording what %s was built from: %w", c.name, err)
 	}
 	fmt.Printf("%s done (%s)\n", label, elapsed(started))
 	return nil
+}
+
+// stampOf is the file that records what a component was built from.
+func stampOf(c component, out string) string { return filepath.Join(out, "."+c.name+".stamp") }
+
+// upToDate reports whether the component in out was built from what is wanted.
+func upToDate(c component, out, want string) bool {
+	got, err := os.ReadFile(stampOf(c, out))
+	if err != nil || string(got) != want {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(out, c.name))
+	return err == nil
+}
+
+// wanted identifies everything that decides what the component will be.
+func wanted(ctx context.Context, c component) (string, error) {
+	ldflags, err := stamps(ctx)
+	if err != nil {
+		return "", err
+	}
+	return inputs(ctx, c, ldflags)
 }
 
 func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
@@ -169,6 +267,23 @@ func compile(ctx context.Context, pkg, ldflags, target, label string, started ti
 	}
 
 	var compiled atomic.Int64
+	done := keepTelling(func() {
+		fmt.Printf("%s … %d packages compiled so far, %s elapsed\n", label, compiled.Load(), elapsed(started))
+	})
+	messages := readBuildOutput(stderr, &compiled)
+	err = cmd.Wait()
+	done()
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; what was compiled so far stays in Go's cache, so the next build is shorter")
+	case err != nil:
+		return fmt.Errorf("compiling %s: %w\n%s\n%s", pkg, err, messages, advice)
+	}
+	return nil
+}
+
+// keepTelling calls tell at every heartbeat, until the returned function is called.
+func keepTelling(tell func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		ticker := time.NewTicker(heartbeat)
@@ -178,20 +293,11 @@ func compile(ctx context.Context, pkg, ldflags, target, label string, started ti
 			case <-done:
 				return
 			case <-ticker.C:
-				fmt.Printf("%s … %d packages compiled so far, %s elapsed\n", label, compiled.Load(), elapsed(started))
+				tell()
 			}
 		}
 	}()
-	messages := readBuildOutput(stderr, &compiled)
-	err = cmd.Wait()
-	close(done)
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted; what was compiled so far stays in Go's cache, so the next build is shorter")
-	case err != nil:
-		return fmt.Errorf("compiling %s: %w\n%s\n%s", pkg, err, messages, advice)
-	}
-	return nil
+	return func() { close(done) }
 }
 
 // readBuildOutput counts the import paths that go build -v prints, one for each package it compiles, shows the
