@@ -137,7 +137,7 @@ test: $(assets) $(engine) ## Run all tests that need no root: units, and suites 
 UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/... ./webhooks/...
 
 .PHONY: unit
-unit: ## Run the unit tests, fewer rounds of the random ones; they need no control plane and take two minutes or three.
+unit: ## Run the unit tests, fewer rounds of the random ones; they need no control plane.
 	go test -short -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(UNIT_PACKAGES)
 
 # The tools of the documents' commands are compiled outside, since inside there is no network.
