@@ -71,7 +71,7 @@ func story(crd bool) []act {
 		[]string{"get", profiles, "-n", fleetNamespace, "-o",
 			`custom-columns=NAME:.metadata.name,JURISDICTION:.metadata.labels.demo\.berth\.dev/jurisdiction,` +
 				`PCI:.status.properties[0].value,HEALTHY:.status.conditions[0].status`})
-	return slices.Concat(placementStory(inventory), quotaStory(), []act{{
+	return slices.Concat(policyStory(inventory), placementStory(), changeStory(), quotaStory(), []act{{
 		title: "Without a policy the API server is open again",
 		why:   `When the last policy is deleted, the webhook goes too, and what was denied before is admitted.`,
 		play: func(ctx context.Context, s *stage) error {
@@ -86,8 +86,8 @@ func story(crd bool) []act {
 	}})
 }
 
-// placementStory is the part about placement; inventory are the commands that make the inventory of clusters.
-func placementStory(inventory [][]string) []act {
+// policyStory is the part up to the policy; inventory are the commands that make the inventory of clusters.
+func policyStory(inventory [][]string) []act {
 	return []act{
 		{
 			title: "An open API server",
@@ -142,6 +142,12 @@ finds that in the policy.`,
 				return s.fails(ctx, []string{"rego_", "5:"}, "apply", "-f", brokenFile)
 			},
 		},
+	}
+}
+
+// placementStory is the part in which workloads are placed.
+func placementStory() []act {
+	return []act{
 		{
 			title: "No requested clusters: placed on every cluster that is allowed",
 			why:   `The Deployment requires the EU and PCI level 2 and names no cluster. Berth adds the placement at admission.`,
@@ -180,6 +186,12 @@ finds that in the policy.`,
 					"get", "deployments", "-n", storyNamespace, "-o", "custom-columns=NAME:.metadata.name,PLACEMENT:.metadata.annotations."+clustersPath)
 			},
 		},
+	}
+}
+
+// changeStory is the part in which the inventory changes.
+func changeStory() []act {
+	return []act{
 		{
 			title: "A cluster loses a property: what must move is moved",
 			why: eu2 + ` loses its PCI level. Nobody updates the Deployment: Berth decides it again, patches it, counts it in the
