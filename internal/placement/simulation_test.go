@@ -585,6 +585,53 @@ func (s *simulation) checkIntent() {
 	if len(silent) > 0 && recordOf(out.Object) != "" {
 		s.Fatalf("a record stays that records nothing: %s", recordOf(out.Object))
 	}
+	s.checkUndo()
+}
+
+// checkUndo undoes all placements, and looks whether the developer's object returns and every change is reported.
+func (s *simulation) checkUndo() {
+	s.Helper()
+	d := &placement.Decider{Keyring: s.keyring}
+	before := s.stored.DeepCopy()
+	undone, err := d.Undo(s.Context(), deployments, s.stored)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if diff := cmp.Diff(before, s.stored); diff != "" {
+		s.Fatalf("undoing changed its input (-before +after):\n%s", diff)
+	}
+	result := s.patch(s.stored, undone.Object)
+	if diff := cmp.Diff(s.intent, metadataOf(result)); diff != "" || recordOf(result) != "" {
+		s.Fatalf("undoing does not return the developer's object (-want +got):\n%s\nstored: %v", diff, s.stored.Object["metadata"])
+	}
+	keys := map[string]bool{}
+	for _, c := range undone.Changes {
+		if keys[c.Field+c.Key] || !c.Done(result) || c.Done(s.stored) {
+			s.Fatalf("change %q is reported twice or is none", c.Action())
+		}
+		keys[c.Field+c.Key] = true
+	}
+	if got, want := len(keys), countDifferences(metadataOf(s.stored), metadataOf(result)); got != want {
+		s.Fatalf("%d changes are reported, and there are %d", got, want)
+	}
+}
+
+// countDifferences counts the keys that differ.
+func countDifferences(a, b metadata) int {
+	out := 0
+	for field := range a {
+		for key, value := range a[field] {
+			if other, there := b[field][key]; !there || other != value {
+				out++
+			}
+		}
+		for key := range b[field] {
+			if _, there := a[field][key]; !there {
+				out++
+			}
+		}
+	}
+	return out
 }
 
 // random returns what a developer may have written.

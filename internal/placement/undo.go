@@ -1,0 +1,120 @@
+package placement
+
+import (
+	"context"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// copies are the resources whose objects get the annotations of the object that controls them, and its record with them:
+// the controllers of Deployments, DaemonSets, and StatefulSets keep what they roll back to there.
+var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
+
+// Undoing is an existing object without what policies did to it.
+type Undoing struct {
+	// Object is the object with the requested values in place of those of policies, and without the record. All but what
+	// was merged it shares with the object that was undone.
+	Object *unstructured.Unstructured
+	// PodSpec leads to the spec of the object's pods, if that may be another one in Object.
+	PodSpec []string
+	// Changes are the keys that had a policy's value, once each. Those that the API server does not let change are
+	// Immutable, and keep that value in Object.
+	Changes []Change
+	// Trusted reports whether the object had a record that the keyring trusts. Without one there are no Changes.
+	Trusted bool
+	// Template reports whether the object is a revision of its controller's and may have a pod template that policies
+	// decided. That one stays: it is what the controller knows the revision by.
+	Template bool
+}
+
+// Undo returns an existing object as it would be if every policy in its record were still followed and had just decided
+// to set nothing. What somebody changed since a policy set it stays. The policies in force are not asked.
+func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*Undoing, error) {
+	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
+	id := identityOf(obj, r.Namespace)
+	out := &Undoing{}
+	recorded := d.Keyring.readStored(obj, id)
+	if of, ok := d.copiedFrom(r, recorded); ok {
+		recorded = d.Keyring.read(obj, of)
+		if recorded != nil {
+			out.Template = len(recorded.Scheduling) > 0
+			recorded = &record{Annotations: recorded.Annotations}
+		}
+	}
+	out.Trusted = recorded != nil
+	var path []string
+	if len(recorded.of(fieldScheduling)) > 0 {
+		var known bool
+		if path, known = d.Templates.Path(resource.GroupResource()); !known {
+			return nil, &workload.UnknownKindError{GroupKind: obj.GroupVersionKind().GroupKind()}
+		}
+	}
+	current := intentOf(obj, path, []*record{recorded})
+	if current.pods.err != nil {
+		return nil, current.pods.err
+	}
+	owned := false
+	if len(current.standing.Scheduling) > 0 {
+		var err error
+		if owned, err = d.madeByOwner(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	m := &merger{
+		intent: current, verdicts: withdrawn(&current.standing),
+		fixed: func(key string, values ...*string) string { return fixed(r, owned, key, values...) },
+		held:  func(*Verdict) bool { return false },
+	}
+	values, _, err := m.merge()
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := d.outcome(&current, values, record{}, id, m.verdicts)
+	if err != nil {
+		return nil, err
+	}
+	out.Object, out.PodSpec = outcome.Object, outcome.PodSpec
+	for _, v := range m.verdicts {
+		for _, c := range v.Changes {
+			same := func(other Change) bool { return other.Field == c.Field && other.Key == c.Key }
+			if !slices.ContainsFunc(out.Changes, same) {
+				out.Changes = append(out.Changes, c)
+			}
+		}
+	}
+	return out, nil
+}
+
+// copiedFrom returns the identity of the object whose record the request's object has a copy of; ok is false if the record
+// is its own. A keyring that does not verify records can't tell, and takes the record of what is controlled for a copy.
+func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
+	controller := metav1.GetControllerOfNoCopy(r.Object)
+	if own != nil && !d.Keyring.unverified || controller == nil || !slices.Contains(copies, r.Resource.GroupResource()) {
+		return identity{}, false
+	}
+	gk := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
+	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
+}
+
+// withdrawn are verdicts of the policies in a record that decide to set nothing, by name.
+func withdrawn(standing *record) []*Verdict {
+	names := sets.New[string]()
+	for _, field := range fields {
+		for _, entry := range standing.of(field) {
+			names.Insert(entry.By)
+		}
+	}
+	var out []*Verdict
+	for _, name := range sets.List(names) {
+		out = append(out, &Verdict{Policy: &Policy{Name: name, Mode: placementv1.ModeEnforce}})
+	}
+	return out
+}
