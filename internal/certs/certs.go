@@ -19,8 +19,10 @@ import (
 // SecretName is the Secret that has the webhook's certificate and its authority.
 const SecretName = "berth-webhook-cert"
 
+// KeySecretName is the Secret that has the key which developers' intents are signed with.
+const KeySecretName = "berth-intent-key"
+
 const (
-	keySecret = "berth-intent-key"
 	keyName   = "key"
 	caName    = "ca.crt"
 	caKeyName = "ca.key"
@@ -33,7 +35,7 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 	// Never fails on the platforms that Go supports.
 	_, _ = rand.Read(fresh)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keySecret},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: KeySecretName},
 		Data:       map[string][]byte{keyName: fresh},
 	}
 	err := c.Create(ctx, secret)
@@ -41,11 +43,16 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 		err = c.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("getting Secret %s/%s: %w", namespace, keySecret, err)
+		return nil, fmt.Errorf("getting Secret %s/%s: %w", namespace, KeySecretName, err)
 	}
+	return KeyringOf(secret)
+}
+
+// KeyringOf returns the keyring over the key in the Secret KeySecretName.
+func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {
-		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; if you delete the Secret a new one is made, and what developers asked for before is forgotten", keyName, namespace, keySecret, err)
+		return nil, fmt.Errorf("reading key %q of Secret %s/%s: %w; if you delete the Secret a new one is made, and what developers asked for before is forgotten", keyName, secret.Namespace, secret.Name, err)
 	}
 	return keyring, nil
 }

@@ -20,7 +20,7 @@ func TestKeyringIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{}
-	name := types.NamespacedName{Namespace: namespace, Name: keySecret}
+	name := types.NamespacedName{Namespace: namespace, Name: KeySecretName}
 	if err := c.Get(t.Context(), name, secret); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestKeyringIsShared(t *testing.T) {
 
 // No policy has Berth show its own Secrets to anybody.
 func TestOwnSecretsAreReserved(t *testing.T) {
-	for _, name := range []string{SecretName, keySecret} {
+	for _, name := range []string{SecretName, KeySecretName} {
 		if !slices.Contains(policy.ReservedSecrets, name) {
 			t.Errorf("policies can name the Secret %s", name)
 		}

@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 // Load reads a file. Errors name it, and the fields that are not known, or that are no fields of their type. What the rest
@@ -92,6 +95,15 @@ func (c *ManagerConfiguration) validateType() field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
 	}
 	return errs
+}
+
+// Templates returns the pod templates of Kubernetes and of PodTemplates.
+func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
+	templates := make([]workload.Template, len(c.PodTemplates))
+	for i, t := range c.PodTemplates {
+		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: t.Fields()}
+	}
+	return workload.NewTemplates(templates...)
 }
 
 // Fields is the path as the names of fields; nil if there is none.

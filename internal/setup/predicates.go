@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/predicates"
 	inventory "github.com/berth-dev/berth/internal/replication"
-	"github.com/berth-dev/berth/internal/workload"
 )
 
 // defaultPredicates is the white-list where nobody sets one; nil if the manager will not start anyway.
@@ -71,11 +69,7 @@ func (p *parts) addConfiguration(context.Context, *rest.Config) error {
 	if p.predicates, err = registry.New(p.options.Predicates, arguments...); err != nil {
 		return fmt.Errorf("--config: %s: predicates: %w", p.options.Config, err)
 	}
-	templates := make([]workload.Template, len(config.PodTemplates))
-	for i, t := range config.PodTemplates {
-		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: t.Fields()}
-	}
-	if p.templates, err = workload.NewTemplates(templates...); err != nil {
+	if p.templates, err = config.Templates(); err != nil {
 		return fmt.Errorf("--config: %s: %w", p.options.Config, err)
 	}
 	return nil
