@@ -18,6 +18,9 @@ import (
 // the controllers of Deployments, DaemonSets, and StatefulSets keep what they roll back to there.
 var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
 
+// KeepsCopies reports whether the objects of a resource get copies of the annotations of the objects that control them.
+func KeepsCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
+
 // Undoing is an existing object without what policies did to it.
 type Undoing struct {
 	// Object is the object with the requested values in place of those of policies, and without the record. All but what
@@ -97,11 +100,29 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 // is its own. A keyring that does not verify records can't tell, and takes the record of what is controlled for a copy.
 func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(r.Object)
-	if own != nil && !d.Keyring.unverified || controller == nil || !slices.Contains(copies, r.Resource.GroupResource()) {
+	if own != nil && !d.Keyring.unverified || controller == nil || !KeepsCopies(r.Resource.GroupResource()) {
 		return identity{}, false
 	}
 	gk := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
 	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
+}
+
+// UndoCopy returns an object that has copies of the annotations of another one, and no record, without the changes that were
+// undone on the other one. It shares all but the annotations with the object.
+func UndoCopy(obj *unstructured.Unstructured, changes []Change) *unstructured.Unstructured {
+	out := withOwnMetadata(obj)
+	values := metadataOf(obj, fieldAnnotations)
+	for _, c := range changes {
+		if c.Field != fieldAnnotations || !equalOptional(optional(values, c.Key), c.From) {
+			continue
+		}
+		delete(values, c.Key)
+		if c.To != nil {
+			values[c.Key] = *c.To
+		}
+	}
+	setMetadata(out, fieldAnnotations, values)
+	return out
 }
 
 // withdrawn are verdicts of the policies in a record that decide to set nothing, by name.
