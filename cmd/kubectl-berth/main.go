@@ -3,6 +3,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"runtime/debug"
 
@@ -14,7 +15,7 @@ import (
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	// Cobra has said what is wrong.
-	if err := newCommand(streams).Execute(); err != nil {
+	if err := newCommand(streams).ExecuteContext(context.Background()); err != nil {
 		os.Exit(1)
 	}
 }
@@ -34,7 +35,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.AddFlags(root.PersistentFlags())
 	migrate := &cobra.Command{Use: "migrate", Short: "Turn what other tools have into Berth's resources"}
 	migrate.AddCommand(newMigrateConfigMaps(flags, streams))
-	root.AddCommand(migrate)
+	root.AddCommand(migrate, newCleanup(flags, streams))
 	return root
 }
 

@@ -79,6 +79,13 @@ var _ = Describe("Berth", Ordered, func() {
 			}).WithContext(ctx).WithTimeout(quiet).WithPolling(5 * time.Second).Should(BeEmpty())
 		})
 		It("is uninstalled, and leaves the door open and nothing behind", func(ctx SpecContext) {
+			// First, as the document says. The fleet was placed by the version before as well.
+			must(ctx, "kubectl delete placementpolicies --all")
+			must(ctx, "kubectl wait --for=delete mutatingwebhookconfiguration/berth-placement --timeout=60s")
+			must(ctx, "kubectl berth cleanup --all-namespaces --dry-run")
+			Expect(f.Get(ctx, framework.Deployment, harbour, "fleet")).To(HaveField("GetAnnotations()", HaveKey(placementv1.RequestedAnnotation)))
+			must(ctx, "kubectl berth cleanup --all-namespaces --yes")
+			expectNoTrace(ctx)
 			follow(ctx, "docs/install.md#Uninstalling")
 			expectNothingLeft(ctx, bare)
 		})
@@ -92,6 +99,9 @@ var _ = Describe("Berth", Ordered, func() {
 			Expect(create(ctx, "anew")).To(Succeed())
 			Eventually(pod).WithContext(ctx).WithArguments("anew").Should(And(BeReady(), BePlaced("north")))
 			must(ctx, "kubectl delete -f dist/install.yaml")
+			must(ctx, "kubectl wait --for=delete mutatingwebhookconfiguration/berth-placement --timeout=60s")
+			must(ctx, "kubectl berth cleanup --all-namespaces --unverified --yes")
+			expectNoTrace(ctx)
 			expectNothingLeft(ctx, bare)
 		})
 	})

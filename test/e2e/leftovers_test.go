@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
 // everything returns the version of each object of the cluster and who wrote it when, by its resource, namespace and
@@ -128,4 +130,12 @@ func expectNothingLeft(ctx context.Context, before map[string]bool) {
 	Expect(p.Annotations).NotTo(HaveKey(berthAnnotation))
 	must(ctx, "kubectl --namespace "+harbour+" delete deployment,pod,configmap --all --wait=false")
 	Eventually(pods).WithContext(ctx).WithArguments(harbour).Should(BeEmpty())
+}
+
+// expectNoTrace expects that no object has anything of Berth's any more.
+func expectNoTrace(ctx context.Context) {
+	GinkgoHelper()
+	all := must(ctx, "kubectl get deployments,replicasets,controllerrevisions,pods,configmaps --all-namespaces --output=json")
+	Expect(strings.Contains(all, `"`+placementv1.RequestedAnnotation+`"`)).To(BeFalse())
+	Expect(strings.Contains(all, `"`+berthAnnotation+`"`)).To(BeFalse())
 }

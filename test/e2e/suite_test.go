@@ -87,6 +87,9 @@ func prepare(ctx context.Context, s cluster.Sandbox) error {
 	if err := os.Mkdir(tools, 0o755); err != nil {
 		return fmt.Errorf("making a directory for tools: %w", err)
 	}
+	if err := sh(ctx, "go build -o "+filepath.Join(tools, "kubectl-berth")+" ./cmd/kubectl-berth"); err != nil {
+		return err
+	}
 	helm := fmt.Sprintf("#!/bin/sh\nexec go tool -modfile='%s/go.tools.mod' helm \"$@\"\n", root)
 	if err := os.WriteFile(filepath.Join(tools, "helm"), []byte(helm), 0o755); err != nil {
 		return fmt.Errorf("writing helm: %w", err)

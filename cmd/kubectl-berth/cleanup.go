@@ -1,0 +1,361 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/cleanup"
+	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+const cleanupLong = `Remove what Berth wrote into objects: the annotation in which it records what developers asked for, and the annotations,
+labels, and scheduling fields that policies set. Where a policy replaced a requested value, that value returns. What
+somebody changed after a policy set it stays.
+
+Delete the policies first. The command refuses to run while Berth's webhook for placements is registered, because Berth
+would place the objects again. Run it before you uninstall Berth: it verifies the records with the key in Berth's
+namespace. After that, pass --unverified.
+
+A workload whose scheduling fields are restored rolls out again. The scheduling fields of existing Pods and of Jobs that
+started can't be changed; the command says which ones stay.
+
+Objects that you may not change are reported, the others are cleaned up, and the command fails. You can run it again at
+any time.`
+
+const cleanupExample = `  # See what would be changed, in all namespaces and outside them
+  kubectl berth cleanup --all-namespaces --dry-run
+
+  # Change it
+  kubectl berth cleanup --all-namespaces --yes
+
+  # One namespace, after Berth and its key were removed
+  kubectl berth cleanup -n shop --unverified`
+
+// cleanupOptions are the flags of cleanup.
+type cleanupOptions struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+
+	allNamespaces, dryRun, yes, force, unverified bool
+	berthNamespace, config                        string
+}
+
+func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &cleanupOptions{IOStreams: streams, flags: flags}
+	cmd := &cobra.Command{
+		Use:     "cleanup",
+		Short:   "Remove what Berth wrote into objects",
+		Long:    cleanupLong,
+		Example: cleanupExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Clean up the objects of all namespaces, and those that are in none.")
+	f.BoolVar(&o.dryRun, "dry-run", false, "Print the objects and their changes, which the API server checks, and change nothing.")
+	f.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
+	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. Objects that a policy still matches fail.")
+	f.BoolVar(&o.unverified, "unverified", false,
+		"Trust all records, when the key that they are signed with was deleted. Whoever may write an object may have forged its record: look at --dry-run first.")
+	f.StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace, which has the Secret "+certs.KeySecretName+".")
+	f.StringVar(&o.config, "config", "", "The manager's configuration file, for its podTemplates.")
+	return cmd
+}
+
+// clients are the clients of the command.
+type clients struct {
+	typed    kubernetes.Interface
+	metadata metadata.Interface
+	dynamic  dynamic.Interface
+}
+
+func (o *cleanupOptions) clients() (*clients, error) {
+	config, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	// There is a list for each type, and a read and a patch for each object.
+	config.QPS, config.Burst = 50, 100
+	// The API server warns of each deprecated type that is listed.
+	config.WarningHandler = rest.NoWarnings{}
+	out := &clients{}
+	var errs [3]error
+	out.typed, errs[0] = kubernetes.NewForConfig(config)
+	out.metadata, errs[1] = metadata.NewForConfig(config)
+	out.dynamic, errs[2] = dynamic.NewForConfig(config)
+	return out, errors.Join(errs[:]...)
+}
+
+// managed selects what Berth makes at run time.
+const managed = "app.kubernetes.io/name=berth,app.kubernetes.io/managed-by=berth"
+
+func (o *cleanupOptions) run(ctx context.Context) error {
+	c, err := o.clients()
+	if err != nil {
+		return err
+	}
+	if err := o.checkWebhooks(ctx, c); err != nil {
+		return err
+	}
+	cleaner, err := o.cleaner(ctx, c)
+	if err != nil {
+		return err
+	}
+	namespace := ""
+	if !o.allNamespaces {
+		if namespace, _, err = o.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return fmt.Errorf("finding the namespace: %w", err)
+		}
+	}
+	targets, unread := cleaner.Find(ctx, namespace)
+	if len(targets) > 0 && !o.dryRun && !o.yes {
+		if err := o.confirm(len(targets), namespace); err != nil {
+			return err
+		}
+	}
+	s := &summary{options: o, cleaner: cleaner, failed: map[string]bool{}}
+	for pass := 0; len(targets) > 0; pass++ {
+		s.clean(ctx, targets)
+		if o.dryRun || pass == maxPasses {
+			break
+		}
+		// Until it learned that an object is cleaned up, a controller may have copied its record once more.
+		if targets, unread = cleaner.Find(ctx, namespace); s.tried(targets) {
+			break
+		}
+	}
+	s.printTotals(namespace)
+	if o.allNamespaces {
+		o.reportRest(ctx, c)
+	}
+	return errors.Join(unread, s.err())
+}
+
+// maxPasses is how often the objects are listed again to see what is left.
+const maxPasses = 3
+
+// checkWebhooks refuses to run while Berth places objects.
+func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
+	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
+	if err != nil {
+		o.warn("could not see whether Berth still places objects: %v", err)
+		return nil
+	}
+	if len(list.Items) == 0 {
+		return nil
+	}
+	if !o.force {
+		return fmt.Errorf("mutatingwebhookconfiguration/%s is registered, so Berth would place the objects again: "+
+			"delete the policies, wait until it is gone, and run the command again; or pass --force", list.Items[0].Name)
+	}
+	o.warn("mutatingwebhookconfiguration/%s is registered: Berth places again what a policy matches", list.Items[0].Name)
+	return nil
+}
+
+func (o *cleanupOptions) warn(format string, args ...any) {
+	// There is nowhere left to report that the report can't be written.
+	_, _ = fmt.Fprintf(o.ErrOut, "Warning: "+format+"\n", args...)
+}
+
+func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
+	out := &cleanup.Cleaner{
+		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(), DryRun: o.dryRun,
+	}
+	if o.config != "" {
+		config, err := configuration.Load(o.config)
+		if err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+		if out.Templates, err = config.Templates(); err != nil {
+			return nil, fmt.Errorf("--config: %s: %w", o.config, err)
+		}
+	}
+	if o.unverified {
+		return out, nil
+	}
+	secret, err := c.typed.CoreV1().Secrets(o.berthNamespace).Get(ctx, certs.KeySecretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("secret %s/%s has the key that verifies the records, and is gone: name Berth's namespace by --berth-namespace, "+
+			"or, if Berth was uninstalled, look at the changes with --unverified --dry-run and pass --unverified", o.berthNamespace, certs.KeySecretName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the key that verifies the records: %w", err)
+	}
+	if out.Keyring, err = certs.KeyringOf(secret); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// confirm asks whether to go on.
+func (o *cleanupOptions) confirm(count int, namespace string) error {
+	where := "in all namespaces and outside them"
+	if namespace != "" {
+		where = "in namespace " + namespace
+	}
+	if _, err := fmt.Fprintf(o.ErrOut, "Clean up %s %s? Workloads whose scheduling fields change roll out again. [y/N] ", objects(count), where); err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
+	// An input that ends without an answer is a no.
+	answer, _ := bufio.NewReader(o.In).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing is changed: answer y, or pass --yes; --dry-run prints the changes")
+}
+
+func objects(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
+// summary prints and counts what became of objects.
+type summary struct {
+	options *cleanupOptions
+	cleaner *cleanup.Cleaner
+
+	cleaned, kept int
+	// failed are the objects that could not be cleaned up.
+	failed map[string]bool
+}
+
+func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
+	for _, t := range targets {
+		if s.failed[t.String()] {
+			continue
+		}
+		undone, err := s.cleaner.Clean(ctx, t)
+		if err != nil {
+			s.failed[t.String()] = true
+			s.options.warn("%s: %v", t, err)
+		}
+		if undone != nil {
+			s.cleaned++
+			s.print(t, undone)
+		}
+	}
+}
+
+func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
+	var text strings.Builder
+	done := "cleaned up"
+	if s.options.dryRun {
+		done = "would be cleaned up"
+	}
+	fmt.Fprintf(&text, "%s %s\n", t, done)
+	stays := false
+	for _, change := range undone.Changes {
+		prefix := "  "
+		if change.Immutable != "" {
+			prefix, stays = "  cannot ", true
+		}
+		fmt.Fprintf(&text, "%s%s\n", prefix, change.Action())
+	}
+	if undone.Template {
+		stays = true
+		fmt.Fprintln(&text, "  keeps its pod template: it is a revision to which its owner can be rolled back")
+	}
+	if !undone.Trusted {
+		fmt.Fprintln(&text, "  its record is not Berth's: the record is removed, and all values stay")
+	}
+	if stays {
+		s.kept++
+	}
+	_, _ = fmt.Fprint(s.options.Out, text.String())
+}
+
+// tried reports whether all the targets failed before.
+func (s *summary) tried(targets []cleanup.Target) bool {
+	for _, t := range targets {
+		if !s.failed[t.String()] {
+			return false
+		}
+	}
+	return true
+}
+
+// printTotals prints how many objects were cleaned up, and where the command did not look.
+func (s *summary) printTotals(namespace string) {
+	done := "cleaned up"
+	if s.options.dryRun {
+		done = "would be cleaned up (dry run)"
+	}
+	line := objects(s.cleaned) + " " + done
+	if s.kept > 0 {
+		line += fmt.Sprintf(", of which %d keep scheduling fields that can't be changed", s.kept)
+	}
+	if namespace != "" {
+		line += "; other namespaces and objects in none were not looked at (--all-namespaces)"
+	}
+	_, _ = fmt.Fprintln(s.options.Out, line)
+}
+
+// err returns an error if an object could not be cleaned up.
+func (s *summary) err() error {
+	if len(s.failed) > 0 {
+		return fmt.Errorf("%s could not be cleaned up, see above: remove the causes and run the command again", objects(len(s.failed)))
+	}
+	return nil
+}
+
+// leftovers are the cluster-scoped resources that Berth and its installation have objects of.
+var leftovers = []schema.GroupVersionResource{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+}
+
+// isBerths reports whether an object of leftovers belongs to Berth. What controller-gen writes has a name and no labels.
+func isBerths(obj metav1.Object) bool {
+	return obj.GetLabels()["app.kubernetes.io/name"] == "berth" || strings.HasPrefix(obj.GetName(), "berth-") || strings.HasSuffix(obj.GetName(), definitions)
+}
+
+// definitions is what the names of Berth's definitions end in.
+const definitions = ".placement.berth.dev"
+
+// reportRest prints the commands that remove what is left of Berth itself. What can't be read is left out.
+func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
+	var lines []string
+	for _, resource := range leftovers {
+		list, err := c.metadata.Resource(resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range list.Items {
+			if item := &list.Items[i]; isBerths(item) {
+				lines = append(lines, fmt.Sprintf("kubectl delete %s %s", resource.GroupResource(), item.Name))
+			}
+		}
+	}
+	if _, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, o.berthNamespace, metav1.GetOptions{}); err == nil {
+		lines = append(lines, "kubectl delete namespace "+o.berthNamespace)
+	}
+	if len(lines) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintf(o.Out, "Berth itself is not removed by this command. Uninstall it the way it was installed; what is left after that is removed by:\n  %s\n",
+		strings.Join(lines, "\n  "))
+}
