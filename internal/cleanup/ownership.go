@@ -1,7 +1,6 @@
 package cleanup
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -73,7 +72,7 @@ func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFi
 		i := slices.IndexFunc(out, func(other metav1.ManagedFieldsEntry) bool { return sameManager(entry, other) })
 		if i < 0 {
 			i = len(out)
-			entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte("{}")}
+			entry.FieldsV1 = metav1.NewFieldsV1("{}")
 			out = append(out, entry)
 		}
 		if out[i], err = withFields(out[i], lost); err != nil {
@@ -93,7 +92,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	if entry.FieldsV1 == nil {
 		return out, nil
 	}
-	if err := out.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+	if err := out.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 		return nil, fmt.Errorf("reading the managed fields of %s: %w", entry.Manager, err)
 	}
 	return out, nil
@@ -109,6 +108,6 @@ func withFields(entry metav1.ManagedFieldsEntry, more *fieldpath.Set) (metav1.Ma
 	if err != nil {
 		return entry, fmt.Errorf("writing the managed fields of %s: %w", entry.Manager, err)
 	}
-	entry.FieldsV1 = &metav1.FieldsV1{Raw: text}
+	entry.FieldsV1 = metav1.NewFieldsV1(string(text))
 	return entry, nil
 }

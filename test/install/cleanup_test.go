@@ -329,7 +329,7 @@ func asApplied(obj *unstructured.Unstructured) map[string]any {
 	var managers []any
 	for _, entry := range out.GetManagedFields() {
 		if entry.Manager != "kube-controller-manager" {
-			managers = append(managers, map[string]any{"manager": entry.Manager, "fields": string(entry.FieldsV1.Raw)})
+			managers = append(managers, map[string]any{"manager": entry.Manager, "fields": entry.FieldsV1.GetRawString()})
 		}
 	}
 	for _, name := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "namespace", "managedFields", "name"} {
