@@ -168,34 +168,25 @@ func texts(path string) (map[string]string, error) {
 
 func TestCatalog(t *testing.T) {
 	b := mustLoad(t)
-	text, err := os.ReadFile(filepath.Join(root, "catalog", packageName, "catalog.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	c := loadCatalog(t)
+	if len(c.packages) != 1 || len(c.channels) != 1 || len(c.bundles) != 1 {
+		t.Fatalf("got %d packages, %d channels and %d bundles", len(c.packages), len(c.channels), len(c.bundles))
 	}
-	blobs := map[string][]map[string]any{}
-	for _, o := range documents(t, text) {
-		schema := fmt.Sprint(o["schema"])
-		blobs[schema] = append(blobs[schema], o)
+	pkg, channel, bundle := c.packages[0], c.channels[0], c.bundles[0]
+	if pkg.Name != packageName || pkg.DefaultChannel != channel.Name || channel.Package != packageName {
+		t.Errorf("package %s with default channel %s, and channel %s of %s", pkg.Name, pkg.DefaultChannel, channel.Name, channel.Package)
 	}
-	packages, channels, bundles := blobs["olm.package"], blobs["olm.channel"], blobs["olm.bundle"]
-	if len(packages) != 1 || len(channels) != 1 || len(bundles) != 1 {
-		t.Fatalf("got %d packages, %d channels and %d bundles", len(packages), len(channels), len(bundles))
+	if len(channel.Entries) != 1 || channel.Entries[0].Name != b.csv.Metadata.Name {
+		t.Errorf("entries of the channel: %+v, want %s alone", channel.Entries, b.csv.Metadata.Name)
 	}
-	if packages[0]["name"] != packageName || packages[0]["defaultChannel"] != channels[0]["name"] || channels[0]["package"] != packageName {
-		t.Errorf("package %v with default channel %v and channel %v of %v", packages[0]["name"], packages[0]["defaultChannel"], channels[0]["name"], channels[0]["package"])
-	}
-	if diff := cmp.Diff([]any{map[string]any{"name": b.csv.Metadata.Name}}, channels[0]["entries"]); diff != "" {
-		t.Errorf("entries of the channel: %s", diff)
-	}
-	if bundles[0]["name"] != b.csv.Metadata.Name || bundles[0]["package"] != packageName ||
-		!strings.HasSuffix(fmt.Sprint(bundles[0]["image"]), ":v"+b.csv.Spec.Version) {
-		t.Errorf("bundle %v of %v in image %v", bundles[0]["name"], bundles[0]["package"], bundles[0]["image"])
+	if bundle.Name != b.csv.Metadata.Name || bundle.Package != packageName || !strings.HasSuffix(bundle.Image, ":v"+b.csv.Spec.Version) {
+		t.Errorf("bundle %s of %s in image %s", bundle.Name, bundle.Package, bundle.Image)
 	}
 	metadata, err := os.ReadFile(filepath.Join(root, "bundle", "metadata", "annotations.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("bundle.channels.v1: %v\n", channels[0]["name"]); !strings.Contains(string(metadata), want) {
+	if want := fmt.Sprintf("bundle.channels.v1: %s\n", channel.Name); !strings.Contains(string(metadata), want) {
 		t.Errorf("the bundle is for another channel than the catalog's: %q is not in its annotations", want)
 	}
 }

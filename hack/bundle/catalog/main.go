@@ -131,13 +131,18 @@ func render(t template, csv *unstructured.Unstructured) ([]byte, error) {
 	blobs = append(blobs, channels...)
 	blobs = append(blobs, bundleOf(pkg, image, csv, spec))
 	var out bytes.Buffer
-	out.WriteString("# Made by `make catalog` from template.yaml and the bundle.\n")
-	for _, b := range blobs {
+	for i, b := range blobs {
 		text, err := yaml.Marshal(b)
 		if err != nil {
 			return nil, err
 		}
-		out.WriteString("---\n")
+		if i == 0 {
+			// Within the first document: opm reads a comment before a separator as a document without a schema, and
+			// rejects the catalog.
+			out.WriteString("# Made by `make catalog` from template.yaml and the bundle.\n")
+		} else {
+			out.WriteString("---\n")
+		}
 		out.Write(text)
 	}
 	return out.Bytes(), nil
