@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -183,8 +184,17 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		// The arrival of the token and of the certificate wakes us.
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{}, to.redact(c.apply(ctx, to))
+	err := c.apply(ctx, to)
+	if errors.Is(err, errNoOwner) {
+		// No event tells that OLM has made the roles.
+		ctrllog.FromContext(ctx).Error(to.redact(err), "Trying again", "after", ownerRetry)
+		return reconcile.Result{RequeueAfter: ownerRetry}, nil
+	}
+	return reconcile.Result{}, to.redact(err)
 }
+
+// ownerRetry is how long until the owners are looked for again that a configuration can't be created without.
+const ownerRetry = 5 * time.Second
 
 // apply makes the configurations what they should be.
 func (c *Controller) apply(ctx context.Context, to access) error {
@@ -306,6 +316,9 @@ func (c *Controller) applyValidating(ctx context.Context, name string, owners []
 		log.Info("Deleting webhook configuration: nothing needs it any more")
 		return client.IgnoreNotFound(c.client.Delete(ctx, have))
 	case !exists:
+		if err := c.options.Owners.mayCreate(name, owners); err != nil {
+			return err
+		}
 		log.Info("Creating webhook configuration", "webhooks", len(webhooks))
 		return c.client.Create(ctx, want)
 	case equality.Semantic.DeepEqual(have.Webhooks, webhooks) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
@@ -380,6 +393,9 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 		want.Webhooks = append(want.Webhooks, webhook)
 	}
 	if !exists {
+		if err := c.options.Owners.mayCreate(WorkloadsName, owners); err != nil {
+			return err
+		}
 		ctrllog.FromContext(ctx).Info("Creating webhook configuration for workloads", "webhooks", len(want.Webhooks))
 		return c.client.Create(ctx, want)
 	}

@@ -27,9 +27,23 @@ import (
 type Owners struct {
 	// Name is the ClusterRole; empty for none.
 	Name string
-	// Labels, where they are given, select the ClusterRoles, as long as there are any, instead. Whoever gives labels has
-	// every object that they select deleted together.
+	// Labels, where they are given, select the ClusterRoles instead, also while no ClusterRole has them: whoever gives labels
+	// deletes every object that they select, and may never delete the one that Name names.
 	Labels map[string]string
+}
+
+// errNoOwner is the reason not to create a configuration: nothing would ever delete it.
+var errNoOwner = errors.New("no ClusterRole has the labels of the ClusterServiceVersion that installed Berth")
+
+// mayCreate returns an errNoOwner where a configuration must not be created because its owners are missing: OLM has not
+// made the roles yet, or it has deleted them and is about to end this replica. Without an owner, the configuration would
+// stay after the uninstallation and have requests denied.
+func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) error {
+	if len(o.Labels) == 0 || len(owners) > 0 {
+		return nil
+	}
+	return fmt.Errorf("not creating webhook configuration %s: %w (%s); if Berth is still installed, check --owner-cluster-service-version",
+		configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
 }
 
 // OLMLabels are the labels by which OLM v0 knows the ClusterRoles that it made from a ClusterServiceVersion, and deletes
@@ -43,9 +57,9 @@ func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 
 var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 
-// read returns the references to the owners; none if none is to be had, and then the configurations stand without: they
-// are needed more than they are needed to go. Nothing is remembered: a reference to a role that has gone would have its
-// successor's configurations removed.
+// read returns the references to the owners; none if there are none. Without an owner that is named, the configurations stand
+// without: they are needed more than they are needed to go. Without one that is selected, see mayCreate. Nothing is
+// remembered: a reference to a role that has gone would have its successor's configurations removed.
 func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
 	var roles []metav1.PartialObjectMetadata
 	if len(o.Labels) > 0 {
@@ -56,7 +70,7 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		}
 		roles = list.Items
 	}
-	if len(roles) == 0 && o.Name != "" {
+	if len(o.Labels) == 0 && o.Name != "" {
 		role := metav1.PartialObjectMetadata{}
 		role.SetGroupVersionKind(clusterRole)
 		err := live.Get(ctx, client.ObjectKey{Name: o.Name}, &role)
@@ -167,7 +181,7 @@ const ownerTries = 20
 
 // adopt says whether there are roles with the labels.
 func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
-	owners, err := Owners{Labels: a.owners.Labels}.read(ctx, a.live)
+	owners, err := a.owners.read(ctx, a.live)
 	if err != nil || len(owners) == 0 {
 		return false, err
 	}

@@ -2,6 +2,7 @@ package webhookconfiguration
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,6 +47,43 @@ func TestOwned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Owners{Name: "berth"}.owned(tc.have, tc.owners)); diff != "" {
 				t.Errorf("owned() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With labels, the role that is named is no owner, although it exists: OLM never deletes it.
+func TestReadOwners(t *testing.T) {
+	named := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth", UID: "1"}}
+	selected := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth.v1-a", UID: "2", Labels: OLMLabels("operators", "berth.v1")}}
+	tests := map[string]struct {
+		roles  []client.Object
+		labels map[string]string
+		want   []string
+		// refused reports whether no configuration must be created.
+		refused bool
+	}{
+		"Named":        {roles: []client.Object{named, selected}, want: []string{"berth"}},
+		"NamedIsGone":  {roles: []client.Object{selected}},
+		"Selected":     {roles: []client.Object{named, selected}, labels: selected.Labels, want: []string{"berth.v1-a"}},
+		"SelectedGone": {roles: []client.Object{named}, labels: selected.Labels, refused: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := Owners{Name: "berth", Labels: tc.labels}
+			owners, err := o.read(t.Context(), fake.NewClientBuilder().WithObjects(tc.roles...).Build())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var have []string
+			for _, r := range owners {
+				have = append(have, r.Name)
+			}
+			if diff := cmp.Diff(tc.want, have); diff != "" {
+				t.Errorf("read() (-want +got):\n%s", diff)
+			}
+			if err := o.mayCreate(WorkloadsName, owners); errors.Is(err, errNoOwner) != tc.refused {
+				t.Errorf("mayCreate() = %v", err)
 			}
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -184,13 +186,49 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			after, err := owners(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(slices.Collect(maps.Keys(after))).To(ConsistOf(slices.Collect(maps.Keys(before))), "they were deleted and made anew")
+		})
+
+		// The successor is Ready, and the old version leads on: its pod may take a while to end, or its node may be cut off.
+		It("keeps their owners while the old leader goes on without its roles", func(ctx SpecContext) {
+			kept := framework.NewPolicy("kept", "package placement\n\nlabels[\"example.com/kept\"] := \"yes\"\n", "apps", "statefulsets", other)
+			Expect(admin.Create(ctx, kept)).To(Succeed())
+			// So the old leader has written the configuration.
+			Eventually(rulesOf).WithContext(ctx).WithArguments("berth-placement").Should(ContainSubstring("statefulsets"), leader.refused.String)
+			Expect(owners(ctx)).To(HaveEach(rolesOf(ctx, next)))
 			leader.stop()
 		})
 
 		It("leaves none behind when it is uninstalled while it runs", func(ctx SpecContext) {
 			deleteRolesOf(ctx, next)
 			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
-			Consistently(webhooks).WithContext(ctx).Should(BeEmpty())
+			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
+			successor.stop()
+		})
+
+		// The next version's pods never start, and its roles give the ServiceAccount of the old leader every right, also while OLM
+		// deletes the old version.
+		It("leaves none behind when it is uninstalled in the midst of an upgrade that hangs", func(ctx SpecContext) {
+			const first, hanging = "berth.v10.0.0", "berth.v11.0.0"
+			account := installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName
+			// What OLM v1 deleted above; OLM v0 never does.
+			kubectl(ctx, "", "create", "--namespace", installNamespace, "--filename", "bundle/manifests/"+installed.owner()+"_rbac.authorization.k8s.io_v1_clusterrole.yaml")
+			grant(ctx, account, first)
+			old := start(ctx, first)
+			DeferCleanup(old.stop)
+			Eventually(owners).WithContext(ctx).Should(And(HaveLen(3), HaveEach(rolesOf(ctx, first))), old.refused.String)
+			grant(ctx, account, hanging)
+			deleteRolesOf(ctx, first)
+			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+			// The old leader goes on: each change of a policy has it reconcile. Its status shows that it did.
+			p := framework.NewPolicy("late", "package placement\n\nlabels[\"example.com/late\"] := \"yes\"\n", "apps", "statefulsets", other)
+			Expect(admin.Create(ctx, p)).To(Succeed())
+			Eventually(func(ctx context.Context) ([]metav1.Condition, error) {
+				err := admin.Get(ctx, client.ObjectKeyFromObject(p), p)
+				return p.Status.Conditions, err
+			}).WithContext(ctx).Should(ContainElement(HaveField("Type", "Compiled")), old.refused.String)
+			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
+			deleteRolesOf(ctx, hanging)
+			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
 		})
 	})
 })
@@ -212,6 +250,17 @@ func owners(ctx context.Context) (map[types.UID][]string, error) {
 		add(c.ObjectMeta)
 	}
 	return out, err
+}
+
+// rulesOf returns the rules of the mutating webhook configuration of a name.
+func rulesOf(ctx context.Context, name string) (string, error) {
+	hook := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err := admin.Get(ctx, client.ObjectKey{Name: name}, hook)
+	var out []string
+	for _, w := range hook.Webhooks {
+		out = append(out, fmt.Sprint(w.Rules))
+	}
+	return strings.Join(out, "\n"), err
 }
 
 // rolesOf returns the names of the ClusterRoles that OLM made for a version.
