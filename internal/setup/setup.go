@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/policystatus"
 	quotacontroller "github.com/berth-dev/berth/controllers/quota"
+	"github.com/berth-dev/berth/controllers/quotawriters"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
 	"github.com/berth-dev/berth/controllers/supply"
@@ -192,9 +193,9 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 	if o.MetricsSecure {
 		serving.FilterProvider = p.authenticateScrapers
 	}
-	var own map[client.Object]cache.ByObject
+	byObject := quotawriters.Cached()
 	if p.host == nil {
-		own = ownState(o.Namespace)
+		maps.Copy(byObject, ownState(o.Namespace))
 	}
 	var err error
 	p.mgr, err = ctrl.NewManager(cfg, ctrl.Options{
@@ -215,7 +216,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: false,
 			DefaultTransform:            cache.TransformStripManagedFields(),
-			ByObject:                    own,
+			ByObject:                    byObject,
 			NewInformer:                 p.newInformer,
 		},
 		WebhookServer: webhook.NewServer(webhook.Options{
@@ -499,7 +500,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	if err := p.watchPauses(ctx); err != nil {
 		return err
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{p.policies, p.revisions, p.hooks, p.remediation, p.types, p.status, p.quotas} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{quotawriters.New(p.mgr.GetClient(), p.mgr.GetAPIReader()), p.policies, p.revisions, p.hooks, p.remediation, p.types, p.status, p.quotas} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
 			return err
 		}

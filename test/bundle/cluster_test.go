@@ -78,6 +78,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 	}
 	kubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	aggregateKinds(ctx)
 	account := installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName
 	Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installNamespace, Name: account}})).To(Succeed())
 	grant(ctx, account, installed.csv.Metadata.Name)
@@ -107,6 +108,25 @@ func grant(ctx context.Context, account, version string) {
 		create(&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules})
 		create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects(p),
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}})
+	}
+}
+
+// aggregateKinds makes the roles on the kinds of the CSV that OLM v0 aggregates to admin, edit and view.
+func aggregateKinds(ctx context.Context) {
+	GinkgoHelper()
+	for _, owned := range installed.csv.Spec.Definitions.Owned {
+		plural, group, _ := strings.Cut(owned.Name, ".")
+		for to, verbs := range map[string][]string{
+			"admin": {"*"}, "edit": {"create", "update", "patch", "delete"}, "view": {"get", "list", "watch"},
+		} {
+			Expect(admin.Create(ctx, &rbacv1.ClusterRole{
+				ObjectMeta: metav1.ObjectMeta{
+					Name:   owned.Name + "-" + owned.Version + "-" + to,
+					Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-" + to: "true"},
+				},
+				Rules: []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{plural}, Verbs: verbs}},
+			})).To(Succeed())
+		}
 	}
 }
 

@@ -20,11 +20,14 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -121,6 +124,42 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Expect(m.refused.all()).To(BeEmpty())
 	})
 
+	// As OLM aggregates the kinds of the CSV, whoever may edit a namespace may write ScopedQuotas in it.
+	It("lets only those write a quota who may write ResourceQuotas", func(ctx SpecContext) {
+		kubectl(ctx, "", "create", "rolebinding", "edit", "--namespace", own, "--clusterrole=edit", "--user="+editor)
+		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
+		c := asEditor()
+		quota := &unstructured.Unstructured{}
+		quota.SetAPIVersion("placement.berth.dev/v1alpha1")
+		quota.SetKind("ScopedQuota")
+		quota.SetNamespace(own)
+		quota.SetName("pods-cluster-services")
+		Expect(c.Delete(ctx, quota)).To(framework.BeForbidden("update resourcequotas"))
+		second := quota.DeepCopy()
+		second.SetName("second")
+		Expect(unstructured.SetNestedStringMap(second.Object, map[string]string{"pods": "100"}, "spec", "hard")).To(Succeed())
+		Expect(c.Create(ctx, second)).To(framework.BeForbidden("update resourcequotas"))
+		By("labeling it")
+		Expect(c.Patch(ctx, quota, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"example.com/team": "shop"}}}`)))).To(Succeed())
+		By("being granted the right for a while")
+		kubectl(ctx, "", "create", "role", "quotas", "--namespace", own, "--verb=update", "--resource=resourcequotas")
+		kubectl(ctx, "", "create", "rolebinding", "quotas", "--namespace", own, "--role=quotas", "--user="+editor)
+		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(Succeed())
+		kubectl(ctx, "", "delete", "rolebinding", "quotas", "--namespace", own)
+		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
+		By("having the check deleted")
+		kubectl(ctx, "", "delete", "validatingadmissionpolicies,validatingadmissionpolicybindings", "berth-scopedquotas")
+		kubectl(ctx, "", "wait", "--for=create", "--timeout=30s", "validatingadmissionpolicybinding/berth-scopedquotas")
+		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
+	})
+
+	It("does not keep a namespace with a quota from being deleted", func(ctx SpecContext) {
+		newNamespace(ctx, "short-lived", nil)
+		kubectl(ctx, `{"apiVersion": "placement.berth.dev/v1alpha1", "kind": "ScopedQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}`,
+			"create", "--namespace", "short-lived", "--filename", "-")
+		kubectl(ctx, "", "delete", "namespace", "short-lived", "--timeout=60s")
+	})
+
 	// As the CSV's description says.
 	It("is given more by a label once the aggregated role is bound", func(ctx SpecContext) {
 		p := framework.NewPolicy("more", "package placement\n\nlabels[\"example.com/classes\"] := sprintf(\"%v\", [count(data.kubernetes.runtimeclasses)])\n", "apps", "deployments", other)
@@ -151,6 +190,10 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		m.stop()
 		kubectl(ctx, "", "delete", "clusterrole", owner)
 		Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+	})
+
+	It("lets nobody else write a quota while it is not running", func(ctx SpecContext) {
+		Expect(raiseQuota(ctx, own)).To(framework.BeForbidden("update resourcequotas"))
 	})
 
 	// OLM v0 leaves the objects of the bundle where they are, and deletes the roles that it made from the CSV.
@@ -230,8 +273,52 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			deleteRolesOf(ctx, hanging)
 			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
 		})
+
+		It("still lets nobody else write the quotas that OLM v0 keeps", func(ctx SpecContext) {
+			Expect(raiseQuota(ctx, own)).To(framework.BeForbidden("update resourcequotas"))
+		})
+	})
+
+	It("leaves no admission policy behind once the definition of quotas is deleted", func(ctx SpecContext) {
+		kubectl(ctx, "", "delete", "customresourcedefinition", "scopedquotas.placement.berth.dev")
+		Eventually(func(ctx context.Context) ([]string, error) {
+			policies, bindings := &admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}
+			err := errors.Join(admin.List(ctx, policies), admin.List(ctx, bindings))
+			var out []string
+			for _, p := range policies.Items {
+				out = append(out, p.Name)
+			}
+			for _, b := range bindings.Items {
+				out = append(out, b.Name)
+			}
+			return out, err
+		}).WithContext(ctx).Should(BeEmpty())
 	})
 })
+
+// editor is a user who may edit a namespace.
+const editor = "editor"
+
+func asEditor() client.Client {
+	GinkgoHelper()
+	cfg := rest.CopyConfig(plane.Config())
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: editor, Groups: []string{"system:authenticated"}}
+	out, err := client.New(cfg, client.Options{Scheme: admin.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+// raiseQuota has the editor raise the example's quota in a namespace.
+func raiseQuota(ctx context.Context, namespace string) error {
+	quota := &placementv1.ScopedQuota{}
+	if err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "pods-cluster-services"}, quota); err != nil {
+		return err
+	}
+	pods := quota.Spec.Hard[corev1.ResourcePods]
+	pods.Add(resource.MustParse("1"))
+	quota.Spec.Hard[corev1.ResourcePods] = pods
+	return asEditor().Update(ctx, quota)
+}
 
 // owners returns the names of the owners of the webhook configurations, by the uid of the configuration.
 func owners(ctx context.Context) (map[types.UID][]string, error) {

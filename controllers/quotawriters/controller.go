@@ -1,0 +1,163 @@
+// Package quotawriters keeps the ValidatingAdmissionPolicy that decides who may write ScopedQuotas: only users who may write
+// ResourceQuotas in the same namespace. The leader runs it.
+//
+// The API server evaluates the policy by itself, so it holds while Berth is stopped, upgraded, or uninstalled. Garbage
+// collection deletes it with the CustomResourceDefinition of ScopedQuotas, and so with the last of them.
+package quotawriters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Name is the name of the ValidatingAdmissionPolicy and of its binding.
+const Name = "berth-scopedquotas"
+
+// definition is the name of the CustomResourceDefinition that owns both.
+const definition = "scopedquotas.placement.berth.dev"
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-scopedquotas,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
+
+// Cached restricts the manager's cache to the objects that a Controller watches, since Berth may read no others of their
+// types.
+func Cached() map[client.Object]cache.ByObject {
+	only := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name)}
+	return map[client.Object]cache.ByObject{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{}:        only,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}: only,
+	}
+}
+
+// Controller keeps the policy and its binding. Create it with New.
+type Controller struct {
+	client client.Client
+	// live reads the owner.
+	live client.Reader
+}
+
+// New returns a controller that writes by c and reads definitions by live, which must not be a cache.
+func New(c client.Client, live client.Reader) *Controller { return &Controller{client: c, live: live} }
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("quotawriters").
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, one).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, one).
+		// What is missing makes no event.
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			q.Add(request)
+			return nil
+		})).
+		Complete(c)
+}
+
+var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
+
+// retry is how long until the owner is looked for again.
+const retry = 10 * time.Second
+
+// Reconcile writes the policy and its binding where they are missing or differ.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	owner := &metav1.PartialObjectMetadata{}
+	owner.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := c.live.Get(ctx, client.ObjectKey{Name: definition}, owner)
+	if apierrors.IsNotFound(err) || err == nil && !owner.DeletionTimestamp.IsZero() {
+		return reconcile.Result{RequeueAfter: retry}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading CustomResourceDefinition %s, the owner of ValidatingAdmissionPolicy %s: %w", definition, Name, err)
+	}
+	meta := metav1.ObjectMeta{
+		Name:   Name,
+		Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID,
+		}},
+	}
+	if err := c.applyPolicy(ctx, meta); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, c.applyBinding(ctx, meta)
+}
+
+func (c *Controller) applyPolicy(ctx context.Context, meta metav1.ObjectMeta) error {
+	want := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec()}
+	have := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
+}
+
+func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) error {
+	want := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}}
+	have := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
+}
+
+// apply reads the stored object into have, and writes want unless both are the same; same compares their specs.
+func (c *Controller) apply(ctx context.Context, want, have client.Object, same func() bool) error {
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if apierrors.IsNotFound(err) {
+		ctrllog.FromContext(ctx).Info("Creating the admission policy that protects ScopedQuotas", "type", fmt.Sprintf("%T", want))
+		return c.client.Create(ctx, want)
+	}
+	if err != nil || same() && equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences()) {
+		return err
+	}
+	ctrllog.FromContext(ctx).Info("Updating the admission policy that protects ScopedQuotas", "type", fmt.Sprintf("%T", want))
+	want.SetResourceVersion(have.GetResourceVersion())
+	return c.client.Update(ctx, want)
+}
+
+// mayWrite is the check that a user may do something to ResourceQuotas in the request's namespace.
+const mayWrite = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
+
+// spec returns the policy with every default of the API server's, so that what is stored is equal to it.
+//
+// Whoever may delete ResourceQuotas may delete ScopedQuotas: so may the controllers that delete the content of a namespace, and
+// dependents. An update that leaves the spec alone, such as a finalizer's removal, needs no right beyond that on ScopedQuotas.
+func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
+	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: new(admissionregistrationv1.Fail),
+		MatchConstraints: &admissionregistrationv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{},
+			ObjectSelector:    &metav1.LabelSelector{},
+			MatchPolicy:       new(admissionregistrationv1.Equivalent),
+			ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{placementv1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"scopedquotas"},
+					Scope: new(admissionregistrationv1.AllScopes),
+				},
+			}}},
+		},
+		Validations: []admissionregistrationv1.Validation{{
+			Expression: "request.operation == 'UPDATE' && object.spec == oldObject.spec || " +
+				fmt.Sprintf(mayWrite, "update") + " || request.operation == 'DELETE' && " + fmt.Sprintf(mayWrite, "delete"),
+			MessageExpression: "'user ' + request.userInfo.username + ' may not write ScopedQuotas in namespace ' + request.namespace + " +
+				"': this takes the right to update resourcequotas in that namespace too; ask an administrator of the cluster'",
+			Reason: new(metav1.StatusReasonForbidden),
+		}},
+	}
+}
