@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/berth-dev/berth/internal/certs"
-	bound "github.com/berth-dev/berth/internal/policy"
-	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
 // addHost connects to the host cluster, where what Berth keeps for itself is to be there and not in the served one.
@@ -87,23 +82,12 @@ func (p *parts) tellApart(ctx context.Context) error {
 	return nil
 }
 
-// ownState has a cache read no Secrets nor ControllerRevisions but those of Berth's own namespace, since it may read no
-// others.
+// ownState has a cache read no ControllerRevisions but those of Berth's own namespace, since it may read no others. For
+// Secrets, see namedSecret.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}:             {Namespaces: map[string]cache.Config{namespace: {}}, Transform: withoutForeignData},
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 	}
-}
-
-// withoutForeignData leaves out of Secrets what Berth has no use for: what it does not keep it can't give away, and a
-// release of Helm's is large.
-func withoutForeignData(object any) (any, error) {
-	object, err := cache.TransformStripManagedFields()(object)
-	if secret, ok := object.(*corev1.Secret); ok && secret.Name != certs.SecretName && secret.Name != webhookauth.SecretName && (!shown(secret) || slices.Contains(bound.ReservedSecrets, secret.Name)) {
-		secret.Data = nil
-	}
-	return object, err
 }
 
 // state is the cluster that holds what Berth keeps for itself.

@@ -89,6 +89,7 @@ type parts struct {
 	// host is the cluster of what Berth keeps for itself; nil where that is the served one. See state.
 	host      cluster.Cluster
 	stateLive client.Client
+	secrets   *engineSecrets
 
 	certificate *certs.Source
 	tokens      *webhookauth.Tokens
@@ -266,7 +267,11 @@ func (p *parts) addCertificate(context.Context, *rest.Config) error {
 	default:
 		return fmt.Errorf("--webhook-cert-management %q: must be %s or %s", p.options.WebhookCertManagement, CertManagementSelf, CertManagementExternal)
 	}
-	p.certificate, err = certs.Add(p.mgr, p.state(), certs.Options{
+	state, err := p.namedSecret(certs.SecretName)
+	if err != nil {
+		return err
+	}
+	p.certificate, err = certs.Add(p.mgr, state, certs.Options{
 		Namespace: p.options.Namespace, Hosts: hosts, External: external, Overlap: p.options.WebhookCAOverlap,
 		Bundles: func(ctx context.Context) ([][]byte, error) {
 			return webhookconfiguration.Bundles(ctx, p.mgr.GetClient())
@@ -280,7 +285,11 @@ func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
 	if o := p.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
 		return fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token", o.WebhookTokenLifetime)
 	}
-	p.tokens, err = webhookauth.Add(p.mgr, p.state(), webhookauth.Options{
+	state, err := p.namedSecret(webhookauth.SecretName)
+	if err != nil {
+		return err
+	}
+	p.tokens, err = webhookauth.Add(p.mgr, state, webhookauth.Options{
 		Namespace: p.options.Namespace, Lifetime: p.options.WebhookTokenLifetime,
 		Settle: p.options.WebhookTokenSettle, Overlap: p.options.WebhookTokenOverlap,
 		Used: func(ctx context.Context) ([]string, error) {
@@ -336,6 +345,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
 	p.registry = placement.NewRegistry()
+	p.secrets = newEngineSecrets(p.stateLive, p.options.Namespace, clock.RealClock{})
 	p.addRemote()
 	p.ledger = domain.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
@@ -691,7 +701,7 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	}
 	register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{
-			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.secrets(), Namespace: p.options.Namespace,
+			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.secrets, Namespace: p.options.Namespace,
 			Namespaces: p.namespaces, OwnNamespace: p.options.exempt(),
 			Prober:            p.remote,
 			Bound:             p.registry.BoundTo,

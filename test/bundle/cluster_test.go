@@ -50,8 +50,7 @@ func TestOnACluster(t *testing.T) {
 }
 
 // The bundle is installed as OLM does it: definitions and extra objects as they are, the latter into the namespace of the
-// installation, a ServiceAccount, and roles from the CSV. OLM makes the rights in the own namespace rights everywhere; here
-// they stay what they are meant to be, and must suffice.
+// installation, a ServiceAccount, and roles from the CSV.
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	SetDefaultEventuallyTimeout(framework.Timeout)
@@ -89,7 +88,8 @@ func labelsOf(version string) map[string]string {
 	return map[string]string{"olm.owner": version, "olm.owner.namespace": installNamespace, "olm.owner.kind": "ClusterServiceVersion"}
 }
 
-// grant makes roles from the CSV, under the name of a version of it.
+// grant makes roles from the CSV, under the name of a version of it. For an operator of all namespaces, OLM makes ClusterRoles
+// of the rights in its own namespace too.
 func grant(ctx context.Context, account, version string) {
 	GinkgoHelper()
 	create := func(o client.Object) { Expect(admin.Create(ctx, o)).To(Succeed()) }
@@ -97,17 +97,12 @@ func grant(ctx context.Context, account, version string) {
 		Expect(p.ServiceAccountName).To(Equal(account))
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: installNamespace, Name: p.ServiceAccountName}}
 	}
-	for i, p := range installed.csv.Spec.Install.Spec.ClusterPermissions {
+	spec := installed.csv.Spec.Install.Spec
+	for i, p := range slices.Concat(spec.ClusterPermissions, spec.Permissions) {
 		meta := metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", version, i), Labels: labelsOf(version)}
 		create(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: p.Rules})
 		create(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects(p),
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}})
-	}
-	for i, p := range installed.csv.Spec.Install.Spec.Permissions {
-		meta := metav1.ObjectMeta{Namespace: installNamespace, Name: fmt.Sprintf("%s-%d", version, i), Labels: labelsOf(version)}
-		create(&rbacv1.Role{ObjectMeta: meta, Rules: p.Rules})
-		create(&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects(p),
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}})
 	}
 }
 

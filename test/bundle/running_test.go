@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -158,6 +159,52 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		kubectl(ctx, `{"apiVersion": "placement.berth.dev/v1alpha1", "kind": "ScopedQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}`,
 			"create", "--namespace", "short-lived", "--filename", "-")
 		kubectl(ctx, "", "delete", "namespace", "short-lived", "--timeout=60s")
+	})
+
+	It("may read no Secret in any namespace but those of its own names", func(ctx SpecContext) {
+		c, err := client.New(as(ctx, installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName), client.Options{Scheme: admin.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		namespaces := &corev1.NamespaceList{}
+		Expect(admin.List(ctx, namespaces)).To(Succeed())
+		for _, n := range namespaces.Items {
+			review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: n.Name}}
+			Expect(c.Create(ctx, review)).To(Succeed())
+			Expect(review.Status.Incomplete).To(BeFalse(), review.Status.EvaluationError)
+			have := grants{}
+			for _, r := range review.Status.ResourceRules {
+				if slices.Contains(r.Resources, "secrets") || slices.Contains(r.Resources, "*") {
+					have.add([]rbacv1.PolicyRule{{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames}})
+				}
+			}
+			Expect(slices.Collect(maps.Keys(have))).To(ConsistOf(
+				"create secrets.", "get secrets. berth-intent-key",
+				"get secrets. berth-webhook-cert", "list secrets. berth-webhook-cert", "watch secrets. berth-webhook-cert", "update secrets. berth-webhook-cert",
+				"get secrets. berth-webhook-token", "list secrets. berth-webhook-token", "watch secrets. berth-webhook-token", "update secrets. berth-webhook-token",
+			), n.Name)
+			Expect(c.List(ctx, &corev1.SecretList{}, client.InNamespace(n.Name))).To(framework.BeForbidden("cannot list"))
+		}
+	})
+
+	// As docs/remote-engines.md says.
+	It("reads Secrets for engines once a Role of the administrator's lets it", func(ctx SpecContext) {
+		kubectl(ctx, "", "create", "secret", "generic", "opa-token", "--namespace", installNamespace, "--from-literal=token=t")
+		newNamespace(ctx, "decided-elsewhere", nil)
+		p := framework.NewPolicy("remote", "", "", "configmaps", "decided-elsewhere")
+		p.Spec.Remote = &placementv1.Remote{
+			// Nobody answers: whether the Secret was read shows in the error.
+			URL: "https://127.0.0.1:1/v1/data/placement", Undefined: placementv1.UndefinedError,
+			TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa-token"}},
+		}
+		Expect(admin.Create(ctx, p)).To(Succeed())
+		try := func(ctx context.Context) error {
+			return admin.Create(ctx, framework.NewObject(framework.ConfigMap, "decided-elsewhere", "c", nil))
+		}
+		Eventually(try).WithContext(ctx).Should(MatchError(ContainSubstring(`secrets "opa-token" is forbidden`)))
+		kubectl(ctx, "", "create", "role", "berth-engine-secrets", "--namespace", installNamespace, "--verb=get", "--resource=secrets", "--resource-name=opa-token")
+		kubectl(ctx, "", "create", "rolebinding", "berth-engine-secrets", "--namespace", installNamespace, "--role=berth-engine-secrets",
+			"--serviceaccount="+installNamespace+":berth-controller-manager")
+		Eventually(try).WithContext(ctx).Should(MatchError(And(ContainSubstring("can't decide"), Not(ContainSubstring("opa-token")))))
+		Expect(admin.Delete(ctx, p)).To(Succeed())
 	})
 
 	// As the CSV's description says.

@@ -1,0 +1,158 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// namedSecret is the cluster of what Berth keeps for itself, with a cache of one Secret: OLM turns rights in Berth's own
+// namespace into rights in all namespaces, so Berth lists and watches Secrets by name alone.
+type namedSecret struct {
+	cluster.Cluster
+	cache  cache.Cache
+	client client.Client
+}
+
+// GetCache implements cluster.Cluster.
+func (s *namedSecret) GetCache() cache.Cache { return s.cache }
+
+// GetClient implements cluster.Cluster. The client reads the Secret from the cache.
+func (s *namedSecret) GetClient() client.Client { return s.client }
+
+// Start implements manager.Runnable.
+func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
+
+// namedSecret returns a cluster for reading and writing one Secret of the own namespace.
+func (p *parts) namedSecret(name string) (cluster.Cluster, error) {
+	state := p.state()
+	o := cache.Options{
+		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{
+			p.options.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
+		}}},
+	}
+	if p.host == nil {
+		o.NewInformer = p.newInformer
+	}
+	out := &namedSecret{Cluster: state}
+	var err error
+	if out.cache, err = cache.New(state.GetConfig(), o); err != nil {
+		return nil, fmt.Errorf("creating a cache of Secret %s/%s: %w", p.options.Namespace, name, err)
+	}
+	out.client, err = client.New(state.GetConfig(), client.Options{
+		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(), Cache: &client.CacheOptions{Reader: out.cache},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for Secret %s/%s: %w", p.options.Namespace, name, err)
+	}
+	return out, p.mgr.Add(out)
+}
+
+const (
+	// secretAge is for how long a Secret that was read is used before it is read again. It bounds the reads of a busy policy,
+	// and is no longer than the first pause after which an engine that refused credentials is asked again by default.
+	secretAge = 100 * time.Millisecond
+	// secretTimeout bounds a read.
+	secretTimeout = 5 * time.Second
+	// secretUnused is after how long a Secret that nobody asks for is forgotten.
+	secretUnused = 10 * time.Minute
+)
+
+// engineSecrets reads the Secrets of the operator's own namespace that policies name for remote engines. It reads them by name,
+// without a watch: "get" on the names is all the right that it takes. It is safe for concurrent use.
+type engineSecrets struct {
+	reader    client.Reader
+	namespace string
+	clock     clock.PassiveClock
+	flights   singleflight.Group
+
+	mu   sync.Mutex
+	read map[string]readSecret
+}
+
+// readSecret is the result of reading a Secret.
+type readSecret struct {
+	at   time.Time
+	data map[string][]byte
+	err  error
+}
+
+func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClock) *engineSecrets {
+	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]readSecret{}}
+}
+
+// Secret implements remote.Secrets.
+func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
+	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretAge {
+		return known.data, known.err
+	}
+	flight := s.flights.DoChan(name, func() (any, error) {
+		// The result is for everybody who waits, so it does not end with the first one's request.
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretTimeout)
+		defer cancel()
+		return s.refresh(reading, name), nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, context.Cause(ctx))
+	case done := <-flight:
+		result, _ := done.Val.(readSecret)
+		return result.data, result.err
+	}
+}
+
+func (s *engineSecrets) known(name string) (readSecret, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out, ok := s.read[name]
+	return out, ok
+}
+
+// refresh reads a Secret. While the API server can't be asked, the data that were read last stay in use.
+func (s *engineSecrets) refresh(ctx context.Context, name string) readSecret {
+	next, answered := s.get(ctx, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.read[name]; !answered && before.data != nil {
+		next.data, next.err = before.data, nil
+	}
+	maps.DeleteFunc(s.read, func(_ string, r readSecret) bool { return next.at.Sub(r.at) > secretUnused })
+	s.read[name] = next
+	return next
+}
+
+// get reads a Secret; answered reports whether the API server said what there is to read.
+func (s *engineSecrets) get(ctx context.Context, name string) (out readSecret, answered bool) {
+	secret := &corev1.Secret{}
+	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret)
+	out.at = s.clock.Now()
+	switch {
+	case err != nil:
+		out.err = fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, err)
+	case !shown(secret):
+		out.err = fmt.Errorf("the Secret %s/%s is of type %s: engines are shown those of type %s or %s",
+			s.namespace, name, secret.Type, corev1.SecretTypeOpaque, corev1.SecretTypeTLS)
+	default:
+		out.data = secret.Data
+	}
+	return out, err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+}
+
+// shown reports whether policies may have a Secret shown to engines: others in the namespace, such as the token of a
+// ServiceAccount or a release of Helm's, were not made for that.
+func shown(secret *corev1.Secret) bool {
+	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
+}

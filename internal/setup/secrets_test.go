@@ -1,0 +1,105 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// What policies may have shown to an engine of the Secrets in the own namespace.
+func TestSecretsForEngines(t *testing.T) {
+	const namespace = "berth-system"
+	tests := map[string]struct {
+		secretType corev1.SecretType
+		err        string
+	}{
+		"opa":         {corev1.SecretTypeOpaque, ""},
+		"untyped":     {"", ""},
+		"opa-client":  {corev1.SecretTypeTLS, ""},
+		"token-of-sa": {corev1.SecretTypeServiceAccountToken, "the Secret berth-system/token-of-sa is of type kubernetes.io/service-account-token: engines are shown those of type Opaque or kubernetes.io/tls"},
+		"sh.helm.v1":  {"helm.sh/release.v1", "the Secret berth-system/sh.helm.v1 is of type helm.sh/release.v1: engines are shown those of type Opaque or kubernetes.io/tls"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: tc.secretType, Data: map[string][]byte{"token": []byte("t")},
+			}
+			reader := fake.NewClientBuilder().WithObjects(secret).Build()
+			got, err := newEngineSecrets(reader, namespace, clocktesting.NewFakePassiveClock(time.Now())).Secret(t.Context(), name)
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err || got != nil {
+					t.Errorf("got %v, error %v", got, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(secret.Data, got); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Secret is read again when it may have changed, and stays in use while the API server can't be asked.
+func TestSecretsAreReadAgain(t *testing.T) {
+	const namespace, name = "berth-system", "opa"
+	var reads int
+	// fault is what the API server answers; nil for the Secret.
+	var fault error
+	value := "first"
+	reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			reads++
+			if want := (client.ObjectKey{Namespace: namespace, Name: name}); key != want {
+				t.Errorf("reads %s, want %s", key, want)
+			}
+			if secret, ok := o.(*corev1.Secret); ok && fault == nil {
+				secret.Data = map[string][]byte{"token": []byte(value)}
+			}
+			return fault
+		},
+	})
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	secrets := newEngineSecrets(reader, namespace, clock)
+	resource := schema.GroupResource{Resource: "secrets"}
+	for _, step := range []struct {
+		what  string
+		after time.Duration
+		value string
+		fault error
+		want  string
+		reads int
+	}{
+		{what: "at first", value: "first", want: "first", reads: 1},
+		{what: "a moment later", after: secretAge / 2, value: "second", want: "first", reads: 1},
+		{what: "once it may have changed", after: secretAge, value: "second", want: "second", reads: 2},
+		{what: "without the API server", after: secretAge, fault: errors.New("connection refused"), want: "second", reads: 3},
+		{what: "without the right to read it", after: secretAge, fault: apierrors.NewForbidden(resource, name, nil), reads: 4},
+		{what: "once the right is granted", after: secretAge, value: "second", want: "second", reads: 5},
+		{what: "once it is deleted", after: secretAge, fault: apierrors.NewNotFound(resource, name), reads: 6},
+		{what: "deleted, without the API server", after: secretAge, fault: errors.New("connection refused"), reads: 7},
+	} {
+		clock.SetTime(clock.Now().Add(step.after))
+		value, fault = step.value, step.fault
+		got, err := secrets.Secret(t.Context(), name)
+		if string(got["token"]) != step.want || reads != step.reads {
+			t.Errorf("%s: got %q after %d reads, want %q after %d", step.what, got["token"], reads, step.want, step.reads)
+		}
+		if (err == nil) != (step.want != "") || err != nil && !errors.Is(err, fault) {
+			t.Errorf("%s: error %v", step.what, err)
+		}
+	}
+}
