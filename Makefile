@@ -208,7 +208,7 @@ bin/kubectl-berth: FORCE
 	@hack/progress.sh "Compiling the kubectl plugin" go build -ldflags "-X main.release=$(VERSION)" -o $@ ./cmd/kubectl-berth
 
 # What the image holds is of the commit: its date is the commit's. PLATFORMS as in linux/amd64,linux/arm64.
-PLATFORMS ?= linux/amd64,linux/arm64
+PLATFORMS ?= $(RELEASE_PLATFORMS)
 IMAGE_DIR ?= $(CURDIR)/dist/image
 
 .PHONY: image
@@ -289,6 +289,8 @@ helm-package: ## Write the chart as an archive into dist/.
 # VERSION, it can't be asked of git.
 RELEASE = 0.1.0
 RELEASE_IMG = ghcr.io/berth-dev/berth:v$(RELEASE)
+# The platforms of the release's image, which the bundle tells OLM.
+RELEASE_PLATFORMS = linux/amd64,linux/arm64
 # The channel that catalog/template.yaml makes, and the release that this one replaces, as in berth.v0.1.0, for catalogs
 # that are not made from it.
 CHANNEL = candidate-v0
@@ -299,7 +301,7 @@ CATALOG ?= catalog/berth/catalog.yaml
 .PHONY: bundle
 bundle: ## Write the bundle by which OLM installs the operator, from config/.
 	$(KUSTOMIZE) build config/manifests | go run ./hack/bundle -out $(BUNDLE) -version $(RELEASE) -image $(RELEASE_IMG) \
-	  -channel $(CHANNEL) -replaces "$(REPLACES)" -icon config/manifests/icon.svg
+	  -platforms $(RELEASE_PLATFORMS) -channel $(CHANNEL) -replaces "$(REPLACES)" -icon config/manifests/icon.svg
 
 .PHONY: catalog
 catalog: ## Write the catalog that offers the bundle to OLM.

@@ -41,6 +41,7 @@ func (in *input) fillCSV(r release) error {
 		return err
 	}
 	in.csv.SetName(packageName + ".v" + r.version)
+	in.csv.SetLabels(r.labels())
 	spec, ok := in.csv.Object["spec"].(map[string]any)
 	if !ok {
 		return errors.New("the ClusterServiceVersion has no spec")
@@ -63,6 +64,17 @@ func (in *input) fillCSV(r release) error {
 		spec["replaces"] = r.replaces
 	}
 	return nil
+}
+
+// labels say on what platforms the operator runs. Without them, OLM's consoles take it for one of linux/amd64 alone.
+func (r release) labels() map[string]string {
+	const prefix, supported = "operatorframework.io/", "supported"
+	out := map[string]string{}
+	for _, platform := range r.platforms {
+		system, architecture, _ := strings.Cut(platform, "/")
+		out[prefix+"os."+system], out[prefix+"arch."+architecture] = supported, supported
+	}
+	return out
 }
 
 // annotate adds the annotations that follow from something else.

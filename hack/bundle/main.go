@@ -24,6 +24,8 @@ type release struct {
 	image    string
 	channel  string
 	replaces string
+	// platforms are those of the image, as in linux/amd64.
+	platforms []string
 	// icon is an SVG, in base64.
 	icon string
 }
@@ -37,17 +39,19 @@ func main() {
 
 func run(manifests io.Reader, args []string) error {
 	var r release
-	var out, icon string
+	var out, icon, platforms string
 	f := flag.NewFlagSet("bundle", flag.ExitOnError)
 	f.StringVar(&out, "out", "bundle", "Folder to write; a bundle that was there goes. The Dockerfile is written beside it.")
 	f.StringVar(&r.version, "version", "", "Version of the release, as in 0.1.0.")
 	f.StringVar(&r.image, "image", "", "The operator's image, with a tag of the release's own or a digest.")
+	f.StringVar(&platforms, "platforms", "", "Platforms of the image, as in linux/amd64,linux/arm64.")
 	f.StringVar(&r.channel, "channel", "", "Channel in which catalogs offer the release.")
 	f.StringVar(&r.replaces, "replaces", "", "Name of the release that this one replaces, as in berth.v0.1.0; empty for none.")
 	f.StringVar(&icon, "icon", "", "SVG that stands for the operator.")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	r.platforms = strings.Split(platforms, ",")
 	svg, err := os.ReadFile(icon)
 	if err != nil {
 		return err
@@ -78,6 +82,11 @@ func (r release) validate() error {
 	name := r.image[strings.LastIndexByte(r.image, '/')+1:]
 	if !strings.ContainsAny(name, ":@") || strings.HasSuffix(name, ":latest") {
 		return fmt.Errorf("-image %q: must be of one release, by tag or digest", r.image)
+	}
+	for _, platform := range r.platforms {
+		if system, architecture, found := strings.Cut(platform, "/"); !found || system == "" || architecture == "" || strings.Contains(architecture, "/") {
+			return fmt.Errorf("-platforms: %q must be an operating system and an architecture, as in linux/amd64", platform)
+		}
 	}
 	if r.channel == "" {
 		return fmt.Errorf("-channel is missing")

@@ -43,11 +43,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: absent}
 subjects: [{kind: ServiceAccount, name: NAME}]
 `
 	for name, c := range map[string]struct {
-		manifests, version, image, want string
+		manifests, version, image, platforms, want string
 	}{
 		"nothing is wrong":            {manifests: complete},
 		"version with v":              {manifests: complete, version: "v1.2.3", want: "semantic version without v"},
 		"image of any release":        {manifests: complete, image: "registry.example:5000/berth", want: "must be of one release"},
+		"platform by one word":        {manifests: complete, platforms: "linux/amd64,arm64", want: "\"arm64\" must be an operating system and an architecture"},
 		"latest image":                {manifests: complete, image: "registry.example/berth:latest", want: "must be of one release"},
 		"no Namespace":                {manifests: strings.ReplaceAll(complete, "kind: Namespace", "kind: ConfigMap"), want: "there is no Namespace"},
 		"no placeholder":              {manifests: strings.ReplaceAll(complete, "controller:latest", "other:v1"), want: "no container has the image"},
@@ -67,6 +68,7 @@ subjects: [{kind: ServiceAccount, name: NAME}]
 			}
 			err := run(strings.NewReader(c.manifests), []string{
 				"-out", filepath.Join(dir, "bundle"), "-icon", icon, "-channel", "stable",
+				"-platforms", cmp.Or(c.platforms, "linux/amd64"),
 				"-version", cmp.Or(c.version, "1.2.3"), "-image", cmp.Or(c.image, "registry.example/berth:v1.2.3"),
 			})
 			switch {

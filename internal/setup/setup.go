@@ -205,7 +205,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		HealthProbeBindAddress:        o.ProbeAddress,
 		PprofBindAddress:              o.PprofAddress,
 		LeaderElection:                o.LeaderElection,
-		LeaderElectionID:              "berth.placement.berth.dev",
+		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionConfig:          p.leaseConfig(),
 		LeaderElectionReleaseOnCancel: true,
@@ -234,10 +234,15 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			}},
 		}),
 	})
-	if err != nil || p.host == nil {
+	if err != nil {
 		return err
 	}
-	return p.mgr.Add(p.host)
+	if p.host != nil {
+		if err := p.mgr.Add(p.host); err != nil {
+			return err
+		}
+	}
+	return p.addLease()
 }
 
 // newInformer returns an informer of the manager's cache that lists its type again when the API server's store has gone

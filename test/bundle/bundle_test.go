@@ -30,6 +30,7 @@ type csv struct {
 	Metadata        struct {
 		Name        string            `json:"name"`
 		Annotations map[string]string `json:"annotations"`
+		Labels      map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec csvSpec `json:"spec"`
 }

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -71,6 +72,26 @@ func TestIdentity(t *testing.T) {
 	if len(c.Spec.InstallModes) != 4 ||
 		!maps.Equal(modes, map[string]bool{"OwnNamespace": false, "SingleNamespace": false, "MultiNamespace": false, "AllNamespaces": true}) {
 		t.Errorf("install modes %+v", c.Spec.InstallModes)
+	}
+}
+
+// The labels name the platforms of the image, as the Makefile builds it by default.
+func TestPlatforms(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	platforms := regexp.MustCompile(`(?m)^RELEASE_PLATFORMS = (.+)$`).FindSubmatch(makefile)
+	if platforms == nil || !strings.Contains(string(makefile), "\nPLATFORMS ?= $(RELEASE_PLATFORMS)\n") {
+		t.Fatal("the Makefile does not say for which platforms it builds the image")
+	}
+	want := map[string]string{}
+	for platform := range strings.SplitSeq(string(platforms[1]), ",") {
+		system, architecture, _ := strings.Cut(platform, "/")
+		want["operatorframework.io/os."+system], want["operatorframework.io/arch."+architecture] = "supported", "supported"
+	}
+	if diff := cmp.Diff(want, mustLoad(t).csv.Metadata.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
 

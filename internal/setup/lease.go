@@ -1,0 +1,144 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// leaseName is the name of the lease that the leader holds.
+const leaseName = "berth.placement.berth.dev"
+
+const (
+	// leaseChecks is how often, and leaseCheckTime for how long after its start, a replica looks for an abandoned lease.
+	leaseChecks    = 2 * time.Second
+	leaseCheckTime = time.Minute
+	// longestHostname is how long a name may be that is a pod's whole name: hostnames of pods with longer names are cut.
+	longestHostname = 62
+)
+
+// abandonedLease releases a lease whose holder is a pod that no longer exists and did not release it: an uninstallation
+// takes the right to do so away before the pod ends. Replicas of the next installation would otherwise wait for a lease
+// duration before one of them leads, and nothing would write webhook configurations.
+//
+// A lease counts as abandoned only if it has also expired by the clock, since the process of a pod that was deleted by force
+// may still run for a while.
+type abandonedLease struct {
+	// client reads and writes without a cache.
+	client    client.Client
+	namespace string
+	// hostname is this process's, which is the name of its pod.
+	hostname string
+	clock    clock.PassiveClock
+	// elected is closed when this replica leads.
+	elected <-chan struct{}
+}
+
+var (
+	_ manager.Runnable               = (*abandonedLease)(nil)
+	_ manager.LeaderElectionRunnable = (*abandonedLease)(nil)
+)
+
+// addLease has the manager release an abandoned lease after its start.
+func (p *parts) addLease() error {
+	if !p.options.LeaderElection {
+		return nil
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("reading the hostname: %w", err)
+	}
+	return p.mgr.Add(&abandonedLease{
+		client: p.stateLive, namespace: p.options.Namespace, hostname: hostname, clock: clock.RealClock{}, elected: p.mgr.Elected(),
+	})
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (l *abandonedLease) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. It ends when there is no abandoned lease, or none to be expected.
+func (l *abandonedLease) Start(ctx context.Context) error {
+	log := ctrllog.FromContext(ctx).WithName("lease")
+	err := wait.PollUntilContextTimeout(ctx, leaseChecks, leaseCheckTime, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-l.elected:
+			return true, nil
+		default:
+		}
+		done, err := l.check(ctrllog.IntoContext(ctx, log))
+		if err != nil && ctx.Err() == nil {
+			log.Error(err, "Looking for an abandoned lease; trying again", "lease", leaseName)
+		}
+		return done, nil
+	})
+	if err != nil && !wait.Interrupted(err) {
+		return err
+	}
+	return nil
+}
+
+// check releases the lease if it is abandoned. It reports whether there is nothing more to look for.
+func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
+	lease := &coordinationv1.Lease{}
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	// controller-runtime's identities are a hostname and a random number.
+	holder, _, isPod := strings.Cut(holderOf(lease), "_")
+	if !isPod || holder == l.hostname || len(holder) > longestHostname {
+		return true, nil
+	}
+	// Where this replica is no pod of the namespace, nor need the holder be one.
+	if here, err := l.podExists(ctx, l.hostname); err != nil || !here {
+		return err == nil, err
+	}
+	if there, err := l.podExists(ctx, holder); err != nil || there {
+		return apierrors.IsForbidden(err), err
+	}
+	if !expired(lease, l.clock.Now()) {
+		return false, nil
+	}
+	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", holderOf(lease))
+	now := metav1.NewMicroTime(l.clock.Now())
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new(""), new(int32(1))
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	err = l.client.Update(ctx, lease)
+	if apierrors.IsConflict(err) {
+		// Another replica was faster.
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (l *abandonedLease) podExists(ctx context.Context, name string) (bool, error) {
+	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: name}, &corev1.Pod{})
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// holderOf returns the identity of the lease's holder; empty for none.
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// expired reports whether the holder should have renewed the lease before now.
+func expired(lease *coordinationv1.Lease, now time.Time) bool {
+	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return true
+	}
+	return now.After(lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second))
+}

@@ -1,0 +1,66 @@
+package setup
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func TestAbandonedLease(t *testing.T) {
+	const namespace, own, other = "operators", "berth-a", "berth-b"
+	now := time.Now()
+	tests := map[string]struct {
+		holder string
+		// renewed is how long ago the lease was renewed; it is for 15 seconds.
+		renewed time.Duration
+		pods    []string
+		// released reports whether the lease is free afterwards, and done whether there is nothing more to look for.
+		released, done bool
+	}{
+		"PodGone":           {holder: other + "_1", renewed: time.Hour, pods: []string{own}, released: true, done: true},
+		"PodGoneJustNow":    {holder: other + "_1", renewed: 5 * time.Second, pods: []string{own}},
+		"PodIsThere":        {holder: other + "_1", renewed: time.Hour, pods: []string{own, other}},
+		"Own":               {holder: own + "_1", renewed: time.Hour, pods: []string{own}, done: true},
+		"ReplicasAreNoPods": {holder: other + "_1", renewed: time.Hour, done: true},
+		"HolderIsNoPod":     {holder: "somebody", renewed: time.Hour, pods: []string{own}, done: true},
+		"NameIsCut":         {holder: strings.Repeat("b", 63) + "_1", renewed: time.Hour, pods: []string{own}, done: true},
+		"Free":              {renewed: time.Hour, pods: []string{own}, released: true, done: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			lease := &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
+				Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: &tc.holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-tc.renewed))),
+				},
+			}
+			objects := []client.Object{lease}
+			for _, pod := range tc.pods {
+				objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod}})
+			}
+			c := fake.NewClientBuilder().WithObjects(objects...).Build()
+			l := &abandonedLease{client: c, namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
+			done, err := l.check(t.Context())
+			if err != nil || done != tc.done {
+				t.Errorf("check() = %v, %v; want %v", done, err, tc.done)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
+				t.Fatal(err)
+			}
+			if released := holderOf(lease) == ""; released != tc.released {
+				t.Errorf("the holder is %q", holderOf(lease))
+			}
+		})
+	}
+	l := &abandonedLease{client: fake.NewClientBuilder().Build(), namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
+	if done, err := l.check(t.Context()); err != nil || !done {
+		t.Errorf("without a lease: check() = %v, %v", done, err)
+	}
+}
