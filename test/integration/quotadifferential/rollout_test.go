@@ -45,6 +45,8 @@ var _ = Describe("A Deployment whose ReplicaSets match a policy on scheduling", 
 		disk := func(value string) {
 			patch(`{"spec": {"template": {"spec": {"nodeSelector": {"disk": %q}}}}}`, value)
 		}
+		// No pod ever runs here. A rollout that waits for pods may stand still for good when replicas are added meanwhile.
+		patch(`{"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": "100%%"}}}}`)
 		Eventually(replicas).WithContext(ctx).Should(Equal(map[string]int32{"null": 0}))
 		disk("hdd")
 		Eventually(replicas).WithContext(ctx).Should(Equal(map[string]int32{"null": 0, `{"disk":"hdd"}`: 0}))
