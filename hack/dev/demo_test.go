@@ -113,7 +113,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		}).WithTimeout(time.Minute).Should(And(
 			WithTransform(func(s string) int { return strings.Count(s, "configmap/kube-root-ca.crt") }, Equal(4)),
 			WithTransform(func(s string) int { return strings.Count(s, "serviceaccount/default") }, Equal(4))))
-		before = objects(ctx, k)
+		before = objects(ctx, Default, k)
 	})
 	BeforeEach(func() {
 		connections = export()
@@ -122,7 +122,10 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 	})
 	AfterEach(func(ctx SpecContext) {
 		Expect(connections.Load()).To(BeZero(), "connections to the cluster of KUBECONFIG")
-		Expect(objects(ctx, k)).To(Equal(before))
+		// What is deleted last is deleted by the garbage collector.
+		Eventually(func(g Gomega) {
+			g.Expect(objects(ctx, g, k)).To(Equal(before))
+		}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
 	})
 
 	It("changes nothing if nobody can be asked", func(ctx SpecContext) {
@@ -157,16 +160,16 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 })
 
 // objects returns all objects of a cluster, apart from Events and what others renew all the time.
-func objects(ctx context.Context, k kubectl) map[string]bool {
+func objects(ctx context.Context, g Gomega, k kubectl) map[string]bool {
 	GinkgoHelper()
 	types, err := k.get(ctx, "api-resources", "--verbs=list", "-o", "name")
-	Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	listed := slices.DeleteFunc(strings.Fields(types), func(name string) bool {
 		return strings.HasPrefix(name, "events") || strings.HasPrefix(name, "leases.") || strings.HasPrefix(name, "componentstatuses")
 	})
 	text, err := k.get(ctx, "get", strings.Join(listed, ","), "--all-namespaces", "-o",
 		`jsonpath={range .items[*]}{.apiVersion} {.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
-	Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	return maps.Collect(func(yield func(string, bool) bool) {
 		for line := range strings.Lines(text) {
 			if !yield(strings.TrimSpace(line), true) {

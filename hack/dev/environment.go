@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,8 @@ type environment struct {
 	operator *operator
 	// installed reports whether something may be installed in a cluster of the user's.
 	installed bool
+	// credentials are the files with copies of the user's credentials.
+	credentials []string
 }
 
 // startEnvironment starts a control plane, unless there is a cluster of the user's, installs config/dev, starts the
@@ -79,6 +82,7 @@ func startEnvironment(ctx context.Context, o environmentOptions) (_ *environment
 	var operatorKubeconfig []byte
 	if o.cluster != nil {
 		e.kubectl = *o.cluster
+		e.credentials = []string{o.cluster.kubeconfig, operatorKubeconfigFile(o.dir)}
 		if operatorKubeconfig, err = os.ReadFile(o.cluster.kubeconfig); err != nil {
 			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 		}
@@ -202,10 +206,17 @@ func (e *environment) stop() error {
 	if e.plane != nil {
 		errs = append(errs, e.plane.Stop())
 	}
+	for _, file := range e.credentials {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("removing a copy of your credentials: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 
 func operatorDir(dir string) string { return filepath.Join(dir, "operator") }
+
+func operatorKubeconfigFile(dir string) string { return filepath.Join(operatorDir(dir), "kubeconfig") }
 
 func operatorLog(dir string) string {
 	return filepath.Join(operatorDir(dir), "logs", operatorName+".log")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // kubectl runs the kubectl binary against one cluster.
@@ -58,6 +59,8 @@ func (k kubectl) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, k.path, args...)
 	cmd.Dir = k.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
+	// Ctrl-C ends the story, and not what removes its objects.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 

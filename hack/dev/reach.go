@@ -49,13 +49,14 @@ func checkReachable(ctx context.Context, k kubectl, dir string, at endpoint) (er
 	if err := writeJSON(file, probeConfiguration(probe, at, authority)); err != nil {
 		return err
 	}
-	if _, err := k.get(ctx, "create", "-f", file); err != nil {
-		return fmt.Errorf("checking whether the API server reaches this machine: %w", err)
-	}
+	// Before it is created: whoever is interrupted doesn't know whether it was.
 	defer func() {
 		_, deleteErr := k.get(context.WithoutCancel(ctx), "delete", "--ignore-not-found", "validatingwebhookconfiguration/"+probe)
 		err = errors.Join(err, deleteErr)
 	}()
+	if _, err := k.get(ctx, "create", "-f", file); err != nil {
+		return fmt.Errorf("checking whether the API server reaches this machine: %w", err)
+	}
 	object := filepath.Join(dir, "reach-object.json")
 	defer os.Remove(object)
 	if err := writeJSON(object, &corev1.ConfigMap{
