@@ -284,8 +284,9 @@ func compile(ctx context.Context, pkg, ldflags, target, label string, started ti
 
 // keepTelling calls tell at every heartbeat, until the returned function is called.
 func keepTelling(tell func()) (stop func()) {
-	done := make(chan struct{})
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		ticker := time.NewTicker(heartbeat)
 		defer ticker.Stop()
 		for {
@@ -297,7 +298,10 @@ func keepTelling(tell func()) (stop func()) {
 			}
 		}
 	}()
-	return func() { close(done) }
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // readBuildOutput counts the import paths that go build -v prints, one for each package it compiles, shows the
