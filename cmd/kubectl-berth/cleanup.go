@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -36,8 +37,8 @@ namespace. After that, pass --unverified.
 A workload whose scheduling fields are restored rolls out again. The scheduling fields of existing Pods and of Jobs that
 started can't be changed; the command says which ones stay.
 
-Objects that you may not change are reported, the others are cleaned up, and the command fails. You can run it again at
-any time.`
+Objects that you may not change, and those whose record is not signed by that key, are reported, the others are cleaned up,
+and the command fails. You can run it again at any time.`
 
 const cleanupExample = `  # See what would be changed, in all namespaces and outside them
   kubectl berth cleanup --all-namespaces --dry-run
@@ -53,8 +54,8 @@ type cleanupOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
 
-	allNamespaces, dryRun, yes, force, unverified bool
-	berthNamespace, config                        string
+	allNamespaces, dryRun, yes, force, unverified, dropUntrusted bool
+	berthNamespace, config                                       string
 }
 
 func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -74,6 +75,8 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	f.BoolVar(&o.force, "force", false, "Run although Berth's webhook for placements is registered. Objects that a policy still matches fail.")
 	f.BoolVar(&o.unverified, "unverified", false,
 		"Trust all records, when the key that they are signed with was deleted. Whoever may write an object may have forged its record: look at --dry-run first.")
+	f.BoolVar(&o.dropUntrusted, "drop-untrusted", false,
+		"Remove records that are not signed by Berth's key, and leave all values. What such a record restores can't be restored later.")
 	f.StringVar(&o.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace, which has the Secret "+certs.KeySecretName+".")
 	f.StringVar(&o.config, "config", "", "The manager's configuration file, for its podTemplates.")
 	return cmd
@@ -131,14 +134,18 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	s := &summary{options: o, cleaner: cleaner, failed: map[string]bool{}}
+	s := &summary{options: o, cleaner: cleaner, cleaned: sets.New[string](), kept: sets.New[string](), failed: sets.New[string]()}
 	for pass := 0; len(targets) > 0; pass++ {
 		s.clean(ctx, targets)
-		if o.dryRun || pass == maxPasses {
+		if o.dryRun {
 			break
 		}
 		// Until it learned that an object is cleaned up, a controller may have copied its record once more.
 		if targets, unread = cleaner.Find(ctx, namespace); s.tried(targets) {
+			break
+		}
+		if pass == maxPasses {
+			s.giveUp(targets)
 			break
 		}
 	}
@@ -177,7 +184,7 @@ func (o *cleanupOptions) warn(format string, args ...any) {
 
 func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Cleaner, error) {
 	out := &cleanup.Cleaner{
-		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(), DryRun: o.dryRun,
+		Discovery: c.typed.Discovery(), Metadata: c.metadata, Objects: c.dynamic, Keyring: placement.NewUnverifiedKeyring(), DropUntrusted: o.dropUntrusted, DryRun: o.dryRun,
 	}
 	if o.config != "" {
 		config, err := configuration.Load(o.config)
@@ -235,23 +242,22 @@ type summary struct {
 	options *cleanupOptions
 	cleaner *cleanup.Cleaner
 
-	cleaned, kept int
-	// failed are the objects that could not be cleaned up.
-	failed map[string]bool
+	// cleaned are the objects that were cleaned up, kept those of them that keep something, and failed those that could not be.
+	cleaned, kept, failed sets.Set[string]
 }
 
 func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	for _, t := range targets {
-		if s.failed[t.String()] {
+		if s.failed.Has(t.String()) {
 			continue
 		}
 		undone, err := s.cleaner.Clean(ctx, t)
 		if err != nil {
-			s.failed[t.String()] = true
+			s.failed.Insert(t.String())
 			s.options.warn("%s: %v", t, err)
 		}
 		if undone != nil {
-			s.cleaned++
+			s.cleaned.Insert(t.String())
 			s.print(t, undone)
 		}
 	}
@@ -280,7 +286,7 @@ func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
 		fmt.Fprintln(&text, "  its record is not Berth's: the record is removed, and all values stay")
 	}
 	if stays {
-		s.kept++
+		s.kept.Insert(t.String())
 	}
 	_, _ = fmt.Fprint(s.options.Out, text.String())
 }
@@ -288,11 +294,21 @@ func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
 // tried reports whether all the targets failed before.
 func (s *summary) tried(targets []cleanup.Target) bool {
 	for _, t := range targets {
-		if !s.failed[t.String()] {
+		if !s.failed.Has(t.String()) {
 			return false
 		}
 	}
 	return true
+}
+
+// giveUp reports the objects that have a record again each time they are looked at.
+func (s *summary) giveUp(targets []cleanup.Target) {
+	for _, t := range targets {
+		if !s.failed.Has(t.String()) {
+			s.failed.Insert(t.String())
+			s.options.warn("%s: %v", t, cleanup.ErrPlacedAgain)
+		}
+	}
 }
 
 // printTotals prints how many objects were cleaned up, and where the command did not look.
@@ -301,9 +317,9 @@ func (s *summary) printTotals(namespace string) {
 	if s.options.dryRun {
 		done = "would be cleaned up (dry run)"
 	}
-	line := objects(s.cleaned) + " " + done
-	if s.kept > 0 {
-		line += fmt.Sprintf(", of which %d keep scheduling fields that can't be changed", s.kept)
+	line := objects(s.cleaned.Len()) + " " + done
+	if s.kept.Len() > 0 {
+		line += fmt.Sprintf(", of which %d keep scheduling fields that can't be changed", s.kept.Len())
 	}
 	if namespace != "" {
 		line += "; other namespaces and objects in none were not looked at (--all-namespaces)"

@@ -42,6 +42,9 @@ type Cleaner struct {
 	Keyring *placement.Keyring
 	// Templates knows where objects have their pods; nil for those of Kubernetes' own kinds.
 	Templates *workload.Templates
+	// DropUntrusted removes records that the keyring does not trust, and leaves all values as they are. Otherwise Clean fails
+	// with ErrUntrusted.
+	DropUntrusted bool
 	// DryRun has the API server check each change, and store none.
 	DryRun bool
 
@@ -174,6 +177,11 @@ func nextOfExpired(err error) string {
 // ErrPlacedAgain says that Berth placed an object again while it was cleaned up.
 var ErrPlacedAgain = errors.New("it was placed again: delete the policy that matches it, and run the command again")
 
+// ErrUntrusted says that the keyring does not trust the record of an object: somebody forged it, it was copied from another
+// object, or another key signed it.
+var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is left alone: pass --unverified to trust it, if Berth " +
+	"was installed again with another key, or --drop-untrusted to remove the record and leave all values")
+
 // Clean undoes what Berth did to an object. It returns nil if there is nothing to undo any more.
 func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, error) {
 	var out *placement.Undoing
@@ -217,6 +225,9 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, be
 	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
 	if out, err = d.Undo(ctx, t.Resource, before); err != nil {
 		return nil, nil, nil, err
+	}
+	if !out.Trusted && !c.DropUntrusted {
+		return nil, nil, nil, ErrUntrusted
 	}
 	after, err = c.patch(ctx, t, before, placement.Patch(before, out.Object, out.PodSpec...))
 	return out, before, after, err

@@ -243,14 +243,20 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		f.MustKubectl(ctx, "", "create", "role", "patches-one", "--verb=patch", "--resource=configmaps", "--resource-name=mine", "--namespace", namespace)
 		f.MustKubectl(ctx, "", "create", "rolebinding", "patches-one", "--role=patches-one", "--user=developer", "--namespace", namespace)
 
-		out, err := f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes", "--as=developer")
+		out, err := f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes")
+		Expect(err).To(HaveOccurred(), out)
+		Expect(out).To(And(ContainSubstring("configmaps "+namespace+"/mine: its record is not signed by Berth's key"), ContainSubstring("2 objects could not be cleaned up")))
+		mine, err := f.Get(ctx, framework.ConfigMap, namespace, "mine")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mine.GetAnnotations()).To(HaveKeyWithValue(placementv1.RequestedAnnotation, forged))
+		out, err = f.Kubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes", "--drop-untrusted", "--as=developer")
 		Expect(err).To(HaveOccurred(), out)
 		Expect(out).To(And(
 			ContainSubstring("configmaps "+namespace+"/mine cleaned up\n  its record is not Berth's"),
 			ContainSubstring("Warning: configmaps "+namespace+"/theirs: "), ContainSubstring("forbidden"),
 			ContainSubstring("1 object could not be cleaned up"),
 		))
-		out = f.MustKubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes")
+		out = f.MustKubectl(ctx, "", "berth", "cleanup", "--namespace", namespace, "--yes", "--drop-untrusted")
 		Expect(out).To(ContainSubstring("configmaps " + namespace + "/theirs cleaned up"))
 		for _, name := range []string{"mine", "theirs"} {
 			cm, err := f.Get(ctx, framework.ConfigMap, namespace, name)
