@@ -25,6 +25,8 @@ const (
 	// leaseChecks is how often, and leaseCheckTime for how long after its start, a replica looks for an abandoned lease.
 	leaseChecks    = 2 * time.Second
 	leaseCheckTime = time.Minute
+	// leaseStill is for how long a lease has to stand still: a living leader renews it every 2 seconds.
+	leaseStill = 6 * time.Second
 	// longestHostname is how long a name may be that is a pod's whole name: hostnames of pods with longer names are cut.
 	longestHostname = 62
 )
@@ -33,8 +35,8 @@ const (
 // takes the right to do so away before the pod ends. Replicas of the next installation would otherwise wait for a lease
 // duration before one of them leads, and nothing would write webhook configurations.
 //
-// A lease counts as abandoned only if it has also expired by the clock, since the process of a pod that was deleted by force
-// may still run for a while.
+// A lease counts as abandoned only if it has also expired, and was not renewed while this replica looked: the process of a
+// pod that was deleted by force may still run, and its clock may differ.
 type abandonedLease struct {
 	// client reads and writes without a cache.
 	client    client.Client
@@ -44,6 +46,10 @@ type abandonedLease struct {
 	clock    clock.PassiveClock
 	// elected is closed when this replica leads.
 	elected <-chan struct{}
+
+	// version is the version of the lease that was seen last, and since when.
+	version string
+	since   time.Time
 }
 
 var (
@@ -107,7 +113,10 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	if there, err := l.podExists(ctx, holder); err != nil || there {
 		return apierrors.IsForbidden(err), err
 	}
-	if !expired(lease, l.clock.Now()) {
+	if lease.ResourceVersion != l.version {
+		l.version, l.since = lease.ResourceVersion, l.clock.Now()
+	}
+	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseStill {
 		return false, nil
 	}
 	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", holderOf(lease))

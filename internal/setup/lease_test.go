@@ -21,11 +21,14 @@ func TestAbandonedLease(t *testing.T) {
 		// renewed is how long ago the lease was renewed; it is for 15 seconds.
 		renewed time.Duration
 		pods    []string
+		// living leaders renew the lease while they are watched, by a clock that is an hour behind.
+		living bool
 		// released reports whether the lease is free afterwards, and done whether there is nothing more to look for.
 		released, done bool
 	}{
 		"PodGone":           {holder: other + "_1", renewed: time.Hour, pods: []string{own}, released: true, done: true},
 		"PodGoneJustNow":    {holder: other + "_1", renewed: 5 * time.Second, pods: []string{own}},
+		"ClockIsBehind":     {holder: other + "_1", renewed: time.Hour, pods: []string{own}, living: true},
 		"PodIsThere":        {holder: other + "_1", renewed: time.Hour, pods: []string{own, other}},
 		"Own":               {holder: own + "_1", renewed: time.Hour, pods: []string{own}, done: true},
 		"ReplicasAreNoPods": {holder: other + "_1", renewed: time.Hour, done: true},
@@ -46,10 +49,27 @@ func TestAbandonedLease(t *testing.T) {
 				objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod}})
 			}
 			c := fake.NewClientBuilder().WithObjects(objects...).Build()
-			l := &abandonedLease{client: c, namespace: namespace, hostname: own, clock: clocktesting.NewFakePassiveClock(now)}
-			done, err := l.check(t.Context())
-			if err != nil || done != tc.done {
-				t.Errorf("check() = %v, %v; want %v", done, err, tc.done)
+			clock := clocktesting.NewFakePassiveClock(now)
+			l := &abandonedLease{client: c, namespace: namespace, hostname: own, clock: clock}
+			for looked, done := time.Duration(0), false; looked <= leaseStill; looked += leaseChecks {
+				if done {
+					break
+				}
+				clock.SetTime(now.Add(looked))
+				if tc.living {
+					if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
+						t.Fatal(err)
+					}
+					lease.Spec.RenewTime = new(metav1.NewMicroTime(clock.Now().Add(-tc.renewed)))
+					if err := c.Update(t.Context(), lease); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var err error
+				done, err = l.check(t.Context())
+				if last := looked == leaseStill; err != nil || done && !tc.done || last && done != tc.done {
+					t.Errorf("after %v: check() = %v, %v; want %v in the end", looked, done, err, tc.done)
+				}
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
 				t.Fatal(err)
