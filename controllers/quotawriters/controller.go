@@ -137,6 +137,7 @@ const mayWrite = "authorizer.group('').resource('resourcequotas').namespace(requ
 //
 // Whoever may delete ResourceQuotas may delete ScopedQuotas: so may the controllers that delete the content of a namespace, and
 // dependents. An update that leaves the spec alone, such as a finalizer's removal, needs no right beyond that on ScopedQuotas.
+// But an owner that is deleted takes the quota along.
 func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),
@@ -153,7 +154,8 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 			}}},
 		},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: "request.operation == 'UPDATE' && object.spec == oldObject.spec || " +
+			Expression: "request.operation == 'UPDATE' && object.spec == oldObject.spec && " +
+				"object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]) || " +
 				fmt.Sprintf(mayWrite, "update") + " || request.operation == 'DELETE' && " + fmt.Sprintf(mayWrite, "delete"),
 			MessageExpression: "'user ' + request.userInfo.username + ' may not write ScopedQuotas in namespace ' + request.namespace + " +
 				"': this takes the right to update resourcequotas in that namespace too; ask an administrator of the cluster'",

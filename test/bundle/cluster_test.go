@@ -192,7 +192,9 @@ func (r *refusals) String() string { return "refused: " + strings.Join(r.all(), 
 type replica struct {
 	refused refusals
 	metrics string
-	// stop stops it and waits for its end. It may be called twice.
+	// end stops it, waits for its end, and returns how it ended. It may be called twice.
+	end func() error
+	// stop is end, and expects no error.
 	stop func()
 }
 
@@ -221,10 +223,15 @@ func start(ctx context.Context, version string) *replica {
 	Expect(err).NotTo(HaveOccurred())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(run) }()
-	out.stop = sync.OnceFunc(func() {
+	out.end = sync.OnceValue(func() (err error) {
 		cancel()
-		Eventually(done).Should(Receive(BeNil()))
+		Eventually(done).Should(Receive(&err))
+		return err
 	})
+	out.stop = func() {
+		GinkgoHelper()
+		Expect(out.end()).To(Succeed())
+	}
 	Eventually(func(ctx context.Context) (int, error) {
 		code, _, err := get(ctx, "http://"+options.ProbeAddress+"/readyz", "")
 		return code, err
