@@ -150,7 +150,7 @@ var _ = Describe("A cluster that was lost", Ordered, func() {
 		// For a moment the API server still asks the first replica.
 		Eventually(func(ctx context.Context) error {
 			return f.Client.Create(ctx, framework.NewObject(framework.Deployment, "gitops", "probe", nil), client.DryRunAll)
-		}).WithContext(ctx).Should(Succeed())
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("exceeded quota")), "the quota is asked last")
 		run(ctx, f, "kubectl delete deployment shop --namespace gitops; kubectl create -f workloads.yaml")
 		Eventually(clusters).WithContext(ctx).WithArguments(f).Should(Equal(asked))
 	})
