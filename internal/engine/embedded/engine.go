@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -454,8 +455,10 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 	}
 	// A few calls don't look at the deadline before they are done. The caller does not wait for them; the evaluation
 	// keeps its slot until it ends, so that they can't pile up.
-	results := make(chan result)
-	abandoned := make(chan admission, 1)
+	results := make(chan result, 1)
+	// over is set by who comes first: the evaluation by ending, or the caller by giving it up.
+	var over atomic.Bool
+	var abandoned admission
 	go func() {
 		growStack()
 		var r result
@@ -463,11 +466,14 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 			if panicked := recover(); panicked != nil {
 				r = result{err: fmt.Errorf("evaluation panicked: %v\n%s", panicked, debug.Stack())}
 			}
+			inTime := over.CompareAndSwap(false, true)
+			if !inTime {
+				// Before the slot is free: what takes it next may be the trial that waits for this.
+				p.quarantine.back(abandoned)
+			}
 			p.engine.slots.give(p.name, asked.namespace)
-			select {
-			case results <- r:
-			case a := <-abandoned:
-				p.quarantine.back(a)
+			if inTime {
+				results <- r
 			}
 		}()
 		r.answer, r.err = p.decide(ctx, at, input, rules, before)
@@ -476,8 +482,13 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 	case r := <-results:
 		return r.answer, r.err
 	case <-ctx.Done():
-		abandoned <- p.quarantine.abandon(asked)
-		return answer{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+		abandoned = p.quarantine.abandon(asked)
+		if over.CompareAndSwap(false, true) {
+			return answer{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+		}
+		p.quarantine.back(abandoned)
+		r := <-results
+		return r.answer, r.err
 	}
 }
 

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -77,6 +78,44 @@ func TestQuarantineIsOfANamespace(t *testing.T) {
 	if n := p.(placement.Quarantinable).QuarantinedNamespaces(); n != 2 {
 		t.Errorf("%d namespaces are in quarantine", n)
 	}
+}
+
+// Who gets the slot of an evaluation that was given up finds it counted as ended: otherwise a trial that is due would be
+// refused.
+func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
+	e := New(NewData(), Options{Concurrency: 1})
+	prepared, _ := prepare(t, e, v1(runsAway))
+	p := prepared.(*evaluator)
+	input, err := allFields.Value(map[string]any{"name": "a", "endless": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := p.now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		if !e.slots.take(t.Context(), p.name, "a") {
+			t.Fatal("the slot is taken")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := p.run(ctx, admission{namespace: "a"}, at, input, nil, nil)
+		cancel()
+		if !errors.Is(err, engine.ErrDeadline) {
+			t.Fatalf("error %v, want the deadline", err)
+		}
+		awaitFree(t, e, 1)
+		if own := p.quarantine.of("a"); !p.quarantine.all.ready() || own != nil && !own.ready() {
+			t.Fatal("the slot is free, and the evaluation is not counted as ended")
+		}
+	}
+}
+
+// ready says that no evaluation that was given up runs on.
+func (q *quarantine) ready() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.abandoned == 0
 }
 
 // However many namespaces there are, few are remembered; those in quarantine last.
