@@ -216,10 +216,13 @@ func TestSupplyRealOPARefuses(t *testing.T) {
 		}
 		return nil
 	})
-	held, _ := k.supply.Held("a", ofPods.GroupVersionResource)
-	if err := k.supply.Failure("a"); err == nil && !held {
-		t.Error("what the server does not take is neither held nor a failure")
-	}
+	eventually(t, func() error {
+		held, _ := k.supply.Held("a", ofPods.GroupVersionResource)
+		if err := k.supply.Failure("a"); err == nil && !held {
+			return errors.New("what the server does not take is neither held nor a failure")
+		}
+		return nil
+	})
 }
 
 // BenchmarkSupplyLoad loads 10,000 pods of 2 KiB into a real server, each time one that is empty.

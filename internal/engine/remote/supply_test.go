@@ -964,10 +964,13 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 				modules = [][]string{{"def " + name}, {"call " + name, "def " + name}, {"def " + name, "call " + name}}[random.IntN(3)]
 			}
 			w := wanting(name, types, modules...)
+			// The API reads them while it is locked: a request of before may still be under way.
+			api.mu.Lock()
 			if digests[name] == nil {
 				digests[name] = map[string]string{}
 			}
 			digests[name][w.Remote.ModulesDigest] = strings.Join(modules, "|")
+			api.mu.Unlock()
 			wanted = append(wanted, w)
 		}
 		k.want(wanted...)
