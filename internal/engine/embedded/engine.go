@@ -340,7 +340,7 @@ func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, 
 	}
 	asked := admission{namespace: placement.NamespaceOf(ctx)}
 	asked.own = p.quarantine.of(asked.namespace)
-	if p.quarantine.stands(asked) != nil || !p.engine.slots.tryTake(p.name, asked.namespace) {
+	if ctx.Err() != nil || p.quarantine.stands(asked) != nil || !p.engine.slots.tryTake(p.name, asked.namespace) {
 		return remembered, failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
