@@ -212,7 +212,7 @@ var _ = Describe("The health of Berth's objects", func() {
 			c, err := f.Condition(ctx, o.Name, placementv1.ConditionCompliant)
 			return c.Reason, err
 		}).WithContext(ctx).Should(Equal(placementv1.ReasonViolations))
-		Expect(health(ctx, o)).To(Equal(healthy))
+		Eventually(health).WithContext(ctx).WithArguments(o).Should(Equal(healthy))
 		Eventually(func(ctx context.Context) (*metav1.Condition, error) {
 			err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q)
 			return meta.FindStatusCondition(q.Status.Conditions, placementv1.ConditionExceeded), err
