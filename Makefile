@@ -49,6 +49,8 @@ TESTFLAGS ?=
 TEST_TIMEOUT ?= 20m
 # Without debugging information, linking a test takes a third less time. Stack traces don't need it.
 TEST_LINK = -ldflags=-w
+# How many packages are tested at once. Suites wait for a control plane more than they compute.
+TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # Arguments for the end-to-end tests: make e2e E2EFLAGS=-ginkgo.focus=drained
 E2EFLAGS ?=
 E2E_TIMEOUT ?= 40m
@@ -131,7 +133,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 # Tests are never taken from the cache of results: the suites depend on binaries that Go does not look at.
 .PHONY: test
 test: $(assets) $(engine) ## Run all tests that need no root: units, and suites against a real API server.
-	go test -count=1 $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	go test -count=1 -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 	cd hack/controlplane && go test -count=1 ./...
 	cd hack/image && go test -count=1 ./...
 	cd hack/prometheus && go test -count=1 ./...
