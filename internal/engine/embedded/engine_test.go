@@ -353,7 +353,7 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("error %v, want the deadline", err)
 			}
 			// Generous, for machines that are busy; the evaluation itself would take minutes.
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 		})

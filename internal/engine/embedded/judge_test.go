@@ -83,7 +83,7 @@ func newJudgedWorld(t testing.TB, whitelist ...string) *judgedWorld {
 		inventory = append(inventory, readObject(t, text))
 	}
 	data.Replace(managed.GroupVersionResource, inventory)
-	w.Engine = New(data, Options{Timeout: 10 * time.Second, Concurrency: 2, Observer: w.seen, Predicates: set, World: w.nodes})
+	w.Engine = New(data, Options{Timeout: time.Minute, Concurrency: 2, Observer: w.seen, Predicates: set, World: w.nodes})
 	w.load(t, "nodes", `{metadata: {name: a, labels: {disk: ssd}}, status: {allocatable: {cpu: "4", pods: "10"}}}`,
 		`{metadata: {name: b, labels: {disk: hdd}}, spec: {taints: [{key: closed, effect: NoSchedule}]}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
 	w.load(t, "pods")

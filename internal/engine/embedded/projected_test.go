@@ -56,7 +56,7 @@ var replicatedTypes = []policy.Resource{pods, nodes, managed, profiles}
 
 func newFleet(g *policytest.Generator) *fleetOf {
 	f := &fleetOf{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{}, carried: map[policy.Resource]*projection.Fields{}}
-	f.engine = New(f.data, Options{Timeout: 10 * time.Second, Concurrency: 1})
+	f.engine = New(f.data, Options{Timeout: time.Minute, Concurrency: 1})
 	for _, r := range replicatedTypes {
 		f.objects[r] = map[string]*unstructured.Unstructured{}
 		for _, name := range []string{"a", "b"} {

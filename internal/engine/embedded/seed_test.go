@@ -77,7 +77,7 @@ func TestCommunityPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := NewData()
-	e := New(d, Options{Timeout: 10 * time.Second, Concurrency: 2})
+	e := New(d, Options{Timeout: time.Minute, Concurrency: 2})
 	ev, err := e.Prepare(t.Context(), "p", m, b)
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func (s *secured) last() string {
 func (s *secured) waitOpen(t *testing.T, want int, collect bool) {
 	t.Helper()
 	got := 0
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		if collect {
 			runtime.GC()
 		}
@@ -223,7 +223,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	server.waitOpen(t, 1, true)
 	runtime.KeepAlive(q)
 	server.waitOpen(t, 0, true)
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		runtime.GC()
 		return e.evaluators.Len()+e.accesses.Len()+e.endpoints.Len() == 0, nil
 	})
