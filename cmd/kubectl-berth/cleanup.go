@@ -31,8 +31,8 @@ labels, and scheduling fields that policies set. Where a policy replaced a reque
 somebody changed after a policy set it stays.
 
 Delete the policies first. The command refuses to run while Berth's webhook for placements is registered, because Berth
-would place the objects again. Run it before you uninstall Berth: it verifies the records with the key in Berth's
-namespace. After that, pass --unverified.
+would place the objects again. Run it before you delete Berth's namespace: it verifies the records with the key there.
+After that, pass --unverified.
 
 A workload whose scheduling fields are restored rolls out again. The scheduling fields of existing Pods and of Jobs that
 started can't be changed; the command says which ones stay.
@@ -242,7 +242,8 @@ type summary struct {
 	options *cleanupOptions
 	cleaner *cleanup.Cleaner
 
-	// cleaned are the objects that were cleaned up, kept those of them that keep something, and failed those that could not be.
+	// cleaned are the objects that were cleaned up, kept those of them that keep fields that can't be changed, and failed those
+	// that could not be cleaned up.
 	cleaned, kept, failed sets.Set[string]
 }
 
@@ -279,7 +280,6 @@ func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
 		fmt.Fprintf(&text, "%s%s\n", prefix, change.Action())
 	}
 	if undone.Template {
-		stays = true
 		fmt.Fprintln(&text, "  keeps its pod template: it is a revision to which its owner can be rolled back")
 	}
 	if !undone.Trusted {

@@ -47,7 +47,7 @@ import (
 var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // FieldManager is the field manager of every patch of an existing object.
-const FieldManager = "berth-remediation"
+const FieldManager = remediation.FieldManager
 
 // Catalog tells which types the API server serves.
 type Catalog interface {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -183,77 +184,149 @@ var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is
 	"was installed again with another key, or --drop-untrusted to remove the record and leave all values")
 
 // Clean undoes what Berth did to an object. It returns nil if there is nothing to undo any more.
+//
+// The record is removed last, and objects that have copies of the object's annotations without a record get one before. So a
+// run that is interrupted leaves a record wherever something is left to do, and the next run finds it.
 func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, error) {
 	var out *placement.Undoing
-	var before, after *unstructured.Unstructured
+	var marked []Target
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var err error
-		out, before, after, err = c.try(ctx, t)
+		undone, copies, err := c.try(ctx, t)
+		marked = copies
+		// An earlier attempt may have restored values before its last patch met a conflict.
+		if out == nil || undone != nil && len(undone.Changes) > len(out.Changes) {
+			out = undone
+		}
 		return err
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
-	case out == nil:
-		return nil, nil
-	case after.GetAnnotations()[placementv1.RequestedAnnotation] != "":
-		return nil, ErrPlacedAgain
-	case c.DryRun:
-		return out, nil
 	}
-	if err := c.cleanCopies(ctx, t.UID, out.Changes); err != nil {
-		return out, err
-	}
-	if err := c.returnFields(ctx, t, before, after); err != nil {
-		return out, fmt.Errorf("cleaned up, but the fields that were restored have %s as their field manager: %w", FieldManager, err)
+	for _, other := range marked {
+		if _, err := c.Clean(ctx, other); err != nil {
+			return out, fmt.Errorf("cleaned up, but not the copies of its annotations on %s: %w", other, err)
+		}
 	}
 	return out, nil
 }
 
-// try is one attempt. It fails with a conflict if somebody changed the object meanwhile.
-func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, before, after *unstructured.Unstructured, err error) {
-	objects := c.Objects.Resource(t.Resource).Namespace(t.Namespace)
-	before, err = objects.Get(ctx, t.Name, metav1.GetOptions{})
+// try is one attempt. It fails with a conflict if somebody changed the object meanwhile. It returns the objects that it marked
+// too: they are cleaned up once this object is, since its controller copies annotations to them until then.
+func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, marked []Target, err error) {
+	obj, err := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	if _, ok := before.GetAnnotations()[placementv1.RequestedAnnotation]; !ok || before.GetUID() != t.UID {
-		return nil, nil, nil, nil
+	record, ok := obj.GetAnnotations()[placementv1.RequestedAnnotation]
+	if !ok || obj.GetUID() != t.UID {
+		return nil, nil, nil
 	}
-	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
-	if out, err = d.Undo(ctx, t.Resource, before); err != nil {
-		return nil, nil, nil, err
+	if out, err = c.undo(ctx, t, obj); err != nil {
+		return nil, nil, err
 	}
 	if !out.Trusted && !c.DropUntrusted {
-		return nil, nil, nil, ErrUntrusted
+		return nil, nil, ErrUntrusted
 	}
-	after, err = c.patch(ctx, t, before, placement.Patch(before, out.Object, out.PodSpec...))
-	return out, before, after, err
+	clean := out.Object
+	if !c.DryRun {
+		if marked, err = c.mark(ctx, t.UID, record); err != nil {
+			return nil, marked, err
+		}
+		if ops := placement.Patch(obj, withRecord(clean, record), out.PodSpec...); takesFields(ops) {
+			if obj, err = c.restore(ctx, t, obj, out, ops); err != nil {
+				return out, marked, err
+			}
+			clean = withRecord(obj, "")
+		}
+	}
+	ops := placement.Patch(obj, clean, out.PodSpec...)
+	managers, changed, err := returned(ownersIn(obj), obj.GetManagedFields())
+	if err != nil {
+		return out, marked, err
+	}
+	if changed {
+		ops = append(ops, jsonpatch.NewOperation("replace", "/metadata/managedFields", managers))
+	}
+	after, err := c.patch(ctx, t, obj, ops)
+	if err == nil && after.GetAnnotations()[placementv1.RequestedAnnotation] != "" {
+		err = ErrPlacedAgain
+	}
+	return out, marked, err
 }
 
-// cleanCopies undoes the changes in the copies of the annotations of an object. Policies that match the copies have dropped
-// the record there, which is not theirs.
-func (c *Cleaner) cleanCopies(ctx context.Context, owner types.UID, changes []placement.Change) error {
+// undo returns the object as it is to be.
+func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.Undoing, error) {
+	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
+	return d.Undo(ctx, t.Resource, obj)
+}
+
+// restore makes all changes but the removal of the record, which has the owners of the fields that they take from then on. It
+// returns the changed object.
+func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.Undoing, changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
+	record, err := recordWithOwners(obj, changes)
+	if err != nil {
+		return nil, err
+	}
+	after, err := c.patch(ctx, t, obj, placement.Patch(obj, withRecord(undone.Object, record), undone.PodSpec...))
+	if err != nil {
+		return nil, err
+	}
+	again, err := c.undo(ctx, t, after)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(again.Changes, func(change placement.Change) bool { return change.Immutable == "" }) {
+		return nil, ErrPlacedAgain
+	}
+	return after, nil
+}
+
+// mark adds the record to the objects that have copies of the annotations of its object, and no record: policies that match
+// them have dropped it there, since it is not theirs. It returns those that have one now.
+func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
+	var marked []Target
 	for _, t := range c.copies[owner] {
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			obj, err := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 			if err != nil || obj.GetUID() != t.UID {
 				return err
 			}
-			ops := placement.Patch(obj, placement.UndoCopy(obj, changes))
-			if len(ops) == 0 {
-				return nil
+			if _, ok := obj.GetAnnotations()[placementv1.RequestedAnnotation]; !ok {
+				with := withRecord(obj, record)
+				undone, err := c.undo(ctx, t, with)
+				if err != nil || len(undone.Changes) == 0 {
+					return err
+				}
+				if _, err := c.patch(ctx, t, obj, placement.Patch(obj, with)); err != nil {
+					return err
+				}
 			}
-			_, err = c.patch(ctx, t, obj, ops)
-			return err
+			marked = append(marked, t)
+			return nil
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cleaned up, but not the copies of its annotations on %s: %w", t, err)
+			return marked, fmt.Errorf("not cleaned up, because of the copies of its annotations on %s: %w", t, err)
 		}
 	}
-	return nil
+	return marked, nil
+}
+
+// withRecord returns an object that has a record, or none if the record is empty. It shares all but the annotations with obj.
+func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Unstructured {
+	annotations := obj.GetAnnotations()
+	delete(annotations, placementv1.RequestedAnnotation)
+	if record != "" {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[placementv1.RequestedAnnotation] = record
+	}
+	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
+	if metadata, ok := obj.Object["metadata"].(map[string]any); ok {
+		out.Object["metadata"] = maps.Clone(metadata)
+	}
+	out.SetAnnotations(annotations)
+	return out
 }
 
 // patch sends a patch that fails with a conflict if the object is not the one before any more.

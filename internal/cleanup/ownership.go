@@ -1,53 +1,142 @@
 package cleanup
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/remediation"
 )
 
 // The API server makes whoever changes the value of a field its owner. A developer who applies a changed manifest
 // server-side would get a conflict with the cleanup. So once a requested value is restored, the field goes back to the field
 // managers that owned it while it had the policy's value. That takes a second patch: managed fields in a patch that changes
-// fields as well count for what they were before.
+// fields as well count for what they were before. Between the patches, the record names the owners.
 
-// returnFields gives the fields that the first patch took back to those that owned them before.
-func (c *Cleaner) returnFields(ctx context.Context, t Target, before, after *unstructured.Unstructured) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		entries, changed, err := returned(before.GetManagedFields(), after.GetManagedFields())
-		if err != nil || !changed {
-			return err
-		}
-		_, err = c.patch(ctx, t, after, []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/managedFields", entries)})
-		if err == nil {
-			return nil
-		}
-		latest, getErr := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
-		if getErr != nil {
-			return getErr
-		}
-		after = latest
-		return err
-	})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+// ownersMember is the member of a record that names the owners of fields. Berth ignores it, and signatures of records are not
+// over it.
+const ownersMember = "owners"
+
+// fieldOwners are the owners of the fields of an object that were restored.
+type fieldOwners struct {
+	// UID is the object's. Controllers copy records, and the owners of a copy's fields are others.
+	UID     types.UID                   `json:"uid"`
+	Entries []metav1.ManagedFieldsEntry `json:"entries"`
 }
 
-// returned returns the managed fields without those of FieldManager, each of which its owners before own again; changed is
-// false if FieldManager has none.
+// takesFields reports whether operations of placement.Patch may make whoever sends them the owner of a field. Those that
+// remove members of a map don't; one that removes an item may change a list that is owned as a whole.
+func takesFields(ops []jsonpatch.Operation) bool {
+	return slices.ContainsFunc(ops, func(op jsonpatch.Operation) bool {
+		return op.Operation != "remove" || isIndex(op.Path[strings.LastIndex(op.Path, "/")+1:])
+	})
+}
+
+// isIndex reports whether a token of a JSON pointer may be the index of an item. It may be the name of a member, too.
+func isIndex(token string) bool {
+	_, err := strconv.Atoi(token)
+	return err == nil || token == "-"
+}
+
+// ownersIn returns the owners that the object's record names; none if it names none for this object.
+func ownersIn(obj *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
+	var record map[string]json.RawMessage
+	if json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.RequestedAnnotation]), &record) != nil {
+		return nil
+	}
+	var out fieldOwners
+	if json.Unmarshal(record[ownersMember], &out) != nil || out.UID != obj.GetUID() {
+		return nil
+	}
+	return out.Entries
+}
+
+// recordWithOwners returns the object's record, which names besides who owns the fields that operations of placement.Patch
+// change.
+func recordWithOwners(obj *unstructured.Unstructured, ops []jsonpatch.Operation) (string, error) {
+	var record map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.RequestedAnnotation]), &record); err != nil {
+		return "", fmt.Errorf("reading the record: %w", err)
+	}
+	// An interrupted run may have left some.
+	owners := fieldOwners{UID: obj.GetUID(), Entries: ownersIn(obj)}
+	for _, entry := range obj.GetManagedFields() {
+		if isBerths(entry) {
+			continue
+		}
+		fields, err := fieldsOf(entry)
+		if err != nil {
+			return "", err
+		}
+		entry.FieldsV1 = metav1.NewFieldsV1("{}")
+		if fields = changedBy(fields, ops); !fields.Empty() {
+			if entry, err = withFields(entry, fields); err != nil {
+				return "", err
+			}
+			owners.Entries = append(owners.Entries, entry)
+		}
+	}
+	var err error
+	if record[ownersMember], err = json.Marshal(owners); err != nil {
+		return "", fmt.Errorf("writing the owners of fields: %w", err)
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		return "", fmt.Errorf("writing the record: %w", err)
+	}
+	return string(text), nil
+}
+
+// changedBy returns the fields that operations of placement.Patch may change: those that they name, and those below and above
+// them. It takes a list for one field.
+func changedBy(fields *fieldpath.Set, ops []jsonpatch.Operation) *fieldpath.Set {
+	var paths []fieldpath.Path
+	for _, op := range ops {
+		var path fieldpath.Path
+		for token := range strings.SplitSeq(strings.TrimPrefix(op.Path, "/"), "/") {
+			if isIndex(token) {
+				break
+			}
+			path = append(path, fieldpath.MakePathOrDie(pointerUnescaper.Replace(token))...)
+		}
+		paths = append(paths, path)
+	}
+	out := fieldpath.NewSet()
+	fields.Iterate(func(field fieldpath.Path) {
+		for _, path := range paths {
+			n := min(len(field), len(path))
+			if field[:n].Equals(path[:n]) {
+				out.Insert(field.Copy())
+				return
+			}
+		}
+	})
+	return out
+}
+
+var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
+
+// isBerths reports whether Berth is the field manager of an entry, by this package or by remediation. Nothing that Berth owns
+// is left in an object that is cleaned up.
+func isBerths(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager == FieldManager || entry.Manager == remediation.FieldManager
+}
+
+// returned returns the managed fields without those of Berth, each of which its owners before own again; changed is false if
+// Berth has none.
 func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	taken := fieldpath.NewSet()
 	for _, entry := range after {
-		if entry.Manager != FieldManager {
+		if !isBerths(entry) {
 			out = append(out, entry)
 			continue
 		}
@@ -66,7 +155,7 @@ func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFi
 			return nil, false, err
 		}
 		lost := fields.Intersection(taken)
-		if entry.Manager == FieldManager || lost.Empty() {
+		if isBerths(entry) || lost.Empty() {
 			continue
 		}
 		i := slices.IndexFunc(out, func(other metav1.ManagedFieldsEntry) bool { return sameManager(entry, other) })

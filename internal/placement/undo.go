@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,7 +47,10 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	out := &Undoing{}
 	recorded := d.Keyring.readStored(obj, id)
 	if of, ok := d.copiedFrom(r, recorded); ok {
-		recorded = d.Keyring.read(obj, of)
+		var err error
+		if recorded, err = d.readCopy(ctx, r, of); err != nil {
+			return nil, err
+		}
 		if recorded != nil {
 			out.Template = len(recorded.Scheduling) > 0
 			recorded = &record{Annotations: recorded.Annotations}
@@ -107,22 +111,23 @@ func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
 }
 
-// UndoCopy returns an object that has copies of the annotations of another one, and no record, without the changes that were
-// undone on the other one. It shares all but the annotations with the object.
-func UndoCopy(obj *unstructured.Unstructured, changes []Change) *unstructured.Unstructured {
-	out := withOwnMetadata(obj)
-	values := metadataOf(obj, fieldAnnotations)
-	for _, c := range changes {
-		if c.Field != fieldAnnotations || !equalOptional(optional(values, c.Key), c.From) {
-			continue
-		}
-		delete(values, c.Key)
-		if c.To != nil {
-			values[c.Key] = *c.To
-		}
+// readCopy returns the record that the request's object has a copy of, or nil if its controller has no such record.
+func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*record, error) {
+	out := d.Keyring.read(r.Object, of)
+	if out != nil || d.Owners == nil {
+		return out, nil
 	}
-	setMetadata(out, fieldAnnotations, values)
-	return out
+	// The record may have been signed before the controller had a name.
+	reference := metav1.GetControllerOfNoCopy(r.Object)
+	controller, err := d.Owners.Owner(ctx, r.Namespace, *reference)
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s %s, which controls the object: %w", reference.Kind, reference.Name, err)
+	}
+	if controller == nil || controller.GetUID() != reference.UID || controller.GetGenerateName() == "" {
+		return nil, nil
+	}
+	of.Name, of.GenerateName = "", controller.GetGenerateName()
+	return d.Keyring.read(r.Object, of), nil
 }
 
 // withdrawn are verdicts of the policies in a record that decide to set nothing, by name.

@@ -2,7 +2,12 @@ package install_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,10 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/test/controlplane"
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/cleanup"
+	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -128,13 +141,30 @@ scheduling.affinity := {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringE
 scheduling.schedulerName := "berths"
 `
 
+// restartable is a workload that a cleanup that is interrupted leaves half done, in the namespace that NAME stands for. Policies
+// match its ReplicaSets, and drop the copy of its record there.
+const restartable = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {generateName: web-, namespace: NAME, labels: {app: web, example.com/mine: developer}, annotations: {example.com/asked: developer}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template: TEMPLATE
+`
+
 var _ = Describe("kubectl berth cleanup", Ordered, func() {
 	var (
-		f       *framework.Framework
-		m       *framework.Manager
-		placed  string
-		shadow  string
-		cluster = []string{"berth", "cleanup", "--all-namespaces"}
+		f      *framework.Framework
+		m      *framework.Manager
+		placed string
+		// earlier has objects that exist before the policies, and asBefore is what they are then.
+		earlier  string
+		asBefore map[string]map[string]any
+		// interrupted have a workload each.
+		interrupted []string
+		shadow      string
+		cluster     = []string{"berth", "cleanup", "--all-namespaces"}
 	)
 
 	// objects returns the objects of a namespace and the Racks, by kind and name.
@@ -180,37 +210,74 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources}
 	}
 
+	awaitAccount := func(ctx context.Context, namespace string) {
+		GinkgoHelper()
+		Eventually(func(ctx context.Context) error {
+			return f.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
+		}).WithContext(ctx).Should(Succeed())
+	}
+
 	BeforeAll(func(ctx SpecContext) {
-		f = framework.Start(ctx, func(o *controlplane.Options) { o.ControllerManager = true })
+		f = framework.Start(ctx, framework.WithControllerManager)
 		DeferCleanup(f.Stop)
 		f.InstallPlugin(ctx)
 		f.InstallCRD(ctx, framework.NewCRD("example.com", "v1", "racks", "Rack", apiextensionsv1.ClusterScoped))
 		m = f.StartReadyManager(ctx)
 		DeferCleanup(func() { m.Stop() })
-		placed = f.NewNamespace(ctx, nil)
+		placed, earlier = f.NewNamespace(ctx, nil), f.NewNamespace(ctx, nil)
+		awaitAccount(ctx, earlier)
+		out, err := apply(ctx, applied+"---"+single, earlier)
+		Expect(err).NotTo(HaveOccurred(), out)
+		By("waiting until controllers have made a revision of each workload, and do no more")
+		Eventually(func(ctx context.Context) map[string]map[string]any {
+			asBefore = map[string]map[string]any{}
+			for name, obj := range objects(ctx, earlier) {
+				asBefore[name] = asWritten(obj)
+			}
+			return asBefore
+		}).WithContext(ctx).Should(HaveLen(14), "those that were applied, kube-root-ca.crt, and a revision of each of three workloads")
 		shadow = "shadow"
 		Expect(f.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shadow}})).To(Succeed())
 		workloads := []placementv1.ResourceRule{rule("apps", "deployments", "statefulsets", "daemonsets", "replicasets"), rule("batch", "cronjobs", "jobs"), rule("", "pods")}
 		f.CreateReadyPolicy(ctx, newPolicy("metadata", placingMetadata, append(workloads, rule("", "configmaps"), rule("example.com", "racks"))...))
 		f.CreateReadyPolicy(ctx, newPolicy("pods", placingPods, workloads...))
 		for _, namespace := range []string{placed, shadow} {
-			Eventually(func(ctx context.Context) error {
-				return f.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
-			}).WithContext(ctx).Should(Succeed())
+			awaitAccount(ctx, namespace)
 			out, err := apply(ctx, applied+"---"+single, namespace)
 			Expect(err).NotTo(HaveOccurred(), out)
 		}
+		for range runs {
+			namespace := f.NewNamespace(ctx, nil)
+			interrupted = append(interrupted, namespace)
+			obj := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(strings.NewReplacer("TEMPLATE", template, "NAME", namespace).Replace(restartable)), obj)).To(Succeed())
+			Expect(f.Client.Create(ctx, obj, client.FieldOwner("developer"))).To(Succeed())
+		}
 		By("waiting until controllers have copied the annotations, the record too unless policies match the copy")
-		Eventually(func(ctx context.Context) []string {
+		copies := func(ctx context.Context, namespace string) []string {
 			var copied []string
-			for _, obj := range objects(ctx, placed) {
+			for _, obj := range objects(ctx, namespace) {
 				if obj.GetAnnotations()["example.com/zone"] == "placed" && len(obj.GetOwnerReferences()) > 0 {
 					_, recorded := obj.GetAnnotations()[placementv1.RequestedAnnotation]
 					copied = append(copied, fmt.Sprintf("%s %t", obj.GetOwnerReferences()[0].Kind, recorded))
 				}
 			}
 			return copied
-		}).WithContext(ctx).Should(ConsistOf("Deployment false", "StatefulSet true", "DaemonSet true"))
+		}
+		Eventually(copies).WithContext(ctx).WithArguments(placed).Should(ConsistOf("Deployment false", "StatefulSet true", "DaemonSet true"))
+		for _, namespace := range interrupted {
+			Eventually(copies).WithContext(ctx).WithArguments(namespace).Should(ConsistOf("Deployment false"))
+		}
+		By("waiting until what was there is placed")
+		Eventually(func(ctx context.Context) []string {
+			var out []string
+			for name, obj := range objects(ctx, earlier) {
+				if obj.GetAnnotations()["example.com/zone"] != "placed" && len(obj.GetOwnerReferences()) == 0 && obj.GetName() != "kube-root-ca.crt" && obj.GetName() != shadow {
+					out = append(out, name)
+				}
+			}
+			return out
+		}).WithContext(ctx).Should(BeEmpty())
 	})
 
 	It("refuses to run while Berth places objects", func(ctx SpecContext) {
@@ -266,6 +333,81 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		}
 	})
 
+	It("ends as one whole run does when it is run again after an interruption, before whichever request that was", func(ctx SpecContext) {
+		secret := &corev1.Secret{}
+		Expect(f.Client.Get(ctx, client.ObjectKey{Namespace: framework.OperatorNamespace, Name: certs.KeySecretName}, secret)).To(Succeed())
+		keyring, err := certs.KeyringOf(secret)
+		Expect(err).NotTo(HaveOccurred())
+		// clean runs the cleanup of a namespace as the command does, until it has sent so many requests for single objects.
+		clean := func(namespace string, requests int) error {
+			config := rest.CopyConfig(f.Config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(request *http.Request) (*http.Response, error) {
+					if requests--; requests < 0 {
+						return nil, errInterrupted
+					}
+					return next.RoundTrip(request)
+				})
+			})
+			c := &cleanup.Cleaner{
+				Discovery: workloadTypes{discovery.NewDiscoveryClientForConfigOrDie(f.Config)}, Metadata: metadata.NewForConfigOrDie(f.Config),
+				Objects: dynamic.NewForConfigOrDie(config), Keyring: keyring,
+			}
+			var errs []error
+			for {
+				targets, err := c.Find(ctx, namespace)
+				Expect(err).NotTo(HaveOccurred())
+				if len(targets) == 0 {
+					return nil
+				}
+				for _, t := range targets {
+					_, err := c.Clean(ctx, t)
+					errs = append(errs, err)
+				}
+				if err := errors.Join(errs...); err != nil {
+					return err
+				}
+			}
+		}
+		written := func(ctx context.Context, namespace string) []map[string]any {
+			var out []map[string]any
+			for _, gvk := range []schema.GroupVersionKind{framework.Deployment, framework.ReplicaSet} {
+				list := &unstructured.UnstructuredList{}
+				list.SetGroupVersionKind(gvk)
+				Expect(f.Client.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+				for i := range list.Items {
+					out = append(out, asWritten(&list.Items[i]))
+				}
+			}
+			return out
+		}
+		complete := -1
+		for n, namespace := range interrupted {
+			err := clean(namespace, n)
+			if err == nil {
+				complete = n
+				break
+			}
+			Expect(err).To(MatchError(errInterrupted), namespace)
+		}
+		GinkgoWriter.Println("a whole run sends", complete, "requests")
+		Expect(complete).To(BeNumerically(">", 5), "the number of requests of a whole run; there are too few namespaces if it is -1")
+		whole := interrupted[complete]
+		for _, namespace := range interrupted[:complete] {
+			Expect(clean(namespace, math.MaxInt)).To(Succeed())
+		}
+		var want []map[string]any
+		Eventually(func(ctx context.Context) []map[string]any {
+			want = written(ctx, whole)
+			return want
+		}).WithContext(ctx).Should(HaveLen(3), "the Deployment, and its ReplicaSets of before and after")
+		expectNoTrace(namespaced(objects(ctx, whole)))
+		for n, namespace := range interrupted[:complete] {
+			Eventually(written).WithContext(ctx).WithArguments(namespace).Should(ConsistOf(want), "interrupted before request %d", n+1)
+			expectNoTrace(namespaced(objects(ctx, namespace)))
+		}
+	})
+
 	It("leaves no trace after Berth was uninstalled", func(ctx SpecContext) {
 		m.Stop()
 		f.MustKubectl(ctx, "", "delete", "-k", "config/dev", "--timeout=60s")
@@ -293,14 +435,10 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 
 		By("restoring everything that can be changed")
 		out = f.MustKubectl(ctx, "y\n", unverified...)
-		Expect(out).To(ContainSubstring("of which 4 keep scheduling fields that can't be changed"), "the Pod, the Job, and the revisions of two workloads")
+		Expect(out).To(ContainSubstring("of which 2 keep scheduling fields that can't be changed"), "the Pod and the Job that were created with them")
 		Expect(f.MustKubectl(ctx, "", append(unverified, "--yes")...)).To(ContainSubstring("0 objects cleaned up\n"))
 		got, want := objects(ctx, placed), objects(ctx, shadow)
-		for name, obj := range got {
-			Expect(obj.GetAnnotations()).NotTo(HaveKey(placementv1.RequestedAnnotation), name)
-			Expect(obj.GetAnnotations()).NotTo(ContainElement("placed"), name)
-			Expect(obj.GetLabels()).NotTo(ContainElement("placed"), name)
-		}
+		expectNoTrace(got)
 		compared := 0
 		for name, obj := range want {
 			other := got[strings.Replace(name, " "+shadow, " "+placed, 1)]
@@ -318,6 +456,20 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		}
 		Expect(compared).To(Equal(10))
 
+		By("leaving what was there before the policies as it was")
+		after := objects(ctx, earlier)
+		expectNoTrace(after)
+		for name, want := range asBefore {
+			Expect(after).To(HaveKey(name))
+			Expect(asWritten(after[name])).To(Equal(want), name)
+			delete(after, name)
+		}
+		for name, obj := range after {
+			// Where policies decided where pods run, workloads were rolled out, and keep what they can be rolled back to.
+			Expect(placement.KeepsCopies(schema.GroupResource{Group: obj.GroupVersionKind().Group, Resource: strings.ToLower(obj.GetKind()) + "s"}) || obj.GetKind() == "Rack").
+				To(BeTrue(), "%s is new", name)
+		}
+
 		By("being no field manager that gets in the developer's way")
 		changed := strings.NewReplacer("asked: developer", "asked: changed", "disk: hdd", "disk: nvme", "maxSkew: 5", "maxSkew: 6").
 			Replace(strings.ReplaceAll(applied, "TEMPLATE", template))
@@ -328,6 +480,71 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 
 // digestOfX is what a record has of the value x.
 const digestOfX = "2d711642b726b044"
+
+// runs is more than the requests for single objects that a cleanup of restartable sends.
+const runs = 16
+
+// errInterrupted ends what a run of the cleanup does.
+var errInterrupted = errors.New("interrupted")
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// workloadTypes discovers the types of workloads alone.
+type workloadTypes struct {
+	discovery.ServerResourcesInterface
+}
+
+func (w workloadTypes) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	all, err := w.ServerResourcesInterface.ServerPreferredResources()
+	return slices.DeleteFunc(all, func(list *metav1.APIResourceList) bool { return list.GroupVersion != "apps/v1" }), err
+}
+
+// namespaced returns the objects that are in a namespace.
+func namespaced(all map[string]*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	maps.DeleteFunc(all, func(_ string, obj *unstructured.Unstructured) bool { return obj.GetNamespace() == "" })
+	return all
+}
+
+// expectNoTrace expects that objects have nothing of Berth's and nothing that policies set, apart from where pods run.
+func expectNoTrace(all map[string]*unstructured.Unstructured) {
+	GinkgoHelper()
+	for name, obj := range all {
+		Expect(obj.GetAnnotations()).NotTo(HaveKey(placementv1.RequestedAnnotation), name)
+		Expect(obj.GetAnnotations()).NotTo(ContainElement("placed"), name)
+		Expect(obj.GetLabels()).NotTo(ContainElement("placed"), name)
+		for _, entry := range obj.GetManagedFields() {
+			Expect(entry.Manager).NotTo(ContainSubstring("berth"), name)
+		}
+	}
+}
+
+// asWritten returns an object without what the API server and controllers count, and with the names of its field managers:
+// remediation takes fields from others, who do not get them back.
+func asWritten(obj *unstructured.Unstructured) map[string]any {
+	out := obj.DeepCopy()
+	managers := sets.New[string]()
+	for _, entry := range out.GetManagedFields() {
+		managers.Insert(entry.Manager + " " + string(entry.Operation))
+	}
+	for _, name := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "namespace", "managedFields", "name", "generateName", "ownerReferences"} {
+		unstructured.RemoveNestedField(out.Object, "metadata", name)
+	}
+	annotations := out.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, "deployment.kubernetes.io/") || key == "deprecated.daemonset.template.generation"
+	})
+	out.SetAnnotations(annotations)
+	labels := out.GetLabels()
+	delete(labels, "pod-template-hash")
+	out.SetLabels(labels)
+	for _, path := range [][]string{{"spec", "selector", "matchLabels", "pod-template-hash"}, {"spec", "template", "metadata", "labels", "pod-template-hash"}, {"status"}, {"revision"}} {
+		unstructured.RemoveNestedField(out.Object, path...)
+	}
+	out.Object["managers"] = sets.List(managers)
+	return out.Object
+}
 
 // asApplied returns what a developer's manifest determines of an object, with the field managers besides controllers.
 func asApplied(obj *unstructured.Unstructured) map[string]any {
