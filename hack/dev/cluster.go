@@ -127,6 +127,9 @@ func checkInstallable(ctx context.Context, k *kubectl, name string, makes []stri
 	return nil
 }
 
+// errNotRemoved says that something may be left in a cluster of the user's.
+var errNotRemoved = errors.New("removing Berth from the cluster")
+
 // removePolicies deletes all policies and quotas while the operator runs, which then deletes its webhooks.
 func removePolicies(ctx context.Context, k kubectl) error {
 	const group = ".placement.berth.dev"
@@ -142,7 +145,7 @@ func removeInstallation(ctx context.Context, k kubectl) error {
 	_, err := k.get(ctx, deleteWebhooks...)
 	_, installErr := k.get(ctx, remove...)
 	if err := errors.Join(err, installErr); err != nil {
-		return fmt.Errorf("removing Berth from the cluster: %w\nRemove it with: %s; %s", err, commandLine(deleteWebhooks), commandLine(remove))
+		return fmt.Errorf("%w: %w\nRemove it with: %s; %s", errNotRemoved, err, commandLine(deleteWebhooks), commandLine(remove))
 	}
 	return nil
 }

@@ -3,16 +3,20 @@ package main
 import (
 	"bufio"
 	"context"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +25,21 @@ import (
 
 	"github.com/berth-dev/berth/test/controlplane"
 )
+
+// TestMain runs the tests, or what they start this binary for: the supervisor, or in place of the operator a process that is
+// never ready.
+func TestMain(m *testing.M) {
+	switch first := append(os.Args, "")[1]; {
+	case first == superviseCommand:
+		main()
+	case strings.HasPrefix(first, "--kubeconfig="):
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		<-ctx.Done()
+	default:
+		os.Exit(m.Run())
+	}
+}
 
 func TestDemo(t *testing.T) {
 	if testing.Short() {
@@ -151,11 +170,53 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		_, err = k.get(ctx, "delete", "clusterrole", "berth-dev-wide")
 		Expect(err).NotTo(HaveOccurred(), "the demo removed an object that it had not made")
 	})
+	It("is cleaned by dev-down after a dev-up that was killed before it was ready", func(ctx SpecContext) {
+		GinkgoT().Setenv(consentVariable, "1")
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		dev := supervisor{root: root, dir: GinkgoT().TempDir(), manager: self}
+		up := make(chan error, 1)
+		go func() { up <- dev.up(ctx) }()
+		Eventually(func() (string, error) {
+			return k.get(ctx, "get", "--ignore-not-found", "-o", "name", "clusterrole/berth-dev-wide")
+		}).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+		text, err := os.ReadFile(dev.path("lock"))
+		Expect(err).NotTo(HaveOccurred())
+		pid, err := strconv.Atoi(string(text))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+		Eventually(up).WithTimeout(time.Minute).Should(Receive(HaveOccurred()))
+		Expect(dev.up(ctx)).To(MatchError(ContainSubstring("run make dev-down first")))
+		Expect(dev.down(ctx)).To(Succeed())
+		Expect(dev.path("kubeconfig")).NotTo(BeAnExistingFile())
+	})
 	It("plays the story, and removes everything that it made", func(ctx SpecContext) {
 		GinkgoT().Setenv(consentVariable, "1")
 		out, err := play(ctx, false, "")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring("The story is told"))
+	})
+})
+
+var _ = Describe("make dev-up and make dev-down", func() {
+	It("start a control plane with Berth, and stop it", func(ctx SpecContext) {
+		connections := export()
+		GinkgoT().Setenv(kubeconfigVariable, "")
+		dev := supervisor{root: root, dir: GinkgoT().TempDir(), manager: manager}
+		DeferCleanup(func(ctx SpecContext) { Expect(dev.down(ctx)).To(Succeed()) })
+		Expect(dev.up(ctx)).To(Succeed())
+		Expect(dev.up(ctx)).To(Succeed(), "again")
+		Expect(dev.status(ctx, io.Discard)).To(Succeed())
+		st, err := dev.readReadyState()
+		Expect(err).NotTo(HaveOccurred())
+		k := kubectl{path: st.Kubectl, kubeconfig: st.Kubeconfig, dir: root}
+		_, err = k.get(ctx, "apply", "-f", policyFile)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(dev.down(ctx)).To(Succeed())
+		Expect(dev.status(ctx, io.Discard)).To(MatchError(ContainSubstring("nothing is up")))
+		Expect(st.Kubeconfig).NotTo(BeAnExistingFile())
+		Expect(ready(ctx, st.OperatorHealth)).NotTo(Succeed())
+		Expect(connections.Load()).To(BeZero())
 	})
 })
 

@@ -50,7 +50,7 @@ type environment struct {
 	operator *operator
 	// installed reports whether something may be installed in a cluster of the user's.
 	installed bool
-	// credentials are the files with copies of the user's credentials.
+	// credentials are the files with copies of the user's credentials. They stay if something is left in the cluster.
 	credentials []string
 }
 
@@ -205,6 +205,9 @@ func (e *environment) stop() error {
 	}
 	if e.plane != nil {
 		errs = append(errs, e.plane.Stop())
+	}
+	if err := errors.Join(errs...); errors.Is(err, errNotRemoved) {
+		return err
 	}
 	for _, file := range e.credentials {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {

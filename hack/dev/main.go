@@ -58,11 +58,12 @@ func run(ctx context.Context, args []string) error {
 	if command == "demo" {
 		flags.BoolVar(&oneshot, "oneshot", false, "stop everything at the end of the story")
 	}
-	var superviseDir string
+	var superviseDir, superviseManager string
 	ownCluster := false
 	if command == superviseCommand {
 		flags.BoolVar(&ownCluster, "cluster", false, "use the cluster of the kubeconfig in the state directory")
 		flags.StringVar(&superviseDir, "dir", "", "state directory")
+		flags.StringVar(&superviseManager, "manager", "", "the operator's binary")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return errUsage
@@ -76,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	dev := supervisor{root: root, dir: filepath.Join(root, ".dev")}
+	dev := supervisor{root: root, dir: filepath.Join(root, ".dev"), manager: managerBinary(root)}
 	switch command {
 	case "up":
 		return dev.up(ctx)
@@ -89,7 +90,7 @@ func run(ctx context.Context, args []string) error {
 			root: root, dir: filepath.Join(root, ".demo"), manager: managerBinary(root), terminal: standardTerminal(), oneshot: oneshot,
 		})
 	case superviseCommand:
-		return supervisor{root: root, dir: superviseDir}.supervise(ctx, ownCluster)
+		return supervisor{root: root, dir: superviseDir, manager: superviseManager}.supervise(ctx, ownCluster)
 	case "help", "-h", "--help":
 		_, err := io.WriteString(os.Stdout, usage)
 		return err

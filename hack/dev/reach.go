@@ -127,8 +127,9 @@ func probeConfiguration(name string, at endpoint, authority []byte) *admissionre
 	url := at.webhookURL() + "/reach"
 	fail, none, timeout := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, int32(5)
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
+		// With the labels of Berth's own, so that what removes those removes this one too after a kill.
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         probeName,
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority},

@@ -42,6 +42,8 @@ const (
 type supervisor struct {
 	root string
 	dir  string
+	// manager is the operator's binary.
+	manager string
 }
 
 // message is what the supervisor tells `up`, one JSON document each.
@@ -51,15 +53,16 @@ type message struct {
 	Ready    bool   `json:"ready,omitempty"`
 }
 
-// state is written when everything is ready.
+// state is written when everything is ready. For a cluster of the user's it is written before anything is installed too, so
+// that down knows what to remove although the supervisor was killed.
 type state struct {
 	PID        int    `json:"pid"`
 	Kubeconfig string `json:"kubeconfig"`
 	Kubectl    string `json:"kubectl"`
 	// OwnCluster is whether the user's own cluster is used.
 	OwnCluster bool `json:"ownCluster,omitempty"`
-	// OperatorHealth is the URL of the operator's readiness probe.
-	OperatorHealth string `json:"operatorHealth"`
+	// OperatorHealth is the URL of the operator's readiness probe; empty until everything is ready.
+	OperatorHealth string `json:"operatorHealth,omitempty"`
 }
 
 func (s supervisor) path(name string) string { return filepath.Join(s.dir, name) }
@@ -71,7 +74,7 @@ func (s supervisor) up(ctx context.Context) error {
 	}
 	lock, err := s.lock()
 	if errors.Is(err, errLocked) {
-		state, err := s.readState()
+		state, err := s.readReadyState()
 		if err != nil {
 			return fmt.Errorf("another command is starting or stopping the development cluster; wait for it, or run make dev-down: %w", err)
 		}
@@ -114,7 +117,7 @@ func (s supervisor) up(ctx context.Context) error {
 		case m.Error != "":
 			failure = m.Error
 		case m.Ready:
-			state, err := s.readState()
+			state, err := s.readReadyState()
 			if err != nil {
 				return err
 			}
@@ -146,7 +149,7 @@ func (s supervisor) spawn(lock *os.File, ownCluster bool) (*exec.Cmd, io.ReadClo
 		return nil, nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	defer sender.Close()
-	args := []string{superviseCommand, "-dir", s.dir}
+	args := []string{superviseCommand, "-dir", s.dir, "-manager", s.manager}
 	if ownCluster {
 		args = append(args, "-cluster")
 	}
@@ -184,7 +187,7 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 	// `up` may have been killed; the development cluster is to come up all the same.
 	send := func(m message) { _ = encoder.Encode(m) }
 	var started atomic.Bool
-	o := environmentOptions{root: s.root, dir: s.dir, manager: managerBinary(s.root), controllers: true, progress: func(line string) {
+	o := environmentOptions{root: s.root, dir: s.dir, manager: s.manager, controllers: true, progress: func(line string) {
 		log.Println(line)
 		if !started.Load() {
 			send(message{Progress: line})
@@ -196,17 +199,23 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 			return err
 		}
 		o.cluster = &kubectl{path: path, kubeconfig: s.path("kubeconfig"), dir: s.root}
+		if err := s.writeState(state{Kubeconfig: o.cluster.kubeconfig, Kubectl: path, OwnCluster: true}); err != nil {
+			send(message{Error: err.Error()})
+			return err
+		}
 	}
 	e, err := startEnvironment(ctx, o)
 	if err == nil {
 		started.Store(true) // From here on the operator's restarts are for the log alone.
-		err = s.writeState(e)
+		err = s.writeState(state{
+			Kubeconfig: e.kubectl.kubeconfig, Kubectl: e.kubectl.path, OwnCluster: ownCluster, OperatorHealth: e.operator.healthURL,
+		})
 		if err != nil {
 			err = errors.Join(err, e.stop())
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, s.clean())
+		err = s.cleanUnlessLeft(err)
 		send(message{Error: err.Error()})
 		return err
 	}
@@ -216,20 +225,22 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 
 	<-ctx.Done()
 	log.Println("Stopping")
-	// The state stays if something is left in a cluster of the user's, so that down tries again.
-	if err := e.stop(); err != nil && e.plane == nil {
-		return err
-	} else if err != nil {
-		return errors.Join(err, s.clean())
-	}
-	return s.clean()
+	return s.cleanUnlessLeft(e.stop())
 }
 
-func (s supervisor) writeState(e *environment) error {
-	text, err := json.MarshalIndent(state{
-		PID: os.Getpid(), Kubeconfig: e.kubectl.kubeconfig, Kubectl: e.kubectl.path,
-		OwnCluster: e.plane == nil, OperatorHealth: e.operator.healthURL,
-	}, "", "  ")
+// cleanUnlessLeft removes the state, unless err says that something is left in a cluster of the user's: then down tries again
+// to remove it. It returns err, joined with what goes wrong.
+func (s supervisor) cleanUnlessLeft(err error) error {
+	if errors.Is(err, errNotRemoved) {
+		return fmt.Errorf("%w\nRun make dev-down to try again", err)
+	}
+	return errors.Join(err, s.clean())
+}
+
+// writeState writes the state of this process.
+func (s supervisor) writeState(st state) error {
+	st.PID = os.Getpid()
+	text, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
@@ -254,10 +265,20 @@ func (s supervisor) readState() (state, error) {
 	return st, nil
 }
 
-// clean removes the files that say that something is up.
+// readReadyState returns the state once everything is ready, and an error before.
+func (s supervisor) readReadyState() (state, error) {
+	st, err := s.readState()
+	if err == nil && st.OperatorHealth == "" {
+		err = errors.New("the operator is not ready yet")
+	}
+	return st, err
+}
+
+// clean removes the files that say that something is up, and credentials. The state is the last of them: it says what there
+// is to remove.
 func (s supervisor) clean() error {
-	for _, name := range []string{"state.json", "pid", "kubeconfig"} {
-		if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, file := range []string{s.path("pid"), operatorKubeconfigFile(s.dir), s.path("kubeconfig"), s.path("state.json")} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing what an earlier run left: %w", err)
 		}
 	}
@@ -295,10 +316,10 @@ func (s supervisor) down(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case idle:
-		fmt.Println("Nothing is up.")
 	case stateErr == nil && state.OwnCluster:
 		fmt.Println("Stopped, and removed from the cluster.")
+	case idle:
+		fmt.Println("Nothing is up.")
 	default:
 		fmt.Println("Stopped.")
 	}
@@ -355,7 +376,7 @@ func (s supervisor) status(ctx context.Context, out io.Writer) error {
 	if !errors.Is(err, errLocked) {
 		return err
 	}
-	st, err := s.readState()
+	st, err := s.readReadyState()
 	if err != nil {
 		return fmt.Errorf("the development cluster is starting or stopping: %w", err)
 	}
