@@ -186,7 +186,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	err := c.apply(ctx, to)
 	if errors.Is(err, errNoOwner) {
-		// No event tells that OLM has made the roles.
+		// No event tells that the owner exists.
 		ctrllog.FromContext(ctx).Error(to.redact(err), "Trying again", "after", ownerRetry)
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}

@@ -33,17 +33,22 @@ type Owners struct {
 }
 
 // errNoOwner is the reason not to create a configuration: nothing would ever delete it.
-var errNoOwner = errors.New("no ClusterRole has the labels of the ClusterServiceVersion that installed Berth")
+var errNoOwner = errors.New("the ClusterRole that would own it is missing, or can't be read")
 
-// mayCreate returns an errNoOwner where a configuration must not be created because its owners are missing: OLM has not
-// made the roles yet, or it has deleted them and is about to end this replica. Without an owner, the configuration would
-// stay after the uninstallation and have requests denied.
+// mayCreate returns an errNoOwner where a configuration must not be created because its owners are missing: they are not
+// created yet, or Berth is being uninstalled and this replica is about to end. It may have rights of other roles until then.
+// Without an owner, the configuration would stay after the uninstallation and have requests denied.
 func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) error {
-	if len(o.Labels) == 0 || len(owners) > 0 {
+	switch {
+	case len(owners) > 0 || len(o.Labels) == 0 && o.Name == "":
 		return nil
+	case len(o.Labels) > 0:
+		return fmt.Errorf("not creating webhook configuration %s: %w (labels %s); if Berth is still installed, check --owner-cluster-service-version",
+			configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
+	default:
+		return fmt.Errorf("not creating webhook configuration %s: %w (ClusterRole %s); if Berth is still installed, create the ClusterRole or check --owner-cluster-role",
+			configuration, errNoOwner, o.Name)
 	}
-	return fmt.Errorf("not creating webhook configuration %s: %w (%s); if Berth is still installed, check --owner-cluster-service-version",
-		configuration, errNoOwner, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: o.Labels}))
 }
 
 // OLMLabels are the labels by which OLM v0 knows the ClusterRoles that it made from a ClusterServiceVersion, and deletes
@@ -57,9 +62,9 @@ func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 
 var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 
-// read returns the references to the owners; none if there are none. Without an owner that is named, the configurations stand
-// without: they are needed more than they are needed to go. Without one that is selected, see mayCreate. Nothing is
-// remembered: a reference to a role that has gone would have its successor's configurations removed.
+// read returns the references to the owners; none if there are none, or if they can't be read. Configurations that exist stay
+// then, and see mayCreate for others. Nothing is remembered: a reference to a role that has gone would have its successor's
+// configurations removed.
 func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
 	var roles []metav1.PartialObjectMetadata
 	if len(o.Labels) > 0 {
@@ -76,7 +81,7 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 		err := live.Get(ctx, client.ObjectKey{Name: o.Name}, &role)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-			ctrllog.FromContext(ctx).V(1).Info("Leaving webhook configurations without an owner", "clusterRole", o.Name, "reason", err.Error())
+			ctrllog.FromContext(ctx).V(1).Info("The webhook configurations have no owner", "clusterRole", o.Name, "reason", err.Error())
 		case err != nil:
 			return nil, fmt.Errorf("reading the owner of the webhook configurations: %w", err)
 		default:

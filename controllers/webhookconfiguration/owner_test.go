@@ -64,7 +64,7 @@ func TestReadOwners(t *testing.T) {
 		refused bool
 	}{
 		"Named":        {roles: []client.Object{named, selected}, want: []string{"berth"}},
-		"NamedIsGone":  {roles: []client.Object{selected}},
+		"NamedIsGone":  {roles: []client.Object{selected}, refused: true},
 		"Selected":     {roles: []client.Object{named, selected}, labels: selected.Labels, want: []string{"berth.v1-a"}},
 		"SelectedGone": {roles: []client.Object{named}, labels: selected.Labels, refused: true},
 	}

@@ -115,7 +115,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.HostKubeconfig, "host-kubeconfig", "", "Path of a kubeconfig for the host cluster; empty for the one that Berth is a pod of.")
 	f.StringVar(&o.WebhookURL, "webhook-url", "", "Base URL under which the API server reaches the webhooks, where they are not behind a Service.")
 	f.StringVar(&o.WebhookService, "webhook-service", "berth-webhook-service", "Service in the own namespace that leads to the webhooks.")
-	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole with which the webhook configurations go when it is deleted; none if empty.")
+	f.StringVar(&o.OwnerClusterRole, "owner-cluster-role", "", "ClusterRole with which the webhook configurations go when it is deleted. None are created while it is missing; empty for no ClusterRole.")
 	f.StringVar(&o.OwnerClusterServiceVersion, "owner-cluster-service-version", os.Getenv("OPERATOR_CONDITION_NAME"), "ClusterServiceVersion that installed Berth, as OLM tells its operators; the webhook configurations go with the ClusterRoles that OLM made for it.")
 	f.StringVar(&o.WebhookHost, "webhook-host", "", "Address at which the webhooks listen.")
 	f.IntVar(&o.WebhookPort, "webhook-port", 9443, "Port at which the webhooks listen.")

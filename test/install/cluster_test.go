@@ -2,11 +2,14 @@ package install_test
 
 import (
 	"context"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -98,8 +101,8 @@ var _ = Describe("Berth", Ordered, func() {
 	use := func(ctx context.Context) {
 		GinkgoHelper()
 		namespace = f.NewNamespace(ctx, nil)
-		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone", "package placement\n\nannotations[\"example.com/zone\"] := \"a\"\n", "", "configmaps", namespace))
-		f.CreateReadyQuota(ctx, framework.NewScopedQuota(namespace, "few", placementv1.QuotaSpec{Hard: framework.Hard("count/configmaps", "5")}))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("zone", "package placement\n\nannotations[\"example.com/zone\"] := \"a\"\n", "", "pods", namespace))
+		f.CreateReadyQuota(ctx, framework.NewScopedQuota(namespace, "few", placementv1.QuotaSpec{Hard: framework.Hard("pods", "5")}))
 	}
 	hooks := func(ctx context.Context) ([]string, error) {
 		out, err := f.Kubectl(ctx, "", "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "-o",
@@ -110,8 +113,16 @@ var _ = Describe("Berth", Ordered, func() {
 		err := f.Client.Get(ctx, client.ObjectKeyFromObject(hook), hook)
 		return hook.GetOwnerReferences(), err
 	}
+	// create creates a pod that the policy matches and the quota counts.
 	create := func(ctx context.Context) error {
-		return f.Client.Create(ctx, framework.NewObject(framework.ConfigMap, namespace, "c", nil), client.DryRunAll)
+		return f.Client.Create(ctx, framework.NewPod(namespace, "", nil), client.DryRunAll)
+	}
+	// expectOpen waits until no webhook configuration of Berth's is left, and expects that none comes back and a pod is created.
+	expectOpen := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(hooks).WithContext(ctx).Should(BeEmpty())
+		Consistently(hooks).WithContext(ctx).WithTimeout(time.Second).Should(BeEmpty())
+		Eventually(create).WithContext(ctx).Should(Succeed())
 	}
 
 	It("is installed from the manifests, and its pods are admitted", func(ctx SpecContext) {
@@ -215,10 +226,73 @@ var _ = Describe("Berth", Ordered, func() {
 		use(ctx)
 		Expect(hooks(ctx)).To(ConsistOf(placementHook, policiesHook, quotaHook))
 		shell(ctx, "make undeploy")
+		expectOpen(ctx)
 		Eventually(left).WithContext(ctx).Should(BeEmpty())
 		Consistently(left).WithContext(ctx).Should(BeEmpty())
 		By("removing what is no more there")
 		shell(ctx, "make undeploy ignore-not-found=true")
+	})
+
+	// Each case deletes some objects first, in the order of the list, and all others in a random order. A rendering of the
+	// manifests has them by kind and name.
+	DescribeTable("has no webhook left when its objects are deleted in any order", func(ctx SpecContext, stop bool, first ...string) {
+		shell(ctx, "kubectl apply --server-side --force-conflicts -f "+install)
+		text, err := os.ReadFile(install)
+		Expect(err).NotTo(HaveOccurred())
+		all, err := decode(string(text))
+		Expect(err).NotTo(HaveOccurred())
+		m := run(ctx, deployment(ctx))
+		use(ctx)
+		Expect(hooks(ctx)).To(ConsistOf(placementHook, policiesHook, quotaHook))
+		By("granting it other rights, which it keeps")
+		f.MustKubectl(ctx, "", "create", "clusterrolebinding", "other-rights", "--clusterrole=cluster-admin", "--serviceaccount="+framework.OperatorNamespace+":berth-controller-manager")
+		DeferCleanup(func(ctx SpecContext) { f.MustKubectl(ctx, "", "delete", "clusterrolebinding", "other-rights") })
+		all["the policy"] = &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "zone"}}
+		all["the quota"] = &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "few"}}
+		rest := slices.Sorted(maps.Keys(all))
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0))
+		random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+		early := func(name string) bool {
+			return slices.ContainsFunc(first, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		}
+		position := func(name string) int {
+			return slices.IndexFunc(first, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		}
+		order := slices.SortedStableFunc(slices.Values(rest), func(a, b string) int {
+			switch {
+			case early(a) && early(b):
+				return position(a) - position(b)
+			case early(a):
+				return -1
+			case early(b):
+				return 1
+			}
+			return 0
+		})
+		GinkgoWriter.Println("the order:", strings.Join(order, ", "))
+		for i, name := range order {
+			if stop && (i == len(order)-1 || !early(name)) {
+				m.Stop()
+				stop = false
+			}
+			Expect(client.IgnoreNotFound(f.Client.Delete(ctx, all[name], client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed(), name)
+		}
+		expectOpen(ctx)
+		Eventually(left).WithContext(ctx).Should(BeEmpty())
+	},
+		Entry("the definitions first, while it runs on", false, "CustomResourceDefinition/"),
+		Entry("its ClusterRoles first, while it runs on", false, "ClusterRole/"),
+		Entry("its Deployment and its namespace first, and the policies and quotas when it is gone", true, "Deployment/", "Namespace/"),
+	)
+
+	It("has no webhook left when everything is deleted at once", func(ctx SpecContext) {
+		shell(ctx, "kubectl apply --server-side --force-conflicts -f "+install)
+		run(ctx, deployment(ctx))
+		use(ctx)
+		Expect(hooks(ctx)).To(ConsistOf(placementHook, policiesHook, quotaHook))
+		shell(ctx, "kubectl delete -f "+install)
+		expectOpen(ctx)
+		Eventually(left).WithContext(ctx).Should(BeEmpty())
 	})
 
 	It("is installed by Helm, and leaves nothing behind but what Helm keeps", func(ctx SpecContext) {
