@@ -318,9 +318,16 @@ var _ = Describe("Berth", Ordered, func() {
 			return len(pods.Items), err
 		}).WithContext(ctx).Should(Equal(3))
 
+		placed := framework.NewPod(namespace, "placed", func(p *corev1.Pod) { p.Annotations = map[string]string{"example.com/zone": "mine"} })
+		Eventually(func(ctx context.Context) error { return f.Client.Create(ctx, placed) }).WithContext(ctx).Should(Succeed())
+		Expect(placed.Annotations).To(HaveKeyWithValue("example.com/zone", "a"))
 		helm(ctx, "uninstall berth --namespace berth-system")
-		Eventually(hooks).WithContext(ctx).Should(BeEmpty())
-		Consistently(hooks).WithContext(ctx).Should(BeEmpty())
+		expectOpen(ctx)
+		By("removing what it wrote, with the key that Helm leaves")
+		f.InstallPlugin(ctx)
+		f.MustKubectl(ctx, "", "berth", "cleanup", "--all-namespaces", "--yes")
+		Expect(f.Client.Get(ctx, client.ObjectKeyFromObject(placed), placed)).To(Succeed())
+		Expect(placed.Annotations).To(Equal(map[string]string{"example.com/zone": "mine"}))
 		Expect(f.Client.Get(ctx, client.ObjectKey{Name: "zone"}, &placementv1.PlacementPolicy{})).To(Succeed())
 		shell(ctx, "kubectl delete namespace berth-system")
 		shell(ctx, "kubectl delete -f charts/berth/crds")
