@@ -245,9 +245,12 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	// unwatchable says that the last try to watch was refused. A list alone would be true for a moment only, so its
 	// result is withheld until a watch succeeds.
 	var unwatchable atomic.Bool
+	// anew says that the list before was withheld. The next one asks for no version: an API server's watch cache may not
+	// reach the version of the list before until something changes, and clients retry for most of a minute meanwhile.
+	var anew atomic.Bool
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if m.Consistent && o.ResourceVersion == "0" {
+			if anew.Swap(false) || m.Consistent && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
 			list, err := client.List(ctx, o)
@@ -270,6 +273,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			initial := ptr.Deref(o.SendInitialEvents, false)
 			if unwatchable.Swap(false) && !initial {
 				w.Stop()
+				anew.Store(true)
 				return nil, errors.New("listing anew: the list before was withheld")
 			}
 			r.opened(w, !initial)

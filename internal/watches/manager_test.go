@@ -48,6 +48,8 @@ type faulty struct {
 	objects  map[schema.GroupVersionResource][]string
 	open     map[schema.GroupVersionResource][]*watch.FakeWatcher
 	lists    map[schema.GroupVersionResource]int
+	// versions are those that lists, not streamed ones, asked for.
+	versions []string
 }
 
 func newFaulty() *faulty {
@@ -115,9 +117,10 @@ func bookmark(annotations map[string]string) *unstructured.Unstructured {
 	return o
 }
 
-func (f *faultyResource) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+func (f *faultyResource) List(_ context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
+	f.server.versions = append(f.server.versions, o.ResourceVersion)
 	f.server.lists[f.resource]++
 	if err := f.server.listErr[f.resource]; err != nil {
 		return nil, err
@@ -381,6 +384,29 @@ func TestManagerFaults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was withheld is listed again without a version, for which the API server might wait until something changes.
+func TestManagerListsAnewWithoutAVersion(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+		server.set(func() {
+			server.objects[pods] = []string{"a"}
+			server.watchErr[pods] = apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
+		})
+		m.Set(ctx, only(pods))
+		later()
+		server.set(func() {
+			delete(server.watchErr, pods)
+			server.versions = nil
+		})
+		later()
+		check(t, m, sink, State{Synced: true}, []string{"a"})
+		server.set(func() {
+			if n := len(server.versions); n == 0 || server.versions[n-1] != "" {
+				t.Errorf("lists asked for the versions %q; want none in the last", server.versions)
+			}
+		})
+	})
 }
 
 // A replica becomes Ready when its types are settled: what may come at the next try must not be missing by then, and
