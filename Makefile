@@ -123,6 +123,7 @@ verify: ## Fail where generated files or the lists of modules are stale; changes
 	  echo "Error: generated files are stale (see above): run make generate manifests reference chart bundle catalog, and delete what it no longer writes" >&2; exit 1; fi
 	go mod tidy -diff
 	cd hack/controlplane && go mod tidy -diff
+	for minor in $(COMPAT_MINORS); do (cd hack/controlplane/compat/$$minor && go mod tidy -diff); done
 	cd hack/envtest && go mod tidy -diff
 	cd hack/image && go mod tidy -diff
 	cd hack/opa && go mod tidy -diff
@@ -143,6 +144,32 @@ UNIT_PACKAGES ?= ./api/... ./cmd/... ./controllers/... ./hack/... ./internal/...
 .PHONY: unit
 unit: ## Run the unit tests, fewer rounds of the random ones; they need no control plane.
 	go test -short $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(UNIT_PACKAGES)
+
+# The minor releases of Kubernetes that hack/controlplane/compat pins, beside that of make test. COMPAT selects among them
+# and that of make test, which runs again only if it is named.
+COMPAT_MINORS = $(notdir $(patsubst %/go.mod,%,$(wildcard hack/controlplane/compat/*/go.mod)))
+COMPAT ?= $(COMPAT_MINORS)
+COMPAT_PACKAGES ?= $(addprefix ./test/integration/,admission lifecycle quota remediation)
+# Arguments for the suites, such as --ginkgo.label-filter=versions.
+COMPATFLAGS ?=
+
+.PHONY: test-compat
+test-compat: $(addprefix test-compat-,$(COMPAT)) ## Run the suites of admission, lifecycle, quota, and remediation on older API servers: COMPAT="1.30 1.33".
+
+# kube-apiserver is of the minor release, and the rest of make test.
+test-compat-%: $(assets) $(engine) bin/controlplane
+	@version=$$(go list -C hack/controlplane -m -f '{{.Version}}' k8s.io/kubernetes); \
+	dir=$(CURDIR)/bin/compat/$*; \
+	if [ -e hack/controlplane/compat/$*/go.mod ]; then \
+	  mkdir -p "$$dir"; \
+	  (cd hack/controlplane/compat/$* && $(CURDIR)/bin/controlplane -apiserver -out "$$dir"); \
+	  for name in etcd kubectl opa; do if [ -x "$$KUBEBUILDER_ASSETS/$$name" ]; then ln -sf "$$KUBEBUILDER_ASSETS/$$name" "$$dir/$$name"; fi; done; \
+	  export KUBEBUILDER_ASSETS="$$dir"; \
+	elif [ "$${version#v$*.}" = "$$version" ]; then \
+	  echo "Error: no API server of Kubernetes $* is pinned: choose COMPAT among $(COMPAT_MINORS) and $${version%.*}, or add hack/controlplane/compat/$*" >&2; exit 1; \
+	fi; \
+	echo "Testing on $$("$$KUBEBUILDER_ASSETS/kube-apiserver" --version)"; \
+	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(COMPAT_PACKAGES) $(if $(COMPATFLAGS),-args $(COMPATFLAGS))
 
 # The tools of the documents' commands are compiled outside, since inside there is no network.
 .PHONY: e2e

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,8 @@ import (
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -159,6 +162,19 @@ func (f *Framework) build(ctx context.Context, binary, command string) {
 	build.Dir, build.Env = f.root, append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
+}
+
+// SkipUnlessServed skips the spec, for a reason, where the API server does not serve a resource or subresource in an API
+// version, as in "v1" and "pods/resize".
+func (f *Framework) SkipUnlessServed(version, resource, reason string) {
+	ginkgo.GinkgoHelper()
+	finder, err := discovery.NewDiscoveryClientForConfig(f.Config)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	served, err := finder.ServerResourcesForGroupVersion(version)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+		ginkgo.Skip("the API server does not serve " + resource + ": " + reason)
+	}
 }
 
 // Kubectl runs kubectl as an administrator with stdin, and returns what it prints to both outputs.

@@ -1,7 +1,8 @@
 // Command build compiles the control plane that the tests, the demo and the development cluster run: etcd,
 // kube-apiserver, kubectl, kube-controller-manager and kube-scheduler; with -demo the first three alone; with -nodes also
 // what a node runs, kubelet and kube-proxy. With -prebuilt it downloads the first three, where it can and they are not
-// compiled already. Run it from hack/controlplane.
+// compiled already. Run it from hack/controlplane. With -apiserver it compiles kube-apiserver alone; run that from a
+// directory of hack/controlplane/compat, which pins another minor release of Kubernetes.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,6 +34,9 @@ const heartbeat = 10 * time.Second
 const advice = "If modules could not be downloaded, check the network and `go env GOPROXY`; if the disk is full, free some GB; " +
 	"then run `make controlplane` again: what was downloaded and compiled so far is cached."
 
+// etcdSource is the source file of etcd's command.
+const etcdSource = "etcd/main.go"
+
 type component struct {
 	name string
 	pkg  string
@@ -42,9 +47,12 @@ type component struct {
 // basicComponents are what an API server and its client take; the archives of envtest have the same.
 var basicComponents = []component{
 	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
-	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes"},
+	apiServer,
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
 }
+
+// apiServer is what differs between the clusters of make test-compat.
+var apiServer = component{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes"}
 
 // controllerComponents are for clusters in which pods are made, scheduled and deleted.
 var controllerComponents = []component{
@@ -62,12 +70,15 @@ func main() {
 	out := flag.String("out", "../../bin", "directory that receives the binaries")
 	demo := flag.Bool("demo", false, "provide etcd, kube-apiserver and kubectl alone")
 	nodes := flag.Bool("nodes", false, "build what a node runs, too")
+	apiServerAlone := flag.Bool("apiserver", false, "build kube-apiserver alone")
 	download := prebuilt{tool: "../envtest", out: os.Stdout}
 	flag.StringVar(&download.dir, "prebuilt", "", "directory for downloaded etcd, kube-apiserver and kubectl; none are downloaded if empty")
 	flag.StringVar(&download.index, "index", defaultIndex, "URL of the index of what can be downloaded, in the form of setup-envtest")
 	flag.Parse()
-	rest := controllerComponents
+	basic, rest := basicComponents, controllerComponents
 	switch {
+	case *apiServerAlone:
+		basic, rest = []component{apiServer}, nil
 	case *demo:
 		rest = nil
 	case *nodes:
@@ -75,16 +86,17 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *out, download, rest); err != nil {
+	if err := run(ctx, *out, download, basic, rest); err != nil {
 		fmt.Fprintf(os.Stderr, "Error: building the control plane: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 // run provides the basic components, from the download if that names a directory, and builds the rest.
-func run(ctx context.Context, out string, download prebuilt, rest []component) error {
+func run(ctx context.Context, out string, download prebuilt, basic, rest []component) error {
 	if _, err := os.Stat("components.go"); err != nil {
-		return errors.New("components.go is not here: run this in hack/controlplane, or `make controlplane` anywhere in the repository")
+		return errors.New("components.go is not here: run this in hack/controlplane or in a directory of hack/controlplane/compat; " +
+			"`make controlplane` and `make test-compat` do")
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return fmt.Errorf("making the output directory: %w", err)
@@ -96,7 +108,7 @@ func run(ctx context.Context, out string, download prebuilt, rest []component) e
 	defer unlock()
 
 	started := time.Now()
-	components := slices.Concat(basicComponents, rest)
+	components := slices.Concat(basic, rest)
 	if download.dir != "" {
 		downloaded, err := downloadUnlessBuilt(ctx, out, &download)
 		if err != nil {
@@ -356,8 +368,12 @@ func inputs(ctx context.Context, c component, ldflags string) (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, c.pkg, ldflags, toolchain, runtime.Compiler)
-	for _, file := range []string{"go.mod", "go.sum", "etcd/main.go"} {
+	for _, file := range []string{"go.mod", "go.sum", etcdSource} {
 		text, err := os.ReadFile(file)
+		// The modules in compat have no etcd.
+		if errors.Is(err, fs.ErrNotExist) && file == etcdSource {
+			continue
+		}
 		if err != nil {
 			return "", fmt.Errorf("reading what the control plane is built from: %w", err)
 		}
