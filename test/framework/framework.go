@@ -164,15 +164,20 @@ func (f *Framework) build(ctx context.Context, binary, command string) {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred(), "%s", out)
 }
 
-// SkipUnlessServed skips the spec, for a reason, where the API server does not serve a resource or subresource in an API
-// version, as in "v1" and "pods/resize".
-func (f *Framework) SkipUnlessServed(version, resource, reason string) {
+// Serves reports whether the API server serves a resource or subresource in an API version, as in "v1" and "pods/resize".
+func (f *Framework) Serves(version, resource string) bool {
 	ginkgo.GinkgoHelper()
 	finder, err := discovery.NewDiscoveryClientForConfig(f.Config)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	served, err := finder.ServerResourcesForGroupVersion(version)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
+}
+
+// SkipUnlessServed skips the spec, for a reason, where the API server does not serve a resource or subresource.
+func (f *Framework) SkipUnlessServed(version, resource, reason string) {
+	ginkgo.GinkgoHelper()
+	if !f.Serves(version, resource) {
 		ginkgo.Skip("the API server does not serve " + resource + ": " + reason)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // zone is a policy that sets one annotation.
 var zone = rego(`annotations["example.com/zone"] := "a"`)
 
-var _ = Describe("With the operator stopped", func() {
+var _ = Describe("With the operator stopped", Label("versions"), func() {
 	It("everything is admitted where no policy exists", func(ctx SpecContext) {
 		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
 		stopOperator()
@@ -76,7 +76,7 @@ var _ = Describe("With the operator stopped", func() {
 	})
 })
 
-var _ = Describe("The workload webhooks", func() {
+var _ = Describe("The workload webhooks", Label("versions"), func() {
 	It("exist while policies do", func(ctx SpecContext) {
 		Eventually(workloadWebhooks).WithContext(ctx).Should(BeEmpty())
 		namespace := f.NewNamespace(ctx, nil)

@@ -77,7 +77,7 @@ var _ = Describe("A policy's mode", func() {
 	})
 })
 
-var _ = Describe("A dry run on the server", func() {
+var _ = Describe("A dry run on the server", Label("versions"), func() {
 	It("is decided, and leaves neither object nor event", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("dry"), opinionated, "", "configmaps", namespace))

@@ -23,7 +23,7 @@ annotations["example.com/zones"] := concat(",", [z | some z in wanted; z in data
 annotations["example.com/seen"] := object.get(input.metadata, ["annotations", "example.com/zones"], "none")
 `
 
-var _ = Describe("What the developer asked for", func() {
+var _ = Describe("What the developer asked for", Label("versions"), func() {
 	var namespace string
 
 	BeforeEach(func(ctx SpecContext) {

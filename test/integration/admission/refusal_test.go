@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-var _ = Describe("kubectl apply of a policy", func() {
+var _ = Describe("kubectl apply of a policy", Label("versions"), func() {
 	refuse := func(ctx SpecContext, p *placementv1.PlacementPolicy, want ...string) {
 		GinkgoHelper()
 		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")
@@ -141,7 +141,7 @@ var _ = Describe("kubectl apply of a policy", func() {
 	})
 })
 
-var _ = Describe("A plural name that two groups serve", func() {
+var _ = Describe("A plural name that two groups serve", Label("versions"), func() {
 	It("is refused by itself, naming both, and accepted with its group", func(ctx SpecContext) {
 		for _, group := range []string{"north.example.com", "south.example.com"} {
 			crd := framework.NewCRD(group, "v1", "harbours", "Harbour", apiextensionsv1.ClusterScoped)
@@ -169,7 +169,7 @@ var _ = Describe("A plural name that two groups serve", func() {
 	})
 })
 
-var _ = Describe("A policy that reads a type which is not served", func() {
+var _ = Describe("A policy that reads a type which is not served", Label("versions"), func() {
 	It("is stored with a warning, denies meanwhile, and decides once the type is there", func(ctx SpecContext) {
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("lights")
 		p := framework.NewPolicy(name, rego(`annotations["lit"] := concat(",", [n | some n, _ in data.kubernetes.lighthouses])`), "", "configmaps", namespace)

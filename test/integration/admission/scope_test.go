@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-var _ = Describe("The webhook for workloads", func() {
+var _ = Describe("The webhook for workloads", Label("versions"), func() {
 	It("decides objects that get their names from generateName", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
 		p := framework.NewPolicy(framework.NewName("generated"), rego(`annotations["example.com/zone"] := input.metadata.generateName`), "", "configmaps", namespace)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-var _ = Describe("the types of a policy", func() {
+var _ = Describe("the types of a policy", Label("versions"), func() {
 	apply := func(ctx SpecContext, p *placementv1.PlacementPolicy) string {
 		GinkgoHelper()
 		out, err := f.Kubectl(ctx, policyManifest(p), "apply", "--server-side", "-f", "-")

@@ -27,7 +27,7 @@ func show(ctx context.Context, obj client.Object) (string, error) {
 	return obj.GetAnnotations()["example.com/zone"], err
 }
 
-var _ = Describe("What is replicated of objects", func() {
+var _ = Describe("What is replicated of objects", Label("versions"), func() {
 	facts := func(ctx context.Context, namespace string) *corev1.Secret {
 		GinkgoHelper()
 		out := &corev1.Secret{

@@ -251,7 +251,7 @@ var _ = Describe("Deleting a policy", func() {
 	})
 })
 
-var _ = Describe("The webhook configuration for workloads", func() {
+var _ = Describe("The webhook configuration for workloads", Label("versions"), func() {
 	It("is restored when somebody deletes or empties it", func(ctx SpecContext) {
 		start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("hook")
@@ -301,7 +301,7 @@ var _ = Describe("Data that Berth may not read", func() {
 	})
 })
 
-var _ = Describe("A type whose CRD goes", func() {
+var _ = Describe("A type whose CRD goes", Label("versions"), func() {
 	It("is missed, and taken up again when it returns", func(ctx SpecContext) {
 		start(ctx)
 		crd := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"berths.lifecycle.example.com"},"spec":{"group":"lifecycle.example.com","scope":"Cluster","names":{"plural":"berths","singular":"berth","kind":"Berth","listKind":"BerthList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`

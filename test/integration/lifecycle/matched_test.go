@@ -40,7 +40,7 @@ func apply(ctx context.Context, text string) string {
 	return out
 }
 
-var _ = Describe("A policy whose match matches nothing", func() {
+var _ = Describe("A policy whose match matches nothing", Label("versions"), func() {
 	It("is warned of and not ready until the type is served", func(ctx SpecContext) {
 		start(ctx)
 		namespace, name := f.NewNamespace(ctx, nil), framework.NewName("unserved")
@@ -89,7 +89,7 @@ var _ = Describe("A policy whose match matches nothing", func() {
 	})
 })
 
-var _ = Describe("A quota that can't count", func() {
+var _ = Describe("A quota that can't count", Label("versions"), func() {
 	of := func(ctx context.Context, q placementv1.Quota, conditionType string) (string, error) {
 		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
 			return "", err

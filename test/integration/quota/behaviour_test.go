@@ -42,7 +42,7 @@ func remove(ctx context.Context, o client.Object) {
 	Expect(f.Client.Delete(ctx, o, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-var _ = Describe("A ScopedQuota", func() {
+var _ = Describe("A ScopedQuota", Label("versions"), func() {
 	It("admits and denies, and says at once what is used", func(ctx SpecContext) {
 		namespace := newNamespace(ctx, nil)
 		q := newQuota(namespace, "q", placementv1.QuotaSpec{Hard: hard("pods", "2", "requests.cpu", "1")})
@@ -296,7 +296,7 @@ free := {name |
 	})
 })
 
-var _ = Describe("A ClusterScopedQuota", func() {
+var _ = Describe("A ClusterScopedQuota", Label("versions"), func() {
 	It("is shared by the namespaces that its selector selects, as they join and leave", func(ctx SpecContext) {
 		a := newNamespace(ctx, map[string]string{"team": "payments"})
 		b := newNamespace(ctx, map[string]string{"team": "payments"})
@@ -364,7 +364,7 @@ var _ = Describe("A ClusterScopedQuota", func() {
 	})
 })
 
-var _ = Describe("A LimitedResource", func() {
+var _ = Describe("A LimitedResource", Label("versions"), func() {
 	It("denies what it matches where no quota covers it, but in exempt namespaces", func(ctx SpecContext) {
 		limited := newNamespace(ctx, map[string]string{"limits": "yes"})
 		exempt := newNamespace(ctx, nil)

@@ -2,6 +2,7 @@
 package quota_test
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,6 +28,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(stopOperator)
 	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s",
 		"crd/scopedquotas.placement.berth.dev", "crd/clusterscopedquotas.placement.berth.dev", "crd/limitedresources.placement.berth.dev")
+	if !f.Serves("storage.k8s.io/v1", "volumeattributesclasses") {
+		// A ResourceQuota can't have the scope there.
+		scopes = slices.DeleteFunc(scopes, func(scope string) bool { return scope == "VolumeAttributesClass" })
+	}
 })
 
 // Every spec finds the operator running and ready, whatever the spec before did to it.

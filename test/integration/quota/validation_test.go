@@ -201,7 +201,7 @@ func requirement(scope, operator string, values ...any) map[string]any {
 	return out
 }
 
-var _ = Describe("A spec as ScopedQuota is judged as it is as ResourceQuota", func() {
+var _ = Describe("A spec as ScopedQuota is judged as it is as ResourceQuota", Label("versions"), func() {
 	It("for every scope, operator and values", func(ctx SpecContext) {
 		t := tally{namespace: f.NewNamespace(ctx, nil)}
 		for _, scope := range scopes {
@@ -212,7 +212,7 @@ var _ = Describe("A spec as ScopedQuota is judged as it is as ResourceQuota", fu
 			}
 			t.try(ctx, map[string]any{"scopeSelector": selectorOf(map[string]any{"scopeName": scope})})
 		}
-		t.expect(20)
+		t.expect(10)
 	})
 
 	It("for every two scopes, also where one comes twice", func(ctx SpecContext) {
@@ -224,7 +224,7 @@ var _ = Describe("A spec as ScopedQuota is judged as it is as ResourceQuota", fu
 				t.try(ctx, map[string]any{"scopes": []any{a}, "scopeSelector": selectorOf(requirement(b, "Exists"))})
 			}
 		}
-		t.expect(50)
+		t.expect(40)
 	})
 
 	It("for every scope and resource", func(ctx SpecContext) {
@@ -260,6 +260,9 @@ var _ = Describe("A spec as ScopedQuota is judged as it is as ResourceQuota", fu
 
 	DescribeTable("and the verdict is",
 		func(ctx SpecContext, spec string, want verdict) {
+			if strings.Contains(spec, "VolumeAttributesClass") {
+				f.SkipUnlessServed("storage.k8s.io/v1", "volumeattributesclasses", "ResourceQuotas have the scope from 1.34 on, see docs/install.md")
+			}
 			upstream, ours := try(ctx, f.NewNamespace(ctx, nil), parse(spec))
 			Expect(upstream).To(Equal(want), "ResourceQuota")
 			if len(want.Fields) == 0 {
@@ -450,7 +453,7 @@ func largest() string {
 		many(16, `{scopeName: PriorityClass, operator: In, values: [`+values+`]}`) + `]}}`
 }
 
-var _ = Describe("A change of a spec is judged as that of a ResourceQuota", func() {
+var _ = Describe("A change of a spec is judged as that of a ResourceQuota", Label("versions"), func() {
 	const (
 		gold   = `scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [gold]}]}`
 		silver = `scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [silver]}]}`
@@ -506,7 +509,7 @@ var _ = Describe("A change of a spec is judged as that of a ResourceQuota", func
 	})
 })
 
-var _ = Describe("A LimitedResource", func() {
+var _ = Describe("A LimitedResource", Label("versions"), func() {
 	create := func(ctx SpecContext, spec string) error {
 		GinkgoHelper()
 		return f.Client.Create(ctx, newObject(limitedResource, "", parse(spec)), client.DryRunAll)
@@ -575,7 +578,7 @@ var _ = Describe("A LimitedResource", func() {
 	)
 })
 
-var _ = Describe("The samples", func() {
+var _ = Describe("The samples", Label("versions"), func() {
 	It("can be applied as they are", func(ctx SpecContext) {
 		out := f.MustKubectl(ctx, "", "apply", "--server-side", "--dry-run=server", "--namespace", f.NewNamespace(ctx, nil), "-k", "config/samples")
 		for _, kind := range []string{"scopedquota", "clusterscopedquota", "limitedresource", "placementpolicy"} {

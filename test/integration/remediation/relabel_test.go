@@ -222,7 +222,7 @@ func tally(objects map[string]*unstructured.Unstructured, key string) map[string
 	return out
 }
 
-var _ = Describe("A remediating patch", func() {
+var _ = Describe("A remediating patch", Label("versions"), func() {
 	It("has a precondition and a field manager of its own, and changes no owner of the keys", func(ctx SpecContext) {
 		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
 		onConfigMaps(ctx, "patch", certified("annotations", clustersKey, fleet), namespace)

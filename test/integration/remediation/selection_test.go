@@ -25,7 +25,7 @@ func labelled(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-var _ = Describe("What a policy matches", func() {
+var _ = Describe("What a policy matches", Label("versions"), func() {
 	It("follows the labels of namespaces", func(ctx SpecContext) {
 		group := framework.NewName("group")
 		namespace, other := f.NewNamespace(ctx, nil), f.NewNamespace(ctx, map[string]string{"group": group})
@@ -142,7 +142,7 @@ var _ = Describe("What a policy matches", func() {
 	})
 })
 
-var _ = Describe("An object that is served in several versions", func() {
+var _ = Describe("An object that is served in several versions", Label("versions"), func() {
 	hpaV1 := schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}
 	hpaV2 := schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
 	newHPA := func(gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
