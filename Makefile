@@ -154,7 +154,7 @@ COMPAT_PACKAGES ?= $(addprefix ./test/integration/,admission lifecycle quota rem
 COMPATFLAGS ?=
 
 .PHONY: test-compat
-test-compat: $(addprefix test-compat-,$(COMPAT)) ## Run the suites of admission, lifecycle, quota, and remediation on older API servers: COMPAT="1.30 1.33".
+test-compat: $(addprefix test-compat-,$(COMPAT)) ## Run the suites of admission, lifecycle, quota, and remediation on older API servers: COMPAT=1.30.
 
 # kube-apiserver is of the minor release, and the rest of make test.
 test-compat-%: $(assets) $(engine) bin/controlplane

@@ -1,0 +1,80 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+)
+
+// testedMinors returns the minor releases of Kubernetes whose API servers tests run on, the oldest first.
+func testedMinors(t *testing.T) []string {
+	t.Helper()
+	modules, err := filepath.Glob(filepath.Join(root, "hack/controlplane/compat/*/go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	required := regexp.MustCompile(`k8s\.io/kubernetes v(\d+\.\d+)\.\d+`)
+	var out []string
+	for _, file := range append(modules, filepath.Join(root, "hack/controlplane/go.mod")) {
+		found := required.FindStringSubmatch(contents(t, file))
+		if found == nil {
+			t.Fatalf("%s does not require a release of k8s.io/kubernetes", file)
+		}
+		if dir := filepath.Base(filepath.Dir(file)); dir != "controlplane" && dir != found[1] {
+			t.Errorf("%s requires Kubernetes %s", file, found[1])
+		}
+		out = append(out, found[1])
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		order, err := utilversion.MustParseGeneric(a).Compare(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return order
+	})
+	return out
+}
+
+func contents(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestSupportedVersions: what is said to be supported begins with the oldest release that tests run on.
+func TestSupportedVersions(t *testing.T) {
+	tested := testedMinors(t)
+	oldest := tested[0]
+	for file, want := range map[string]string{
+		"charts/berth/Chart.yaml":                                 `kubeVersion: ">=` + oldest + `.0-0"`,
+		"config/manifests/bases/berth.clusterserviceversion.yaml": "minKubeVersion: " + oldest + ".0\n",
+		"bundle/manifests/berth.clusterserviceversion.yaml":       "minKubeVersion: " + oldest + ".0\n",
+		"README.md":                  "Kubernetes " + oldest + " ",
+		"docs/install.md":            "Kubernetes " + oldest + " and newer",
+		"docs/quickstart.md":         "Kubernetes " + oldest + " or newer",
+		"docs/contributing.md":       "make test-compat COMPAT=" + oldest + "`",
+		".ci/run":                    "make test-compat COMPAT=" + oldest + " ",
+		".github/workflows/test.yml": "make test-compat COMPAT=" + oldest + " ",
+	} {
+		if !strings.Contains(contents(t, filepath.Join(root, filepath.FromSlash(file))), want) {
+			t.Errorf("%s does not have %q", file, want)
+		}
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+\.\d+) \| .make test`).FindAllStringSubmatch(contents(t, filepath.Join(root, "docs/install.md")), -1)
+	var documented []string
+	for _, row := range rows {
+		documented = append(documented, row[1])
+	}
+	slices.Reverse(documented)
+	if !slices.Equal(documented, tested) {
+		t.Errorf("docs/install.md says that tests run on %v, and they run on %v", documented, tested)
+	}
+}
