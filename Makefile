@@ -169,7 +169,7 @@ test-compat-%: $(assets) $(engine) bin/controlplane
 	  echo "Error: no API server of Kubernetes $* is pinned: choose COMPAT among $(COMPAT_MINORS) and $${version%.*}, or add hack/controlplane/compat/$*" >&2; exit 1; \
 	fi; \
 	echo "Testing on $$("$$KUBEBUILDER_ASSETS/kube-apiserver" --version)"; \
-	go test -count=1 -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(COMPAT_PACKAGES) $(if $(COMPATFLAGS),-args $(COMPATFLAGS))
+	go test -count=1 -p=$(TEST_PACKAGES_AT_ONCE) $(TEST_LINK) -timeout=$(TEST_TIMEOUT) $(TESTFLAGS) $(COMPAT_PACKAGES) $(if $(COMPATFLAGS),-args $(COMPATFLAGS))
 
 # The tools of the documents' commands are compiled outside, since inside there is no network.
 .PHONY: e2e
