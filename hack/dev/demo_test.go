@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 	case first == superviseCommand:
 		main()
 	case strings.HasPrefix(first, "--kubeconfig="):
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		<-ctx.Done()
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, syscall.SIGTERM)
+		<-ended
 	default:
 		os.Exit(m.Run())
 	}
