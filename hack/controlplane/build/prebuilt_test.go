@@ -91,8 +91,8 @@ func archiveOf(t *testing.T, server string) []byte {
 	return packed.Bytes()
 }
 
-// apiServer returns the path of a real kube-apiserver.
-func apiServer(t *testing.T) string {
+// builtAPIServer returns the path of a real kube-apiserver.
+func builtAPIServer(t *testing.T) string {
 	t.Helper()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
@@ -106,7 +106,7 @@ func apiServer(t *testing.T) string {
 }
 
 func TestPrebuilt(t *testing.T) {
-	archive := archiveOf(t, apiServer(t))
+	archive := archiveOf(t, builtAPIServer(t))
 	provide := func(t *testing.T, dir, index string) (bool, string) {
 		t.Helper()
 		var out strings.Builder
