@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -326,10 +327,18 @@ func (m *Manager) Ready(ctx context.Context) error {
 	return nil
 }
 
+// hangs is after which time a replica that does not end shows what it waits for. Replicas give themselves 30 seconds.
+const hangs = 20 * time.Second
+
 // Stop stops the replica and waits for its end. It may be called twice.
 func (m *Manager) Stop() {
 	ginkgo.GinkgoHelper()
 	m.cancel()
+	select {
+	case <-m.done:
+	case <-time.After(hangs):
+		gomega.Expect(pprof.Lookup("goroutine").WriteTo(ginkgo.GinkgoWriter, 1)).To(gomega.Succeed())
+	}
 	gomega.Eventually(m.done).WithTimeout(time.Minute).Should(gomega.BeClosed())
 	gomega.Expect(errors.Is(m.err, context.Canceled) || m.err == nil).To(gomega.BeTrue(), "%v", m.err)
 }
