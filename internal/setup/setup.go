@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -212,7 +211,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		LeaseDuration:                 optional(o.LeaseDuration),
 		RenewDeadline:                 optional(o.RenewDeadline),
 		RetryPeriod:                   optional(o.RetryPeriod),
-		Controller:                    config.Controller{SkipNameValidation: new(true)},
+		Controller:                    controllerOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: false,
