@@ -232,6 +232,11 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		awaitReady(ctx, ready, m)
 	})
 
+	// create creates a pod that nothing covers: the example's LimitedResource has it denied.
+	create := func(ctx context.Context) error {
+		return admin.Create(ctx, framework.NewPod(other, "", func(p *corev1.Pod) { p.Spec.PriorityClassName = "cluster-services" }), client.DryRunAll)
+	}
+
 	// OLM v1 removes every object of the bundle.
 	It("leaves no webhook behind when its role goes", func(ctx SpecContext) {
 		owner := installed.owner()
@@ -240,8 +245,10 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		}
 		Expect(webhooks(ctx)).NotTo(BeEmpty())
 		m.stop()
+		Expect(create(ctx)).NotTo(Succeed())
 		kubectl(ctx, "", "delete", "clusterrole", owner)
 		Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+		Eventually(create).WithContext(ctx).Should(Succeed())
 	})
 
 	It("lets nobody else write a quota while it is not running", func(ctx SpecContext) {
@@ -297,6 +304,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			deleteRolesOf(ctx, next)
 			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
 			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
+			Eventually(create).WithContext(ctx).Should(Succeed())
 			// Nor can it renew its lease, so it may end by itself meanwhile.
 			_ = successor.end()
 		})
@@ -326,6 +334,25 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
 			deleteRolesOf(ctx, hanging)
 			Consistently(webhooks).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())
+			Eventually(create).WithContext(ctx).Should(Succeed())
+		})
+
+		It("leaves none behind when it ended first, and policies are deleted before its roles are", func(ctx SpecContext) {
+			const last = "berth.v12.0.0"
+			// The replica before had no right left to release it.
+			Expect(admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(installNamespace))).To(Succeed())
+			grant(ctx, installed.csv.Spec.Install.Spec.Deployments[0].Spec.Template.Spec.ServiceAccountName, last)
+			r := start(ctx, last)
+			DeferCleanup(r.stop)
+			Eventually(webhooks).WithContext(ctx).Should(HaveLen(3), r.refused.String)
+			Eventually(create).WithContext(ctx).Should(framework.BeForbidden("insufficient quota to match these scopes"))
+			r.stop()
+			Expect(admin.DeleteAllOf(ctx, &placementv1.PlacementPolicy{})).To(Succeed())
+			Expect(admin.DeleteAllOf(ctx, &placementv1.LimitedResource{})).To(Succeed())
+			Expect(create(ctx)).NotTo(Succeed(), "nobody answers the webhooks any more")
+			deleteRolesOf(ctx, last)
+			Eventually(webhooks).WithContext(ctx).Should(BeEmpty())
+			Eventually(create).WithContext(ctx).Should(Succeed())
 		})
 
 		It("still lets nobody else write the quotas that OLM v0 keeps", func(ctx SpecContext) {
