@@ -76,13 +76,10 @@ func (b *background) end() outcome {
 
 func changeQuota(ctx context.Context, q *placementv1.ScopedQuota, hard string) {
 	GinkgoHelper()
-	Eventually(func(ctx context.Context) error {
-		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
-			return err
-		}
-		q.Spec.Hard = framework.Hard("pods", hard)
-		return f.Client.Update(ctx, q)
-	}).WithContext(ctx).Should(Succeed())
+	before := q.DeepCopy()
+	q.Spec.Hard = framework.Hard("pods", hard)
+	// Each charge writes the status: an update of the version that was read might conflict for ever.
+	Expect(f.Client.Patch(ctx, q, client.MergeFrom(before))).To(Succeed())
 	f.AwaitReadyQuota(ctx, q)
 }
 
