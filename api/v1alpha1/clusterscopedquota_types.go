@@ -6,22 +6,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterScopedQuotaSpec is what an administrator writes.
+// ClusterScopedQuotaSpec defines the limits of a ClusterScopedQuota and the namespaces that share it.
 type ClusterScopedQuotaSpec struct {
 	QuotaSpec `json:",inline"`
 
-	// namespaceSelector selects by label the namespaces that share the quota. Empty selects every namespace;
-	// kube-system and Berth's own namespace are never selected.
+	// namespaceSelector selects the namespaces that share the quota by their labels. An empty selector selects every
+	// namespace. kube-system and Berth's own namespace are never selected.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
-// ClusterScopedQuotaStatus is what Berth reports.
+// ClusterScopedQuotaStatus is the observed state of a ClusterScopedQuota.
 type ClusterScopedQuotaStatus struct {
 	QuotaStatus `json:",inline"`
 
-	// namespaces shows what each selected namespace takes, ordered by name; those beyond the first hundred that take
-	// something are left out.
+	// namespaces lists the usage of each selected namespace, ordered by name. Only the first 100 namespaces with usage
+	// are listed.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -33,24 +33,24 @@ type ClusterScopedQuotaStatus struct {
 	SelectedNamespaces *int32 `json:"selectedNamespaces,omitempty"`
 }
 
-// MaxNamespaces bounds the breakdown of a ClusterScopedQuota by namespace.
+// MaxNamespaces is the maximum number of namespaces that the status of a ClusterScopedQuota lists.
 const MaxNamespaces = 100
 
-// NamespaceUsage is what the objects of one namespace take.
+// NamespaceUsage is the usage of one namespace.
 type NamespaceUsage struct {
-	// namespace is the namespace's name.
+	// namespace is the name of the namespace.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// used is what its existing objects take.
+	// used is the usage of each named resource by existing objects of the namespace.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Used map[corev1.ResourceName]resource.Quantity `json:"used,omitempty"`
 }
 
-// ClusterScopedQuota limits what the objects of all selected namespaces take together.
+// ClusterScopedQuota limits the total resource usage of the objects in all selected namespaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -69,18 +69,19 @@ type ClusterScopedQuota struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the administrator wants.
+	// spec is the desired limits.
 	// +required
 	Spec ClusterScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
-	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
+	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
+	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
+	// processed as ready.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ClusterScopedQuotaStatus `json:"status,omitzero"`
 }
 
-// ClusterScopedQuotaList is a list of quotas.
+// ClusterScopedQuotaList is a list of ClusterScopedQuotas.
 //
 // +kubebuilder:object:root=true
 type ClusterScopedQuotaList struct {

@@ -1,76 +1,80 @@
 package v1alpha1
 
-// Conditions of a PlacementPolicy. Every reason that Berth sets is one of those below.
+// Conditions of a PlacementPolicy. The tables below list every reason that Berth sets.
 const (
-	// ConditionReady sums up, and every kind has it. Of a policy it is True if the newest text is compiled, its data is
-	// replicated, the API server asks Berth about what it matches, and each existing object can be decided; of a quota, if what is used is counted and the API
-	// server asks; of a LimitedResource, if the API server asks.
+	// ConditionReady is the summary, and every kind has it. For a policy, it is True if the newest generation is
+	// compiled, its data is replicated, the API server calls Berth for the objects that it matches, and every existing
+	// object can be decided. For a quota, it is True if usage is counted and the API server calls Berth. For a
+	// LimitedResource, it is True if the API server calls Berth.
 	ConditionReady = "Ready"
-	// ConditionCompiled is True if the newest text compiles.
+	// ConditionCompiled is True if the newest generation compiles.
 	ConditionCompiled = "Compiled"
-	// ConditionMatched is True if there is something that the policy's match, the quota's scopes and selector, or the
-	// LimitedResource's type and parts of names can match.
+	// ConditionMatched is True if the policy's match, the quota's scopes and selector, or the LimitedResource's type
+	// and matchContains can match something.
 	ConditionMatched = "Matched"
-	// ConditionReplicated is True if everything the policy reads is replicated.
+	// ConditionReplicated is True if all data that the policy reads is replicated.
 	ConditionReplicated = "Replicated"
-	// ConditionEnforced is True if the API server asks Berth about what the policy matches, and the answer counts.
+	// ConditionEnforced is True if the API server calls Berth for the objects that the policy matches, and the decision
+	// has an effect.
 	ConditionEnforced = "Enforced"
-	// ConditionCompliant is True if no existing object differs from its decision.
+	// ConditionCompliant is True if no existing object differs from its placement.
 	ConditionCompliant = "Compliant"
 	// ConditionConflicted is True if another policy sets a key of the same object to a different value.
 	ConditionConflicted = "Conflicted"
-	// ConditionReachable is True if the engine answers that decides the policy. Only policies with spec.remote have it, and
-	// it is what the leader sees.
+	// ConditionReachable is True if the engine that decides the policy responds. Only policies with spec.remote have
+	// it. It describes the connection from the leader.
 	ConditionReachable = "Reachable"
-	// ConditionTypeChecked is True if the type checker finds nothing wrong in the policy's text, given the schemas that the
+	// ConditionTypeChecked is True if the type checker reports no findings for the policy, given the schemas that the
 	// API server publishes. Policies with spec.remote do not have it.
 	ConditionTypeChecked = "TypeChecked"
-	// ConditionStalled is present, and True, only while nothing will change until the author of the policy, quota or rule
-	// acts. Every kind has it.
+	// ConditionStalled is present, and True, only while the author of the policy, quota or rule has to act before the
+	// state can change. Every kind has it.
 	ConditionStalled = "Stalled"
-	// ConditionPaused is present, and True, only while remediation of the policy is paused: Berth moves no existing object.
+	// ConditionPaused is present, and True, only while remediation of the policy is paused. Berth then patches no
+	// existing object.
 	ConditionPaused = "Paused"
 )
 
 // Reasons of Paused.
 const (
-	// ReasonBlastRadius: a change would leave more of the matched objects denied, without clusters, or undecided at once than
-	// spec.remediation.blastRadius admits, so that Berth moves none of them.
+	// ReasonBlastRadius: a change would leave more of the matched objects denied, without clusters or undecided than
+	// spec.remediation.blastRadius allows. Berth patches none of them.
 	ReasonBlastRadius = "BlastRadius"
 )
 
-// Reasons of Ready. Where it is not True it has the reason of the part that is missing, and of a quota in mode Warn or
-// DryRun, WarnMode or DryRunMode.
+// Reasons of Ready. If Ready is not True, it has the reason of the condition that is not met. A quota in mode Warn or
+// DryRun has the reason WarnMode or DryRunMode.
 const (
-	// ReasonInForce: the policy, quota or rule decides; nothing is missing.
+	// ReasonInForce: the policy, quota or rule is in force, and no part is missing.
 	ReasonInForce = "InForce"
 	// ReasonObjectsUndecided: the policy is in force, and some existing objects can't be decided.
 	ReasonObjectsUndecided = "ObjectsUndecided"
-	// ReasonNotInForce: the policy is being loaded, and nothing else is known of it yet.
+	// ReasonNotInForce: Berth is loading the policy and has no other state to report yet.
 	ReasonNotInForce = "NotInForce"
 )
 
 // Reasons of Compiled.
 const (
-	// ReasonCompiled: the newest text compiles.
+	// ReasonCompiled: the newest generation compiles.
 	ReasonCompiled = "Compiled"
-	// ReasonCompileFailed: the newest text does not compile and no earlier one is known; what the policy matches is denied.
+	// ReasonCompileFailed: the newest generation does not compile, and no earlier one that compiled is known. spec.failurePolicy
+	// applies to requests for the objects that the policy matches.
 	ReasonCompileFailed = "CompileFailed"
-	// ReasonLastGoodInForce: the newest text does not compile; the last one that did stays in force.
+	// ReasonLastGoodInForce: the newest generation does not compile. The last one that compiled stays in force.
 	ReasonLastGoodInForce = "LastGoodInForce"
 )
 
-// Reasons of Matched. NotServed is another: the API server serves none of the types that are matched.
+// Reasons of Matched. NotServed is another: the API server serves none of the matched types.
 const (
-	// ReasonMatched: the API server serves what is matched, and the selectors can select some of it.
+	// ReasonMatched: the API server serves the matched types, and the selectors can select some of their objects.
 	ReasonMatched = "Matched"
-	// ReasonPartlyServed: the API server does not serve some of the types that are matched; the message names them.
+	// ReasonPartlyServed: the API server does not serve some of the matched types. The message names them.
 	ReasonPartlyServed = "PartlyServed"
-	// ReasonNothingMatched: the match can't match anything, whatever is served; the message says why.
+	// ReasonNothingMatched: the match can't select any object, whatever the API server serves. The message says why.
 	ReasonNothingMatched = "NothingMatched"
-	// ReasonNoNamespaces: the namespace selector selects none of the namespaces that there are.
+	// ReasonNoNamespaces: the namespace selector selects none of the existing namespaces.
 	ReasonNoNamespaces = "NoNamespaces"
-	// ReasonUnknownClass: a priority class that the quota's scopes name, or a storage class that its hard names, does not exist.
+	// ReasonUnknownClass: a priority class in the scopes of the quota, or a storage class in hard, does not exist.
 	ReasonUnknownClass = "UnknownClass"
 )
 
@@ -80,81 +84,84 @@ const (
 	ReasonReplicated = "Replicated"
 	// ReasonNoDataRead: the policy reads no cluster data.
 	ReasonNoDataRead = "NoDataRead"
-	// ReasonReplicating: the first copy is on its way.
+	// ReasonReplicating: Berth is loading the data for the first time.
 	ReasonReplicating = "Replicating"
-	// ReasonForbidden: Berth may not read a resource type; the message has the rule to grant.
+	// ReasonForbidden: Berth has no permission to read a resource type. The message has the RBAC rule to grant.
 	ReasonForbidden = "Forbidden"
-	// ReasonNotServed: the API server does not serve a resource type, such as when its CRD is not installed.
+	// ReasonNotServed: the API server does not serve a resource type, for example because its CRD is not installed.
 	ReasonNotServed = "NotServed"
-	// ReasonWatchFailed: reading a resource type fails for another cause, which the message gives.
+	// ReasonWatchFailed: reading a resource type fails for another reason, which the message gives.
 	ReasonWatchFailed = "WatchFailed"
-	// ReasonStale: the API server has told nothing of a resource type for longer than spec.maxStaleness.
+	// ReasonStale: the API server has not confirmed the data of a resource type for longer than spec.maxStaleness.
 	ReasonStale = "Stale"
-	// ReasonPushFailed: the engine that decides the policy did not take data or a module; the message says why.
+	// ReasonPushFailed: the remote engine did not accept data or a module. The message says why.
 	ReasonPushFailed = "PushFailed"
 )
 
 // Reasons of Reachable.
 const (
-	// ReasonAnswering: the engine answers.
+	// ReasonAnswering: the engine responds.
 	ReasonAnswering = "Answering"
-	// ReasonNotAsked: the leader has not asked the engine yet.
+	// ReasonNotAsked: the leader has not sent a request to the engine yet.
 	ReasonNotAsked = "NotAsked"
-	// ReasonNotAnswering: the engine could not be asked, or what it said was no answer; the message says why.
+	// ReasonNotAnswering: the engine is not reachable, or its response is invalid. The message says why.
 	ReasonNotAnswering = "NotAnswering"
-	// ReasonUnauthorized: the engine refused the token or the client certificate.
+	// ReasonUnauthorized: the engine rejected the token or the client certificate.
 	ReasonUnauthorized = "Unauthorized"
-	// ReasonCredentialsUnusable: a Secret that spec.remote names is missing, or there is no use for what it has.
+	// ReasonCredentialsUnusable: a Secret that spec.remote names is missing, or its content is unusable.
 	ReasonCredentialsUnusable = "CredentialsUnusable"
-	// ReasonCircuitOpen: the engine kept failing, so that it is not asked for a while.
+	// ReasonCircuitOpen: the engine failed repeatedly, and the circuit breaker is open. Berth sends it no requests for
+	// a while.
 	ReasonCircuitOpen = "CircuitOpen"
 )
 
-// Reasons of TypeChecked, and of Ready where a rule of the decision contract can never have a value.
+// Reasons of TypeChecked. Ready has them too, if a rule of the decision contract can never have a value.
 const (
-	// ReasonTypeChecked: the type checker finds nothing wrong.
+	// ReasonTypeChecked: the type checker reports no findings.
 	ReasonTypeChecked = "TypeChecked"
-	// ReasonTypeErrors: some expressions can never have the value that they seem to, or some rules have no effect; status.findings
-	// lists them.
+	// ReasonTypeErrors: some expressions can never have the expected value, or some rules have no effect.
+	// status.findings lists them.
 	ReasonTypeErrors = "TypeErrors"
-	// ReasonSchemasUnavailable: the schemas could not be read, so the types are not checked.
+	// ReasonSchemasUnavailable: Berth could not read the schemas, so the types are not checked.
 	ReasonSchemasUnavailable = "SchemasUnavailable"
-	// ReasonNotChecked: the text takes too much work to check its types.
+	// ReasonNotChecked: type checking the policy would exceed the limit of the type checker.
 	ReasonNotChecked = "NotChecked"
 )
 
 // Reasons of Enforced.
 const (
-	// ReasonEnforced: the webhook configuration has the policy's rules.
+	// ReasonEnforced: the webhook configuration has the rules of the policy.
 	ReasonEnforced = "Enforced"
-	// ReasonWarnMode: the policy or quota is asked, and warns only.
+	// ReasonWarnMode: the policy or quota is evaluated and only returns warnings.
 	ReasonWarnMode = "WarnMode"
-	// ReasonDryRunMode: the policy or quota is asked, and counts only.
+	// ReasonDryRunMode: the policy or quota is evaluated and only recorded.
 	ReasonDryRunMode = "DryRunMode"
 	// ReasonWebhookPending: the webhook configuration does not have the rules of the policy or quota yet.
 	ReasonWebhookPending = "WebhookPending"
-	// ReasonWebhookRejected: the API server refused the webhook rules of the policy or quota; the message says why.
+	// ReasonWebhookRejected: the API server rejected the webhook rules of the policy or quota. The message says why.
 	ReasonWebhookRejected = "WebhookRejected"
-	// ReasonQuarantined: evaluations of the policy kept running into their deadline, so that it is not evaluated for a while.
+	// ReasonQuarantined: evaluations of the policy repeatedly exceeded their deadline. Berth does not evaluate the
+	// policy for a while.
 	ReasonQuarantined = "Quarantined"
 )
 
-// Reasons of Compliant. WatchFailed is another: what the policy matches can't be read.
+// Reasons of Compliant. WatchFailed is another: Berth can't read the matched objects.
 const (
-	// ReasonCompliant: no existing object differs from its decision.
+	// ReasonCompliant: no existing object differs from its placement.
 	ReasonCompliant = "Compliant"
-	// ReasonViolations: some existing objects differ from their decision.
+	// ReasonViolations: some existing objects differ from their placement.
 	ReasonViolations = "Violations"
-	// ReasonEvaluating: existing objects are still being decided for the first time.
+	// ReasonEvaluating: Berth is deciding the existing objects for the first time.
 	ReasonEvaluating = "Evaluating"
-	// ReasonRemediationOff: existing objects are not looked at.
+	// ReasonRemediationOff: Berth does not evaluate existing objects.
 	ReasonRemediationOff = "RemediationOff"
 	// ReasonEvaluationFailed: some existing objects can't be decided.
 	ReasonEvaluationFailed = "EvaluationFailed"
-	// ReasonForbiddenTargets: Berth may not read what the policy matches, so existing objects are not remediated; the
-	// message has the rule to grant.
+	// ReasonForbiddenTargets: Berth has no permission to read the matched objects, so it does not remediate them. The
+	// message has the RBAC rule to grant.
 	ReasonForbiddenTargets = "ForbiddenTargets"
-	// ReasonNotSettling: a decision kept changing after its own patch; patching of that object has stopped.
+	// ReasonNotSettling: the decision on an object kept changing after Berth patched the object. Berth stopped patching
+	// it.
 	ReasonNotSettling = "NotSettling"
 )
 
@@ -168,35 +175,35 @@ const (
 
 // Reasons of Stalled. WebhookRejected, NotTracked and Exempt are others.
 const (
-	// ReasonInvalidPolicy: the policy has to be corrected; the Compiled condition says how.
+	// ReasonInvalidPolicy: the policy is invalid and must be corrected. The condition Compiled says how.
 	ReasonInvalidPolicy = "InvalidPolicy"
 )
 
-// Conditions of quotas, besides Ready and Stalled.
+// Conditions of quotas, in addition to Ready, Matched and Stalled.
 const (
-	// ConditionUsageCurrent is True if what is used is counted for the newest spec.
+	// ConditionUsageCurrent is True if usage is counted for the newest spec.
 	ConditionUsageCurrent = "UsageCurrent"
-	// ConditionExceeded is True if more is used than hard, such as after hard was lowered.
+	// ConditionExceeded is True if usage is above hard, for example after hard was lowered.
 	ConditionExceeded = "Exceeded"
 )
 
-// Reasons of UsageCurrent, and of a quota's Ready. Forbidden, NotServed and WatchFailed are others: a type that the
-// quota counts can't be read.
+// Reasons of UsageCurrent and of a quota's Ready. Forbidden, NotServed and WatchFailed are others: Berth can't read a
+// type that the quota counts.
 const (
-	// ReasonCounted: used is counted.
+	// ReasonCounted: usage is counted.
 	ReasonCounted = "Counted"
-	// ReasonCounting: objects are being read for the first time.
+	// ReasonCounting: Berth is reading the objects for the first time.
 	ReasonCounting = "Counting"
-	// ReasonNotTracked: nothing is counted under some names of hard; the message names them.
+	// ReasonNotTracked: Berth counts nothing under some names in hard. The message names them.
 	ReasonNotTracked = "NotTracked"
-	// ReasonExempt: nothing is ever counted or limited in that namespace, or of that type.
+	// ReasonExempt: Berth never counts or limits anything in this namespace, or of this type.
 	ReasonExempt = "Exempt"
 )
 
 // Reasons of Exceeded.
 const (
-	// ReasonWithinHard: no more is used than hard.
+	// ReasonWithinHard: usage is not above hard.
 	ReasonWithinHard = "WithinHard"
-	// ReasonAboveHard: more is used than hard; a quota that is enforced admits nothing that would use yet more.
+	// ReasonAboveHard: usage is above hard. A quota in mode Enforce denies requests that would raise usage further.
 	ReasonAboveHard = "AboveHard"
 )

@@ -2,8 +2,8 @@ package v1alpha1
 
 import "cmp"
 
-// WithDefaults returns the spec with every absent field that has a default set to it: the values that the API server
-// fills in from the schema, for specs that did not pass through it.
+// WithDefaults returns the spec with the default of every absent field that has one. The defaults are those that the
+// API server sets from the schema. Use it for specs that did not pass through the API server.
 func (s PlacementPolicySpec) WithDefaults() PlacementPolicySpec {
 	s.RegoVersion = cmp.Or(s.RegoVersion, RegoV1)
 	s.Mode = cmp.Or(s.Mode, ModeEnforce)
@@ -30,7 +30,7 @@ const (
 	DefaultBlastRadiusMinObjects = 10
 )
 
-// WithDefaults returns the bounds with the default of each field that is not set. A policy without bounds has the defaults.
+// WithDefaults returns the bounds with the default of each field that is not set. For nil, it returns the defaults.
 func (b *BlastRadius) WithDefaults() BlastRadius {
 	var out BlastRadius
 	if b != nil {
@@ -44,7 +44,7 @@ func (b *BlastRadius) WithDefaults() BlastRadius {
 // DefaultInputBytes is the default of spec.limits.inputBytes.
 const DefaultInputBytes = 1 << 20
 
-// MaxInputBytes returns inputBytes, or its default where it is not set. A policy without limits has the default.
+// MaxInputBytes returns inputBytes, or its default if it is not set. For nil, it returns the default.
 func (l *Limits) MaxInputBytes() int64 {
 	if l == nil {
 		return DefaultInputBytes
@@ -52,7 +52,7 @@ func (l *Limits) MaxInputBytes() int64 {
 	return cmp.Or(l.InputBytes, DefaultInputBytes)
 }
 
-// WithDefaults returns the rule with the default of each field that is not set. A policy without a rule has the defaults.
+// WithDefaults returns the rule with the default of each field that is not set. For nil, it returns the defaults.
 func (c *ClustersRule) WithDefaults() ClustersRule {
 	var out ClustersRule
 	if c != nil {

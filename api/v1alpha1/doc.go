@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the custom resources of the API group placement.berth.dev: what an administrator writes
-// to say where workloads may run, and what Berth reports of it.
+// Package v1alpha1 provides the custom resources of the API group placement.berth.dev: policies that decide where
+// workloads may run, quotas, and the status that Berth reports for them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=placement.berth.dev

@@ -4,26 +4,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LimitedResourceSpec is an entry of limitedResources in the API server's configuration of its ResourceQuota plugin,
-// and a selector of namespaces.
+// LimitedResourceSpec defines what may be used only where a quota covers it. It has the fields of an entry of
+// limitedResources in the configuration of the API server's ResourceQuota admission plugin, and a namespace selector.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.matchContains) && size(self.matchContains) > 0) || (has(self.matchScopes) && size(self.matchScopes) > 0)",message="one of matchContains and matchScopes is needed: without them nothing is limited",fieldPath=".matchContains"
 // +kubebuilder:validation:XValidation:rule="!has(self.matchScopes) || self.matchScopes.all(s, s.scopeName == 'VolumeAttributesClass' ? self.resource == 'persistentvolumeclaims' && (!has(self.apiGroup) || size(self.apiGroup) == 0) : self.resource == 'pods' && (!has(self.apiGroup) || size(self.apiGroup) == 0))",message="only pods have the scopes of pods, only persistentvolumeclaims have VolumeAttributesClass, and nothing else has scopes",fieldPath=".matchScopes"
 type LimitedResourceSpec struct {
-	// apiGroup is the group of the resource; empty is the core group.
+	// apiGroup is the API group of the resource. Empty is the core group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
 
-	// resource is the plural name of the resource whose objects are looked at, such as pods.
+	// resource is the plural name of the resource that the rule applies to, such as pods.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.contains('*')",message="must be the plural name of one resource, without subresource"
 	Resource string `json:"resource,omitempty"`
 
-	// matchContains are parts of names of what an object takes, such as ".storageclass.storage.k8s.io/requests.storage":
-	// whatever contains one of them may only be taken where a quota limits it.
+	// matchContains lists substrings of the resource names that objects use, such as
+	// ".storageclass.storage.k8s.io/requests.storage". An object may use a resource whose name contains one of them
+	// only where a quota limits that resource. At most 32 items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -31,40 +32,42 @@ type LimitedResourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	MatchContains []string `json:"matchContains,omitempty"`
 
-	// matchScopes are scopes: an object that matches one of them is only admitted where a quota of that scope matches
-	// the object too.
+	// matchScopes lists scopes. An object that matches one of them is admitted only where a quota with that scope
+	// matches the object too. At most 16 items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	MatchScopes []ScopeRequirement `json:"matchScopes,omitempty"`
 
-	// namespaceSelector selects by label the namespaces where the rule holds; the others are exempt. Empty selects
-	// every namespace. kube-system and Berth's own namespace are always exempt.
+	// namespaceSelector selects the namespaces where the rule applies by their labels. Other namespaces are exempt. An
+	// empty selector selects every namespace. kube-system and Berth's own namespace are always exempt.
 	// +optional
 	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
 }
 
-// LimitedResourceStatus is what Berth reports.
+// LimitedResourceStatus is the observed state of a LimitedResource.
 //
 // +kubebuilder:validation:MinProperties=1
 type LimitedResourceStatus struct {
-	// conditions: Ready says whether the API server asks Berth about what the rule limits.
+	// conditions are the latest observations of the rule. Ready reports whether the API server calls Berth for what the
+	// rule limits.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status speaks of; -1 while nobody has looked at it.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until Berth processes the
+	// rule for the first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// module is the policy module that decides what is limited and not covered.
+	// module is the generated policy module that decides what is limited and not covered.
 	// +optional
 	Module *QuotaModule `json:"module,omitempty"`
 }
 
-// LimitedResource denies what it limits unless a quota covers it.
+// LimitedResource denies objects that use a limited resource unless a quota covers that use.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -81,18 +84,19 @@ type LimitedResource struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the administrator wants.
+	// spec is the desired rule.
 	// +required
 	Spec LimitedResourceSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
-	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
+	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
+	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
+	// processed as ready.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status LimitedResourceStatus `json:"status,omitzero"`
 }
 
-// LimitedResourceList is a list of limited resources.
+// LimitedResourceList is a list of LimitedResources.
 //
 // +kubebuilder:object:root=true
 type LimitedResourceList struct {

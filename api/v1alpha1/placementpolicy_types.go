@@ -6,45 +6,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RequestedAnnotation is the annotation under which Berth keeps what the developer asked for under the keys that a
-// policy overwrote. Its value is a signed JSON record; what anyone else writes there is discarded.
+// RequestedAnnotation is the annotation that keeps the requested values: what the developer set under the keys that a
+// policy overwrote. Its value is a signed JSON record. Berth drops a record that another client wrote.
 const RequestedAnnotation = "placement.berth.dev/requested"
 
-// ReleaseBlastRadiusAnnotation is the annotation of a PlacementPolicy that releases the change whose identity, as in
-// status.paused.change, it has as its value.
+// ReleaseBlastRadiusAnnotation is the annotation of a PlacementPolicy that releases a paused change. Its value is the
+// identity of the change, as in status.paused.change.
 const ReleaseBlastRadiusAnnotation = "placement.berth.dev/release-blast-radius"
 
-// ClustersAnnotation is the annotation under which an object has the names of the clusters that it may run on, as a JSON
-// array, where a policy decides them. A developer's own value counts as what the developer asked for.
+// ClustersAnnotation is the annotation that lists the names of the clusters that an object may run on, as a JSON array.
+// Berth sets it on objects for which a policy gives clusters. A value that the developer sets is the requested value.
 const ClustersAnnotation = "placement.berth.dev/clusters"
 
-// RegoVersion names the version of the Rego language a policy is written in.
+// RegoVersion is a version of the Rego language.
 //
 // +kubebuilder:validation:Enum=v0;v1
 type RegoVersion string
 
 const (
-	// RegoV0 is the language of OPA before 1.0.
+	// RegoV0 is the Rego language of OPA before 1.0.
 	RegoV0 RegoVersion = "v0"
-	// RegoV1 is the language of OPA 1.0 and later.
+	// RegoV1 is the Rego language of OPA 1.0 and later.
 	RegoV1 RegoVersion = "v1"
 )
 
-// Mode says what a policy's decisions do.
+// Mode is the effect of the decisions of a policy or a quota on requests.
 //
 // +kubebuilder:validation:Enum=Enforce;Warn;DryRun
 type Mode string
 
 const (
-	// ModeEnforce changes and denies requests as the policy decides.
+	// ModeEnforce changes and denies requests according to the decision.
 	ModeEnforce Mode = "Enforce"
-	// ModeWarn changes and denies nothing; the client is warned of what Enforce would have done.
+	// ModeWarn neither changes nor denies requests. It returns a warning to the client that says what Enforce would do.
 	ModeWarn Mode = "Warn"
-	// ModeDryRun changes and denies nothing and the client sees nothing; status and metrics count what Enforce would have done.
+	// ModeDryRun neither changes nor denies requests, and the client sees nothing. Status, metrics, and the audit log
+	// show what Enforce would do.
 	ModeDryRun Mode = "DryRun"
 )
 
-// FailurePolicy says what becomes of a request that a policy matches and that can't be decided.
+// FailurePolicy is the handling of a request that a policy matches and can't decide.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
 type FailurePolicy string
@@ -56,7 +57,7 @@ const (
 	FailurePolicyIgnore FailurePolicy = "Ignore"
 )
 
-// RemediationMode says what becomes of an existing object that differs from its decision.
+// RemediationMode is the handling of an existing object that differs from its placement.
 //
 // +kubebuilder:validation:Enum=Automatic;Manual;NewOnly;Off
 type RemediationMode string
@@ -64,41 +65,41 @@ type RemediationMode string
 const (
 	// RemediationAutomatic patches the object.
 	RemediationAutomatic RemediationMode = "Automatic"
-	// RemediationManual lists the object in the policy's status and leaves it, also where others update it without a change
-	// of what the policy reads or writes.
+	// RemediationManual lists the object in the status of the policy and does not patch it. An update by another client
+	// keeps the placement unless it changes a field that the policy reads or writes.
 	RemediationManual RemediationMode = "Manual"
-	// RemediationNewOnly decides objects when they are created: it neither looks at existing objects nor lists them, and
-	// an update keeps the placement unless it changes what the policy writes.
+	// RemediationNewOnly decides objects when they are created. It neither evaluates nor lists existing objects. An
+	// update keeps the placement unless it changes a field that the policy writes.
 	RemediationNewOnly RemediationMode = "NewOnly"
-	// RemediationOff neither looks at existing objects nor lists them. Every update is decided.
+	// RemediationOff neither evaluates nor lists existing objects. Every update is decided.
 	RemediationOff RemediationMode = "Off"
 )
 
-// DeveloperChoice says what a developer's own list of clusters counts for.
+// DeveloperChoice is the effect of the developer's own list of clusters.
 //
 // +kubebuilder:validation:Enum=Narrow;Override
 type DeveloperChoice string
 
 const (
-	// DeveloperChoiceNarrow keeps those clusters of the developer's list that policies allow.
+	// DeveloperChoiceNarrow keeps the clusters of the developer's list that the policies allow.
 	DeveloperChoiceNarrow DeveloperChoice = "Narrow"
 	// DeveloperChoiceOverride replaces the developer's list.
 	DeveloperChoiceOverride DeveloperChoice = "Override"
 )
 
-// OnEmpty says what becomes of an object for which no cluster is left.
+// OnEmpty is the handling of an object for which no cluster is left.
 //
 // +kubebuilder:validation:Enum=Deny;Clear
 type OnEmpty string
 
 const (
-	// OnEmptyDeny denies the request, and leaves an existing object as it is, as a violation.
+	// OnEmptyDeny denies the request. An existing object is not changed and is a violation.
 	OnEmptyDeny OnEmpty = "Deny"
 	// OnEmptyClear writes the empty list.
 	OnEmptyClear OnEmpty = "Clear"
 )
 
-// PlacementPolicySpec is what an administrator writes.
+// PlacementPolicySpec defines the objects that a policy matches and how it decides them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.rego) || has(self.remote) || (has(self.predicates) && has(self.predicates.candidates))",message="rego or remote is required where predicates.candidates is not set",reason=FieldValueRequired,fieldPath=".rego"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.rego)",message="rego and remote exclude each other: what the engine is to have belongs into remote.modules",reason=FieldValueForbidden,fieldPath=".rego"
@@ -106,116 +107,120 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.replicate)",message="what the engine is to have belongs into remote.replicate",reason=FieldValueForbidden,fieldPath=".replicate"
 // +kubebuilder:validation:XValidation:rule="!has(self.remote) || !has(self.predicates)",message="predicates are not asked of what is decided elsewhere: another policy, with predicates alone, can match the same objects",reason=FieldValueForbidden,fieldPath=".predicates"
 type PlacementPolicySpec struct {
-	// match says which objects the policy decides. It is pushed down into the webhook configuration, so that the API
-	// server never calls Berth for anything else.
+	// match selects the objects that the policy decides. Berth copies these rules into the webhook configuration, so
+	// the API server does not call Berth for objects that no policy matches.
 	// +required
 	Match Match `json:"match,omitzero"`
 
-	// rego is the policy's module. Berth evaluates the rules annotations, labels, scheduling, clusters, errors and warnings of
-	// the module's own package with the object as input; any of them may be absent. Either it or remote is required where
-	// predicates.candidates is not set.
+	// rego is the Rego module of the policy, at most 65536 characters. Berth evaluates the rules annotations, labels,
+	// scheduling, clusters, errors and warnings in the package of the module, with the object as input. Each of these
+	// rules is optional. Either rego or remote is required unless predicates.candidates is set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`
 
-	// regoVersion is the version of the language the module is written in. Defaults to v1.
+	// regoVersion is the version of the Rego language that the module is written in: v0 or v1. Defaults to v1.
 	// +optional
 	// +default="v1"
 	RegoVersion RegoVersion `json:"regoVersion,omitempty"`
 
-	// data holds static documents, visible under `data` to this policy alone. The names kubernetes, resources,
-	// clusters and berth are taken.
+	// data holds static documents that only this policy can read, under `data`. The names kubernetes, resources,
+	// clusters and berth are reserved.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:XPreserveUnknownFields
 	Data *apiextensionsv1.JSON `json:"data,omitempty"`
 
-	// strict refuses the policy where the type checker finds something wrong in rego, given the schemas that the API server
-	// publishes. Otherwise it warns. Defaults to false.
+	// strict rejects the policy if the type checker finds an error in rego, based on the schemas that the API server
+	// publishes. If false, findings are warnings. Defaults to false.
 	// +optional
 	Strict bool `json:"strict,omitempty"`
 
-	// replicate lists resource types that the policy reads in a way that Berth can't see from its text, such as
-	// `data.kubernetes[input.kind]`. What the text shows need not be listed.
+	// replicate lists resource types that the policy reads through references that Berth can't resolve before
+	// evaluation, such as `data.kubernetes[input.kind]`. Types that the module names directly need not be listed. At
+	// most 32 types.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Replicate []ReplicatedResource `json:"replicate,omitempty"`
 
-	// predicates has what the policy decides checked against the nodes or clusters that there are, by the filters of
-	// Kubernetes' scheduler.
+	// predicates checks the decision against the existing nodes or clusters, with the filter plugins of the Kubernetes
+	// scheduler.
 	// +optional
 	Predicates *Predicates `json:"predicates,omitempty"`
 
-	// remote has the policy decided by another engine, in place of rego.
+	// remote is the policy engine that decides in place of rego.
 	// +optional
 	Remote *Remote `json:"remote,omitempty"`
 
-	// limits bound what one evaluation takes.
+	// limits bounds the resources that one evaluation uses.
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
 
-	// maxStaleness is for how long the policy decides by cluster data of which Berth has heard nothing from the API server.
-	// After this time, Berth asks the API server again; without an answer, the policy can't be evaluated, and
-	// failurePolicy says what becomes of requests. From 5s to 24h. Defaults to 1m.
+	// maxStaleness is how long the policy decides by replicated data that the API server has not confirmed. After this
+	// time, Berth queries the API server again. If the API server does not answer, the policy can't be evaluated, and
+	// failurePolicy applies to requests. Must be from 5s to 24h. Defaults to 1m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="must be from 5s to 24h"
 	MaxStaleness *metav1.Duration `json:"maxStaleness,omitempty"`
 
-	// mode says what decisions do: Enforce them, Warn of them, or only count them (DryRun). Defaults to Enforce.
+	// mode is the effect of decisions on requests. Enforce changes and denies requests. Warn admits requests unchanged
+	// and returns a warning that says what Enforce would do. DryRun admits requests unchanged and only records what
+	// Enforce would do. Defaults to Enforce.
 	// +optional
 	// +default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
 
-	// failurePolicy says what becomes of a request that can't be decided: it is denied (Fail) or admitted without
-	// this policy (Ignore). Defaults to Fail.
+	// failurePolicy is the handling of a request that the policy can't decide: Fail denies it, and Ignore admits it
+	// without this policy. Defaults to Fail.
 	// +optional
 	// +default="Fail"
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 
-	// priority decides which policy wins where two set one key to different values: the higher number, and among
-	// equals the name that sorts first. Defaults to 0.
+	// priority is the precedence of the policy where several policies set the same key to different values. The policy
+	// with the higher number wins. If the numbers are equal, the policy whose name sorts first wins. Must be from
+	// -1000000 to 1000000. Defaults to 0.
 	// +optional
 	// +default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
 
-	// clusters says how the names that the rule clusters gives are joined with the developer's own list.
+	// clusters configures how the result of the rule clusters is combined with the developer's own list.
 	// +optional
 	Clusters *ClustersRule `json:"clusters,omitempty"`
 
-	// remediation says what becomes of existing objects when the policy, its data or the object changes.
+	// remediation configures what happens to existing objects when the policy, its data or an object changes.
 	// +optional
 	Remediation Remediation `json:"remediation,omitzero"`
 }
 
-// ClustersRule says how the names that the rule clusters gives are joined with the developer's own list. The clusters
-// of an object are those that every policy allows which gives any.
+// ClustersRule configures how the result of the rule clusters is combined with the developer's own list. An object gets
+// only the clusters that are allowed by every policy that gives clusters for it.
 type ClustersRule struct {
-	// developerChoice says what the developer's own list, in the annotation placement.berth.dev/clusters, counts for:
-	// the clusters in it that policies allow are kept (Narrow), or it is replaced (Override). It is replaced only if
-	// every policy that gives clusters says so. Defaults to Narrow.
+	// developerChoice is the effect of the developer's own list, which is in the annotation
+	// placement.berth.dev/clusters. Narrow keeps the clusters of the list that the policies allow. Override replaces
+	// the list, if every policy that gives clusters for the object sets Override. Defaults to Narrow.
 	// +optional
 	// +default="Narrow"
 	DeveloperChoice DeveloperChoice `json:"developerChoice,omitempty"`
 
-	// onEmpty says what becomes of an object for which no cluster is left: it is denied, and an existing object is a
-	// violation and stays as it is (Deny), or the empty list is written (Clear). One policy that says Deny is enough.
-	// Defaults to Deny.
+	// onEmpty is the handling of an object for which no cluster is left. Deny denies the request; an existing object is
+	// not changed and is a violation. Clear writes the empty list, if every policy that gives clusters for the object
+	// sets Clear. Defaults to Deny.
 	// +optional
 	// +default="Deny"
 	OnEmpty OnEmpty `json:"onEmpty,omitempty"`
 }
 
-// Limits bound what one evaluation of a policy takes.
+// Limits bounds the resources that one evaluation of a policy uses.
 type Limits struct {
-	// inputBytes is the largest input that is evaluated, in bytes of JSON: of what the policy reads of the object, or of the
-	// whole object for a policy that reads all of it or that a remote engine decides. A larger object can't be decided, and
-	// failurePolicy says what becomes of it. Defaults to 1048576, which is 1 MiB.
+	// inputBytes is the maximum size of the evaluated input, in bytes of JSON. It counts the fields of the object that
+	// the policy reads. It counts the whole object if the policy reads all of it or a remote engine decides. A larger
+	// object can't be decided, and failurePolicy applies. Must be from 1024 to 8388608. Defaults to 1048576 (1 MiB).
 	// +optional
 	// +default=1048576
 	// +kubebuilder:validation:Minimum=1024
@@ -223,28 +228,29 @@ type Limits struct {
 	InputBytes int64 `json:"inputBytes,omitempty"`
 }
 
-// PredicateCandidates are what predicates judge.
+// PredicateCandidates are the candidates that predicates check.
 //
 // +kubebuilder:validation:Enum=Nodes;Clusters
 type PredicateCandidates string
 
 const (
-	// PredicateCandidatesNodes are the nodes of the cluster that Berth serves.
+	// PredicateCandidatesNodes are the nodes of the served cluster.
 	PredicateCandidatesNodes PredicateCandidates = "Nodes"
 	// PredicateCandidatesClusters are the clusters of all inventories.
 	PredicateCandidatesClusters PredicateCandidates = "Clusters"
 )
 
-// Predicates says what predicates a policy uses, and on what.
+// Predicates selects the predicates that a policy uses and the candidates that they check.
 type Predicates struct {
-	// candidates are what the object has to fit: it is denied where none of them is feasible, and clusters that are not
-	// are left out of what the policy decides. Absent, only the policy's own calls of k8s.feasible and
-	// k8s.feasible_clusters ask predicates.
+	// candidates are the nodes or clusters that the object must fit. The object is denied if no candidate is feasible.
+	// Infeasible clusters are removed from the decision. If unset, predicates run only where the policy calls
+	// k8s.feasible or k8s.feasible_clusters.
 	// +optional
 	Candidates PredicateCandidates `json:"candidates,omitempty"`
 
-	// names narrows the predicates to these, out of those that the manager's --predicates allows; absent, all of those
-	// are used. Their order is the manager's.
+	// names restricts the predicates to these. Each must be among those that the manager's flag --predicates allows. If
+	// unset, all allowed predicates are used. They run in the order that the manager sets, whatever the order of this
+	// list. At most 32 names.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -254,27 +260,29 @@ type Predicates struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// Match selects objects by the conventions of admissionregistration.k8s.io: an object is matched if one of the
-// resource rules, both selectors and all conditions match it.
+// Match selects objects by the conventions of admissionregistration.k8s.io. An object matches if at least one resource
+// rule, both selectors and all match conditions match it.
 type Match struct {
-	// resourceRules lists the resource types to match.
+	// resourceRules lists the resource types to match. At most 32 rules.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	ResourceRules []ResourceRule `json:"resourceRules,omitempty"`
 
-	// namespaceSelector matches by the labels of the object's namespace. Empty matches every namespace, and
-	// cluster-scoped objects are always matched. kube-system and Berth's own namespace are never matched.
+	// namespaceSelector matches objects by the labels of their namespace. An empty selector matches every namespace.
+	// Cluster-scoped objects other than Namespaces always match; a Namespace is matched by its own labels. kube-system
+	// and Berth's own namespace never match.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// objectSelector matches by the labels of the object. Empty matches every object.
+	// objectSelector matches objects by their labels. An empty selector matches every object.
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// matchConditions are CEL expressions over object, oldObject and request that must all be true, as in
-	// admissionregistration.k8s.io; authorizer is not to be had. An existing object is judged as if Berth updated it.
+	// matchConditions are CEL expressions over object, oldObject and request, as in admissionregistration.k8s.io. All
+	// of them must be true. The variable authorizer is not available. An existing object is evaluated as if Berth
+	// updated it. At most 32 conditions.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -282,9 +290,9 @@ type Match struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// ResourceRule names resource types. "*" stands for all and must then be the only item.
+// ResourceRule names resource types. "*" matches all and must be the only item of its list.
 type ResourceRule struct {
-	// apiGroups lists API groups; "" is the core group.
+	// apiGroups lists API groups. "" is the core group. At most 32 items.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -293,7 +301,7 @@ type ResourceRule struct {
 	// +kubebuilder:validation:XValidation:rule="!('*' in self) || size(self) == 1",message="\"*\" must be the only item"
 	APIGroups []string `json:"apiGroups,omitempty"`
 
-	// apiVersions lists versions of these groups.
+	// apiVersions lists versions of these groups. At most 32 items.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -303,7 +311,7 @@ type ResourceRule struct {
 	// +kubebuilder:validation:XValidation:rule="!('*' in self) || size(self) == 1",message="\"*\" must be the only item"
 	APIVersions []string `json:"apiVersions,omitempty"`
 
-	// resources lists plural names of resources, without subresources.
+	// resources lists plural names of resources, without subresources. At most 32 items.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -317,7 +325,7 @@ type ResourceRule struct {
 
 // ReplicatedResource names a resource type by its group and plural name.
 type ReplicatedResource struct {
-	// apiGroup is the API group; "" is the core group.
+	// apiGroup is the API group. "" is the core group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
@@ -329,61 +337,68 @@ type ReplicatedResource struct {
 	Resource string `json:"resource,omitempty"`
 }
 
-// Remediation configures the enforcement after admission.
+// Remediation configures what Berth does with objects that exist already.
 type Remediation struct {
-	// mode says whether existing objects that differ from their decision are patched (Automatic), listed in status
-	// (Manual), or left alone (NewOnly, Off). With Manual, an update that changes nothing of what the policy reads or
-	// writes keeps the placement; with NewOnly, every update that changes nothing of what the policy writes does.
-	// Defaults to Automatic.
+	// mode is the handling of existing objects that differ from their placement. Automatic patches them. Manual lists
+	// them in status; an update that changes no field that the policy reads or writes keeps the placement. NewOnly
+	// neither evaluates nor lists them; an update that changes no field that the policy writes keeps the placement. Off
+	// neither evaluates nor lists them, and every update is decided. Defaults to Automatic.
 	// +optional
 	// +default="Automatic"
 	Mode RemediationMode `json:"mode,omitempty"`
 
-	// blastRadius bounds how many existing objects one change may leave without a placement while mode is Automatic.
-	// Defaults to 10 percent of the objects that the policy matches, and at least 10 of them.
+	// blastRadius bounds how many existing objects one change may leave denied, without clusters or undecided while
+	// mode is Automatic. If unset, remediation pauses when a change affects more than 10 percent of the matched objects
+	// and at least 10 objects.
 	// +optional
 	BlastRadius *BlastRadius `json:"blastRadius,omitempty"`
 }
 
-// BlastRadius bounds how many existing objects one change of the policy or of the data that it reads may leave denied,
-// without clusters, or undecided. A change beyond both bounds pauses the policy's remediation: Berth moves none of the
-// objects until the change is taken back or somebody releases it.
+// BlastRadius bounds how many existing objects one change of the policy, or of the data that it reads, may leave
+// denied, without clusters or undecided. A change that exceeds both bounds pauses the remediation of the policy. Berth
+// then patches none of the objects until the change is reverted or released.
 type BlastRadius struct {
-	// percent is the share of the matched objects beyond which remediation pauses. 100 switches the guard off. Defaults to 10.
+	// percent is the percentage of the matched objects above which remediation pauses. 100 disables the guard. Must be
+	// from 1 to 100. Defaults to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Percent int32 `json:"percent,omitempty"`
 
-	// minObjects is the number of objects below which remediation never pauses. Defaults to 10.
+	// minObjects is the number of affected objects below which remediation never pauses. Must be at least 1. Defaults
+	// to 10.
 	// +optional
 	// +default=10
 	// +kubebuilder:validation:Minimum=1
 	MinObjects int32 `json:"minObjects,omitempty"`
 }
 
-// PlacementPolicyStatus is what Berth reports. The leader writes it; what a replica has loaded is its readiness and metrics.
+// PlacementPolicyStatus is the observed state of a PlacementPolicy. The leader writes it. Readiness and metrics show
+// what each replica has loaded.
 //
 // +kubebuilder:validation:MinProperties=1
 type PlacementPolicyStatus struct {
-	// conditions: Ready sums up; Compiled, TypeChecked, Replicated, Enforced, Compliant and Conflicted say the parts; Stalled is
-	// present only while the policy waits for its author.
+	// conditions are the latest observations of the policy. Ready is the summary. Compiled, Matched, TypeChecked,
+	// Replicated, Reachable, Enforced, Compliant and Conflicted cover its parts. Paused is present only while
+	// remediation is paused. Stalled is present only while the author of the policy has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that this status speaks of; -1 while nobody has looked at it.
+	// observedGeneration is the generation of the spec that this status describes. It is -1 until Berth processes the
+	// policy for the first time.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// generationInForce is the generation that decides: the newest one that compiled. Absent if there is none.
+	// generationInForce is the generation that currently decides: the newest one that compiled. It is absent if no
+	// generation compiled.
 	// +optional
 	GenerationInForce int64 `json:"generationInForce,omitempty"`
 
-	// engine is where the policy is evaluated.
+	// engine is the engine that evaluates the policy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Engine string `json:"engine,omitempty"`
@@ -392,123 +407,126 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Matched *int32 `json:"matched,omitempty"`
 
-	// violations is the number of existing objects that are not known to be as the policy decides: the sum of wouldDeny,
-	// wouldMove, and undecided.
+	// violations is the number of existing objects that are not known to match the decision of the policy: the sum of
+	// wouldDeny, wouldMove and undecided.
 	// +optional
 	Violations *int32 `json:"violations,omitempty"`
 
-	// wouldDeny is the number of existing objects that the policy would deny if they were created today.
+	// wouldDeny is the number of existing objects that the policy would deny if they were created now.
 	// +optional
 	WouldDeny *int32 `json:"wouldDeny,omitempty"`
 
-	// wouldMove is the number of existing objects that differ from the placement that the policy decides, and that it does
-	// not deny. With remediation.mode Automatic they are patched, except where a field can't be changed.
+	// wouldMove is the number of existing objects that the policy does not deny and that differ from the placement that
+	// it decides. If remediation.mode is Automatic, Berth patches them, unless the field is immutable.
 	// +optional
 	WouldMove *int32 `json:"wouldMove,omitempty"`
 
-	// undecided is the number of existing objects that the policy can't decide, such as where its text fails. While it is
-	// not 0, Ready is False.
+	// undecided is the number of existing objects that the policy can't decide, for example because its evaluation
+	// fails. While it is not 0, Ready is False.
 	// +optional
 	Undecided *int32 `json:"undecided,omitempty"`
 
-	// conflicted is the number of existing objects with a key that another policy sets to another value.
+	// conflicted is the number of existing objects with a key that another policy sets to a different value.
 	// +optional
 	Conflicted *int32 `json:"conflicted,omitempty"`
 
-	// remediated is the number of patches by which existing objects were brought into line, since this policy's
-	// counting began; it only grows.
+	// remediated is the number of patches that remediated existing objects since Berth began to count for this policy.
+	// It never decreases.
 	// +optional
 	Remediated *int64 `json:"remediated,omitempty"`
 
-	// violationSample names some of the objects in violation, ordered by resource, namespace and name.
+	// violationSample lists some of the objects in violation, ordered by resource, namespace and name. At most 10
+	// items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ViolationSample []Violation `json:"violationSample,omitempty"`
 
-	// findings are places in rego where an expression can never have the value that it seems to, given the schemas that the
-	// API server publishes, ordered by place. The first ones are listed.
+	// findings lists the places in rego that the type checker reports, given the schemas that the API server publishes.
+	// They are ordered by position. Only the first 10 are listed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Findings []Finding `json:"findings,omitempty"`
 
-	// findingCount is the number of such places.
+	// findingCount is the total number of findings.
 	// +optional
 	FindingCount int32 `json:"findingCount,omitempty"`
 
-	// paused is present while remediation of the policy is paused; the condition Paused has the reason.
+	// paused describes the change that paused remediation. It is present only while remediation of the policy is
+	// paused. The condition Paused has the reason.
 	// +optional
 	Paused *PausedChange `json:"paused,omitempty"`
 
-	// data sums up dependencies: the resource types that the policy reads, for people.
+	// data is a summary of dependencies for display: the resource types that the policy reads.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Data string `json:"data,omitempty"`
 
-	// dependencies are the resource types that the policy reads.
+	// dependencies lists the resource types that the policy reads. At most 64 items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 }
 
-// PausedChange is a change that remediation does not carry out.
+// PausedChange is a change that paused the remediation of a policy.
 type PausedChange struct {
-	// change identifies the change. The annotation placement.berth.dev/release-blast-radius with this value on the policy
-	// releases it.
+	// change identifies the change. To release it, set the annotation placement.berth.dev/release-blast-radius on the
+	// policy to this value.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Change string `json:"change,omitempty"`
 
-	// objects is the number of objects that the change would leave denied, without clusters, or undecided.
+	// objects is the number of objects that the change would leave denied, without clusters or undecided.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Objects int32 `json:"objects,omitempty"`
 
-	// before is the number of matched objects that were denied, without clusters, or undecided before the change.
+	// before is the number of matched objects that were denied, without clusters or undecided before the change.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Before int32 `json:"before,omitempty"`
 }
 
-// Finding is an expression in a policy's text that can never have the value that it seems to.
+// Finding is an expression in a policy that can never have the value that its author expects, or a rule without effect.
 type Finding struct {
-	// line is the line in rego, from 1.
+	// line is the line in rego, starting at 1.
 	// +required
 	Line int32 `json:"line,omitempty"`
 
-	// column is the column in the line, from 1, in bytes.
+	// column is the column in the line, in bytes, starting at 1.
 	// +required
 	Column int32 `json:"column,omitempty"`
 
-	// message says what is wrong and, where it can be told, what is probably meant.
+	// message describes the error and, if Berth can tell, suggests what the author probably meant.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// Violation is an existing object that differs from its decision, or that can't be decided.
+// Violation is an existing object that differs from its placement, or that the policy can't decide.
 type Violation struct {
-	// resource is the object's type, as in "deployments.apps".
+	// resource is the resource type of the object, such as "deployments.apps".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the object's namespace; empty for cluster-scoped objects.
+	// namespace is the namespace of the object. It is empty for cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the object's name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// message says what differs, in the policy's own words where it gives an error, or why the object can't be decided.
+	// message describes the violation: the error that the policy returns, the difference from the placement, or why the
+	// object can't be decided.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -516,20 +534,21 @@ type Violation struct {
 
 // Dependency is a resource type that a policy reads.
 type Dependency struct {
-	// resource is the type, as in "clusterprofiles.multicluster.x-k8s.io".
+	// resource is the resource type, such as "clusterprofiles.multicluster.x-k8s.io".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// version is the API version that is read.
+	// version is the API version that Berth reads.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
 
-	// fields are the fields that the policy reads of the objects, each with all that is below it: "*" stands for every
-	// member, "**" for the whole object, and a last "..." for more than are listed. Where the policy reads the objects
-	// as data.clusters or data.berth, they are fields of what is there. Only these fields are replicated.
+	// fields lists the fields that the policy reads of the objects. Each entry includes everything below it. "*" is
+	// every member, "**" is the whole object, and "..." as the last entry means that more fields exist than are listed.
+	// If the policy reads the objects as data.clusters or data.berth, the paths are relative to those documents. Berth
+	// replicates only these fields. At most 64 items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -540,18 +559,18 @@ type Dependency struct {
 	// +optional
 	Objects *int32 `json:"objects,omitempty"`
 
-	// synced says whether the replica is complete.
+	// synced reports whether the replica is complete.
 	// +required
 	Synced *bool `json:"synced,omitempty"`
 
-	// message says why the replica is not complete.
+	// message explains why the replica is not complete.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// PlacementPolicy decides where the objects that it matches may run, as a pure function of one object and the
-// replicated world, at admission and for as long as the object exists.
+// PlacementPolicy decides where the objects that it matches may run. Its decision depends only on one object and on the
+// replicated data. Berth applies it at admission, and to existing objects for as long as they exist.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -576,18 +595,19 @@ type PlacementPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the administrator wants.
+	// spec is the desired behavior of the policy.
 	// +required
 	Spec PlacementPolicySpec `json:"spec,omitzero"`
 
-	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
-	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
+	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
+	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
+	// processed as ready.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status PlacementPolicyStatus `json:"status,omitzero"`
 }
 
-// PlacementPolicyList is a list of placement policies.
+// PlacementPolicyList is a list of PlacementPolicies.
 //
 // +kubebuilder:object:root=true
 type PlacementPolicyList struct {

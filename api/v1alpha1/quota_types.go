@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// QuotaSpec is what both kinds of quota have in common: field for field that of core/v1 ResourceQuota, and a mode.
+// QuotaSpec is the part of the spec that both kinds of quota share: the fields of core/v1 ResourceQuota, and a mode.
 //
-// The rules are those of core/v1 ResourceQuota's own validation.
+// The validation rules are those of core/v1 ResourceQuota.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.scopes) || size(self.scopes) == 0 ? !has(oldSelf.scopes) || size(oldSelf.scopes) == 0 : has(oldSelf.scopes) && self.scopes.all(s, s in oldSelf.scopes) && oldSelf.scopes.all(s, s in self.scopes)",message="field is immutable: make another quota",fieldPath=".scopes"
 // +kubebuilder:validation:XValidation:rule="!has(self.scopes) || !has(self.hard) || self.scopes.all(s, !(s in ['Terminating', 'NotTerminating', 'NotBestEffort', 'PriorityClass', 'CrossNamespacePodAffinity']) || self.hard.all(k, k.contains('/') || k in ['pods', 'cpu', 'memory', 'requests.cpu', 'requests.memory', 'limits.cpu', 'limits.memory']))",message="hard has a resource that this scope does not apply to: the scopes of pods go with pods, cpu, memory, and requests and limits of these",fieldPath=".scopes"
@@ -19,8 +19,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.scopeSelector) || !has(self.scopeSelector.matchExpressions) || !has(self.hard) || !self.scopeSelector.matchExpressions.exists(e, e.scopeName == 'BestEffort') || self.hard.all(k, k.contains('/') || k == 'pods')",message="hard has a resource that scope BestEffort does not apply to: it goes with pods alone",fieldPath=".scopeSelector"
 // +kubebuilder:validation:XValidation:rule="!has(self.scopeSelector) || !has(self.scopeSelector.matchExpressions) || !has(self.hard) || !self.scopeSelector.matchExpressions.exists(e, e.scopeName == 'VolumeAttributesClass') || self.hard.all(k, k.contains('/') || k in ['persistentvolumeclaims', 'requests.storage'])",message="hard has a resource that scope VolumeAttributesClass does not apply to: it goes with persistentvolumeclaims and requests.storage",fieldPath=".scopeSelector"
 type QuotaSpec struct {
-	// hard is the limit of each named resource: pods, requests.cpu, services, requests.storage, count/widgets.example.com
-	// and all others that core/v1 ResourceQuota knows but those of device classes.
+	// hard is the limit of each named resource, such as pods, requests.cpu, services, requests.storage or
+	// count/widgets.example.com. All resource names of core/v1 ResourceQuota are supported except those of device
+	// classes. At most 30 names.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.contains('/') ? k.indexOf('/') <= 253 && k.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$') : (k in ['cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.storage', 'requests.ephemeral-storage', 'limits.cpu', 'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'persistentvolumeclaims', 'configmaps', 'services.nodeports', 'services.loadbalancers'] || (size(k) <= 63 && k.matches('^(requests[.])?hugepages-[-A-Za-z0-9_.]*[A-Za-z0-9]$'))))",messageExpression="('deployments.apps' in self ? 'deployments.apps: write count/deployments.apps; ' : '') + ('deployments' in self ? 'deployments: write count/deployments.apps; ' : '') + ('statefulsets.apps' in self ? 'statefulsets.apps: write count/statefulsets.apps; ' : '') + ('statefulsets' in self ? 'statefulsets: write count/statefulsets.apps; ' : '') + ('daemonsets.apps' in self ? 'daemonsets.apps: write count/daemonsets.apps; ' : '') + ('daemonsets' in self ? 'daemonsets: write count/daemonsets.apps; ' : '') + ('replicasets.apps' in self ? 'replicasets.apps: write count/replicasets.apps; ' : '') + ('replicasets' in self ? 'replicasets: write count/replicasets.apps; ' : '') + ('jobs.batch' in self ? 'jobs.batch: write count/jobs.batch; ' : '') + ('jobs' in self ? 'jobs: write count/jobs.batch; ' : '') + ('cronjobs.batch' in self ? 'cronjobs.batch: write count/cronjobs.batch; ' : '') + ('cronjobs' in self ? 'cronjobs: write count/cronjobs.batch; ' : '') + ('ingresses.networking.k8s.io' in self ? 'ingresses.networking.k8s.io: write count/ingresses.networking.k8s.io; ' : '') + ('ingresses' in self ? 'ingresses: write count/ingresses.networking.k8s.io; ' : '') + 'every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps; count/<resource>.<group> limits how many objects of a type there are'",message="every name must be a standard resource for quota, such as pods or requests.cpu, or qualified, such as count/deployments.apps"
@@ -29,7 +30,8 @@ type QuotaSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.contains('/') || k.contains('kubernetes.io/') || k.startsWith('requests.') || type(self[k]) == int || [quantity(self[k])].all(q, q.isInteger() || q.asApproximateFloat() > 4e15 || sign(q.sub(int(q.asApproximateFloat() + 0.5))) == 0))",message="what is counted must be a whole number"
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 
-	// scopes are filters that must all match what the quota tracks; none matches everything.
+	// scopes are filters that an object must all match to be counted. An empty list matches every object. This field is
+	// immutable.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
@@ -37,21 +39,21 @@ type QuotaSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!('BestEffort' in self && 'NotBestEffort' in self) && !('Terminating' in self && 'NotTerminating' in self)",message="conflicting scopes"
 	Scopes []corev1.ResourceQuotaScope `json:"scopes,omitempty"`
 
-	// scopeSelector are filters like scopes, with an operator and values.
+	// scopeSelector is a list of filters like scopes, with an operator and values.
 	// +optional
 	ScopeSelector *ScopeSelector `json:"scopeSelector,omitempty"`
 
-	// mode says what the quota does to a request that exceeds it: deny it (Enforce), admit it with a warning (Warn) or
-	// admit it and only count (DryRun). Usage is counted in every mode; only a quota that is enforced covers what a
-	// LimitedResource limits. Defaults to Enforce.
+	// mode is the handling of a request that exceeds the quota. Enforce denies it. Warn admits it with a warning.
+	// DryRun admits it and records it in the audit log. Usage is counted in every mode. Only a quota in mode Enforce
+	// covers what a LimitedResource limits. Defaults to Enforce.
 	// +optional
 	// +default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// ScopeSelector is that of core/v1: all of its expressions must match.
+// ScopeSelector selects objects by scope, with the fields of core/v1 ScopeSelector. All expressions must match.
 type ScopeSelector struct {
-	// matchExpressions are filters by scope.
+	// matchExpressions lists the filters by scope. At most 16 filters.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -59,23 +61,25 @@ type ScopeSelector struct {
 	MatchExpressions []ScopeRequirement `json:"matchExpressions,omitempty"`
 }
 
-// ScopeRequirement is core/v1's ScopedResourceSelectorRequirement.
+// ScopeRequirement is one filter by scope, with the fields of core/v1 ScopedResourceSelectorRequirement.
 //
 // +kubebuilder:validation:XValidation:rule="self.operator == 'Exists' || self.scopeName in ['PriorityClass', 'VolumeAttributesClass']",message="must be Exists for every scope but PriorityClass and VolumeAttributesClass",fieldPath=".operator"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",message="must be at least one value where operator is In or NotIn",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",message="must be no value where operator is Exists or DoesNotExist",fieldPath=".values"
 type ScopeRequirement struct {
-	// scopeName is the scope.
+	// scopeName is the name of the scope that the filter applies to.
 	// +required
 	// +kubebuilder:validation:Enum=Terminating;NotTerminating;BestEffort;NotBestEffort;PriorityClass;CrossNamespacePodAffinity;VolumeAttributesClass
 	ScopeName corev1.ResourceQuotaScope `json:"scopeName,omitempty"`
 
-	// operator relates the scope to the values.
+	// operator is the relationship of the scope to the values: In, NotIn, Exists or DoesNotExist. It must be Exists for
+	// every scope other than PriorityClass and VolumeAttributesClass.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator corev1.ScopeSelectorOperator `json:"operator,omitempty"`
 
-	// values are names of classes, which need not exist. They are for In and NotIn.
+	// values lists names of classes. The classes need not exist. In and NotIn require at least one value. Exists and
+	// DoesNotExist allow none. At most 64 values.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -84,7 +88,7 @@ type ScopeRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// Upstream returns the selector as core/v1 has it; nil for nil.
+// Upstream returns the selector as a core/v1 ScopeSelector. It returns nil for nil.
 func (s *ScopeSelector) Upstream() *corev1.ScopeSelector {
 	if s == nil {
 		return nil
@@ -96,24 +100,26 @@ func (s *ScopeSelector) Upstream() *corev1.ScopeSelector {
 	return out
 }
 
-// Upstream returns the requirement as core/v1 has it.
+// Upstream returns the requirement as a core/v1 ScopedResourceSelectorRequirement.
 func (r ScopeRequirement) Upstream() corev1.ScopedResourceSelectorRequirement {
 	return corev1.ScopedResourceSelectorRequirement{ScopeName: r.ScopeName, Operator: r.Operator, Values: r.Values}
 }
 
-// QuotaStatus is what Berth reports of both kinds of quota. Webhooks charge to it and the leader's recount corrects it;
-// both compare and swap.
+// QuotaStatus is the observed state of both kinds of quota. Webhooks add charges to it, and the leader's recount
+// replaces it. Both use compare-and-swap updates.
 type QuotaStatus struct {
-	// conditions: Ready sums up; UsageCurrent says whether used is counted for the newest spec, Exceeded whether it is
-	// above hard.
+	// conditions are the latest observations of the quota. Ready is the summary. UsageCurrent reports whether used is
+	// counted for the newest spec. Exceeded reports whether used is above hard. Stalled is present only while the
+	// author has to act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that used is counted for; -1 while nobody has looked at it. Until
-	// it is the newest, what the quota tracks is denied with the request to try again.
+	// observedGeneration is the generation of the spec that used is counted for. It is -1 until Berth processes the
+	// quota for the first time. Until it is the newest generation, Berth rejects requests that the quota counts and
+	// asks the client to retry.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -122,102 +128,104 @@ type QuotaStatus struct {
 	// +kubebuilder:validation:MaxProperties=30
 	Hard map[corev1.ResourceName]resource.Quantity `json:"hard,omitempty"`
 
-	// used is what existing objects take, and what requests were admitted to take whose objects are not there yet.
+	// used is the usage of each named resource: by existing objects, and by admitted requests whose objects Berth has
+	// not seen yet.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Used map[corev1.ResourceName]resource.Quantity `json:"used,omitempty"`
 
-	// summary shows used and hard of the first resources, for people.
+	// summary shows used and hard of the first resources, for display.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Summary string `json:"summary,omitempty"`
 
-	// reservations are the part of used whose objects are not there yet. One is dropped when its object shows up, or
-	// when it can't any more.
+	// reservations lists the part of used whose objects Berth has not seen yet. Berth removes a reservation when it
+	// sees the object, or when the object can no longer appear. At most 1024 items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Reservations []Reservation `json:"reservations,omitempty"`
 
-	// module is the policy module that decides what the quota matches and when it is exceeded.
+	// module is the generated policy module that decides what the quota matches and whether a request exceeds it.
 	// +optional
 	Module *QuotaModule `json:"module,omitempty"`
 }
 
-// Bounds of a quota's reservations. MaxNamespaceReservations is for one namespace in a quota that several share, so that
-// requests of one namespace which fail do not use up the reservations of all.
+// MaxReservations and MaxNamespaceReservations are the maximum numbers of reservations in one quota.
+// MaxNamespaceReservations applies to each namespace of a quota that several namespaces share, so that failing requests
+// in one namespace can't use up the reservations of all.
 const (
 	MaxReservations          = 1024
 	MaxNamespaceReservations = 256
 )
 
-// Reservation is a charge for an object that was admitted and is not there yet.
+// Reservation is a charge for an admitted object that Berth has not seen yet.
 type Reservation struct {
-	// uid identifies the charge. It is random and no request has it: nothing can be asked for by it.
+	// uid identifies the charge. It is random and not part of any request, so no client can refer to it.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 
-	// resource is the object's type, as in "pods" or "widgets.example.com".
+	// resource is the resource type of the object, such as "pods" or "widgets.example.com".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Resource string `json:"resource,omitempty"`
 
-	// namespace is the object's.
+	// namespace is the namespace of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 
-	// name is the object's.
+	// name is the name of the object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// objectUID is the object's uid, which it has before it is stored; absent where several creates of one name share the
-	// reservation.
+	// objectUID is the UID of the object, which the API server assigns before it stores the object. It is absent if
+	// several create requests of one name share the reservation.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ObjectUID string `json:"objectUID,omitempty"`
 
-	// objectVersion is the resourceVersion that an update started from; absent for an object that is created.
+	// objectVersion is the resourceVersion that an update started from. It is absent for a create request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ObjectVersion string `json:"objectVersion,omitempty"`
 
-	// delta is what was charged.
+	// delta is the charged amount of each named resource.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=30
 	Delta map[corev1.ResourceName]resource.Quantity `json:"delta,omitempty"`
 
-	// expires is when no request can be under way any more.
+	// expires is the time after which the request can no longer be in progress.
 	// +required
 	Expires metav1.Time `json:"expires,omitzero"`
 }
 
 // QuotaModule is a generated policy module.
 type QuotaModule struct {
-	// digest identifies the text, as in "sha256:...". Equal specs have equal digests.
+	// digest identifies the text of the module, such as "sha256:...". Equal specs have equal digests.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=71
 	Digest string `json:"digest,omitempty"`
 
-	// rego is the text. It is generated from the spec: changes are lost.
+	// rego is the text of the module. Berth generates it from the spec and overwrites changes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	Rego string `json:"rego,omitempty"`
 }
 
-// Quota is what both kinds of quota have in common.
+// Quota is the interface of both kinds of quota.
 //
 // +kubebuilder:object:generate=false
 type Quota interface {
 	metav1.Object
 	runtime.Object
-	// QuotaSpec returns the quota's own spec, to read.
+	// QuotaSpec returns the spec of the quota. Callers must not modify it.
 	QuotaSpec() *QuotaSpec
-	// QuotaStatus returns the quota's own status, to read or change.
+	// QuotaStatus returns the status of the quota. Callers may modify it.
 	QuotaStatus() *QuotaStatus
 }

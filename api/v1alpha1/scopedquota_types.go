@@ -4,17 +4,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ScopedQuotaSpec is what an administrator writes.
+// ScopedQuotaSpec defines the limits of a ScopedQuota.
 type ScopedQuotaSpec struct {
 	QuotaSpec `json:",inline"`
 }
 
-// ScopedQuotaStatus is what Berth reports.
+// ScopedQuotaStatus is the observed state of a ScopedQuota.
 type ScopedQuotaStatus struct {
 	QuotaStatus `json:",inline"`
 }
 
-// ScopedQuota limits what the objects of its namespace take together, as core/v1 ResourceQuota does.
+// ScopedQuota limits the total resource usage of the objects in its namespace, as core/v1 ResourceQuota does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,18 +32,19 @@ type ScopedQuota struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the administrator wants.
+	// spec is the desired limits.
 	// +required
 	Spec ScopedQuotaSpec `json:"spec,omitzero"`
 
-	// status is what Berth reports. It begins with an observedGeneration that no generation has, so that whoever waits
-	// by the conventions of kstatus does not take an object that nobody has looked at yet for one that is done.
+	// status is the observed state. Berth writes it. The API server initializes observedGeneration to -1, which no
+	// generation has, so that clients that follow the kstatus conventions don't treat an object that Berth has not
+	// processed as ready.
 	// +optional
 	// +default={"observedGeneration": -1}
 	Status ScopedQuotaStatus `json:"status,omitzero"`
 }
 
-// ScopedQuotaList is a list of quotas.
+// ScopedQuotaList is a list of ScopedQuotas.
 //
 // +kubebuilder:object:root=true
 type ScopedQuotaList struct {

@@ -4,16 +4,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamespaceSelector is a label selector of namespaces, as metav1.LabelSelector has it. That type's schema lets in what
-// no selector can be made of; this one's does not, so that a rule that selects nobody knows what never comes to be.
+// NamespaceSelector is a label selector of namespaces, with the fields of metav1.LabelSelector. The schema of
+// metav1.LabelSelector accepts selectors that can't be parsed. This schema rejects them.
 type NamespaceSelector struct {
-	// matchLabels are labels that a namespace must have.
+	// matchLabels lists labels and their values. A namespace must have all of them. At most 16 labels.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$'))",message="every key must be a label's name, such as team or example.com/team"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// matchExpressions are requirements that a namespace's labels must all meet.
+	// matchExpressions lists requirements on the labels of a namespace. All of them must be met. At most 16
+	// requirements.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -26,32 +27,33 @@ type NamespaceSelector struct {
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 type LabelValue string
 
-// NamespaceRequirement is metav1.LabelSelectorRequirement.
+// NamespaceRequirement is one requirement of a NamespaceSelector, with the fields of metav1.LabelSelectorRequirement.
 //
 // +kubebuilder:validation:XValidation:rule="self.key.indexOf('/') <= 253",message="must be a label's name: what is before the slash has 253 characters at most",fieldPath=".key"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",message="must be at least one value where operator is In or NotIn",fieldPath=".values"
 // +kubebuilder:validation:XValidation:rule="!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || size(self.values) == 0",message="must be no value where operator is Exists or DoesNotExist",fieldPath=".values"
 type NamespaceRequirement struct {
-	// key is the label's name.
+	// key is the label key that the requirement applies to.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$`
 	Key string `json:"key,omitempty"`
 
-	// operator relates the label to the values.
+	// operator is the relationship of the label to the values: In, NotIn, Exists or DoesNotExist.
 	// +required
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator metav1.LabelSelectorOperator `json:"operator,omitempty"`
 
-	// values are for In and NotIn.
+	// values lists label values. In and NotIn require at least one value. Exists and DoesNotExist allow none. At most
+	// 64 values.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Values []LabelValue `json:"values,omitempty"`
 }
 
-// Upstream returns the selector as apimachinery has it; nil for nil.
+// Upstream returns the selector as a metav1.LabelSelector. It returns nil for nil.
 func (s *NamespaceSelector) Upstream() *metav1.LabelSelector {
 	if s == nil {
 		return nil
