@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Conditions of a PlacementPolicy. The tables below list every reason that Berth sets.
+// Conditions of a PlacementPolicy. Every reason that Berth sets is listed below.
 const (
 	// ConditionReady is the summary, and every kind has it. For a policy, it is True if the newest generation is
 	// compiled, its data is replicated, the API server calls Berth for the objects that it matches, and every existing
@@ -115,7 +115,7 @@ const (
 	ReasonCircuitOpen = "CircuitOpen"
 )
 
-// Reasons of TypeChecked. Ready has them too, if a rule of the decision contract can never have a value.
+// Reasons of TypeChecked. Ready has the reason TypeErrors if a rule of the decision contract can never have a value.
 const (
 	// ReasonTypeChecked: the type checker reports no findings.
 	ReasonTypeChecked = "TypeChecked"

@@ -41,15 +41,15 @@ func schemas(t testing.TB) map[string]props {
 	return out
 }
 
-// upstream are parts of the schema that are Kubernetes' own types; their limits are Kubernetes' affair. A list at such
-// a path must have its limits all the same where the field is ours.
+// upstream lists the parts of the schema that are Kubernetes' own types, which need no limits here. If a list at such a path
+// is a field of Berth's own types, it still needs its limits.
 var upstream = []string{
 	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].",
 	".status.conditions[].",
 	".apiVersion", ".kind", ".metadata",
 }
 
-// An unbounded field is an outage to come.
+// TestSchemaIsBounded checks that every field has a limit, because an unbounded field can cause an outage.
 func TestSchemaIsBounded(t *testing.T) {
 	for name, schema := range schemas(t) {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
@@ -101,7 +101,7 @@ func bounded(t *testing.T, path string, schema props, seen map[string]int) {
 	}
 }
 
-// The defaults that a spec gets without the API server are those that the API server fills in.
+// TestDefaultsAreTheSchemas checks that WithDefaults sets the defaults that the API server sets from the schema.
 func TestDefaultsAreTheSchemas(t *testing.T) {
 	schema := schemas(t)["PlacementPolicy/v1alpha1"]
 	tests := map[string]string{
@@ -140,13 +140,13 @@ func TestDefaultsAreTheSchemas(t *testing.T) {
 			}
 		})
 	}
-	// A spec without remediation gets it all the same, though the schema's default is within.
+	// A spec without remediation also gets the default, although the schema's default is inside of remediation.
 	if got := (placementv1.PlacementPolicySpec{}).WithDefaults().Remediation.Mode; got != placementv1.RemediationAutomatic {
 		t.Errorf("remediation.mode is %q", got)
 	}
 }
 
-// fill does what the API server does with defaults: where the parent is there and the field is not.
+// fill sets defaults as the API server does: if the parent is present and the field is absent.
 func fill(t *testing.T, document map[string]any, schema props) {
 	t.Helper()
 	for name, field := range schema.Properties {
@@ -163,7 +163,7 @@ func fill(t *testing.T, document map[string]any, schema props) {
 	}
 }
 
-// The enums of the schema are the constants.
+// TestEnums checks that the enums of the schema are the constants.
 func TestEnums(t *testing.T) {
 	spec := schemas(t)["PlacementPolicy/v1alpha1"].Properties["spec"]
 	remediation, clusters := spec.Properties["remediation"], spec.Properties["clusters"]

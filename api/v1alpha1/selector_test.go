@@ -11,7 +11,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// What the schema lets in as a label can be made a selector of: the patterns are upstream's rules.
+// FuzzNamespaceSelector checks that every label that the schema accepts can be parsed into a selector: the patterns have the
+// rules of Kubernetes.
 func FuzzNamespaceSelector(f *testing.F) {
 	properties := schemas(f)["LimitedResource/v1alpha1"].Properties["spec"].Properties["namespaceSelector"].Properties
 	requirement := properties["matchExpressions"].Items.Schema.Properties
