@@ -57,8 +57,8 @@ const (
 const (
 	// ReasonCompiled: the newest generation compiles.
 	ReasonCompiled = "Compiled"
-	// ReasonCompileFailed: the newest generation does not compile, and no earlier one that compiled is known. spec.failurePolicy
-	// applies to requests for the objects that the policy matches.
+	// ReasonCompileFailed: the newest generation does not compile, and no earlier one that compiled is known.
+	// spec.failurePolicy applies to requests for the objects that the policy matches.
 	ReasonCompileFailed = "CompileFailed"
 	// ReasonLastGoodInForce: the newest generation does not compile. The last one that compiled stays in force.
 	ReasonLastGoodInForce = "LastGoodInForce"

@@ -41,8 +41,8 @@ func schemas(t testing.TB) map[string]props {
 	return out
 }
 
-// upstream lists the parts of the schema that are Kubernetes' own types, which need no limits here. If a list at such a path
-// is a field of Berth's own types, it still needs its limits.
+// upstream lists the parts of the schema that are Kubernetes' own types, which need no limits here. If a list at
+// such a path is a field of Berth's own types, it still needs its limits.
 var upstream = []string{
 	".spec.match.namespaceSelector.", ".spec.match.objectSelector.", ".spec.match.matchConditions[].",
 	".status.conditions[].",

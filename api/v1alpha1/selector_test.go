@@ -11,8 +11,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// FuzzNamespaceSelector checks that every label that the schema accepts can be parsed into a selector: the patterns have the
-// rules of Kubernetes.
+// FuzzNamespaceSelector checks that every label that the schema accepts can be parsed into a selector: the patterns
+// have the rules of Kubernetes.
 func FuzzNamespaceSelector(f *testing.F) {
 	properties := schemas(f)["LimitedResource/v1alpha1"].Properties["spec"].Properties["namespaceSelector"].Properties
 	requirement := properties["matchExpressions"].Items.Schema.Properties
