@@ -6,15 +6,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// AbsentLabel is a label that an object must not have for the policy to decide anything.
+// AbsentLabel is a label that an object must not have. The policy decides nothing about an object that has it.
 type AbsentLabel struct {
-	// Row and Col are the place of the first condition that says so, from 1.
+	// Row and Col are the position of the first condition that requires the absence. Both count from 1.
 	Row, Col int
 	Key      string
 }
 
-// AbsentLabels returns the labels that all clauses of contract rules want to be absent, as by
-// `not input.metadata.labels.team`.
+// AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
+// input.metadata.labels.team`.
 func (m *Module) AbsentLabels() []AbsentLabel {
 	if m.Compiler == nil || m.Compiler.Modules[textFile] == nil {
 		return nil

@@ -15,47 +15,50 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// Resource is a resource type that the API server serves and that can be listed and watched.
+// Resource is a resource type that the API server serves and that supports list and watch.
 type Resource struct {
 	schema.GroupVersionResource
 	Namespaced bool
 }
 
-// Served tells what the API server serves.
+// Served describes the resource types that the API server serves.
 type Served interface {
-	// ByPlural returns the watchable resources of that plural name, one per group, in the group's preferred version.
+	// ByPlural returns the watchable resources with that plural name, one per group, in the group's preferred version.
 	ByPlural(plural string) []Resource
-	// Exact returns the watchable resource of that group, version and plural name.
+	// Exact returns the watchable resource with that group, version, and plural name.
 	Exact(schema.GroupVersionResource) (Resource, bool)
-	// Inventories are the types whose objects stand for clusters, served or not.
+	// Inventories returns the resource types whose objects represent clusters, whether or not they are served.
 	Inventories() *replication.Inventories
 }
 
-// Binding says where in `data` a policy sees which resource type.
+// Binding maps the resource types that a policy reads to their paths in `data`.
 type Binding struct {
-	// Paths are below `data`, sorted; a resource may be at several.
+	// Paths are the paths below `data`, sorted. A resource may have several paths.
 	Paths []BoundPath
-	// Clusters are the inventories that data.clusters is made of, those that are served, in order of precedence; empty if
-	// the policy does not read it. They are among Resources.
+	// Clusters are the served inventories that data.clusters is built from, in order of precedence. It is empty if the
+	// policy does not read data.clusters. The inventories are also in Resources.
 	Clusters []schema.GroupVersionResource
 	// Resources are all resource types to replicate for the policy, sorted, without duplicates.
 	Resources []Resource
-	// Fields are what the policy reads of the prepared objects of each of the Resources (replication.Prepare), sealed.
+	// Fields are the fields that the policy reads of the prepared objects (replication.Prepare) of each resource in
+	// Resources. The field sets are sealed.
 	Fields map[schema.GroupVersionResource]*projection.Fields
-	// World is what predicates look at of nodes and pods (predicates.Reads), if the policy asks them; nil if not. It is
-	// kept apart from Fields: policies do not see it under data. Bind leaves it to its caller, who has predicates.
+	// World holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls predicates.
+	// It is nil if the policy does not. World is separate from Fields because policies do not see these objects in
+	// data. Bind does not set it: the caller, which knows the predicates, does.
 	World map[schema.GroupVersionResource]*projection.Fields
-	// Remote is who decides the policy elsewhere; nil if nobody does.
+	// Remote is the remote engine that decides the policy; nil if the policy has no spec.remote.
 	Remote *Remote
-	// Supplies are the resource types whose objects the engine is to have that decides the policy elsewhere, sorted. They
-	// are not among Resources: no replica keeps them for its own evaluations.
+	// Supplies are the resource types whose objects are pushed to the remote engine, sorted. They are not in Resources,
+	// because no replica keeps them for its own evaluations.
 	Supplies []Resource
-	// MaxStaleness is for how long the data may be unconfirmed; 0 for any time. Bind leaves it to its caller, who has the spec.
+	// MaxStaleness is how long the data may go unconfirmed; 0 means no limit. Bind does not set it: the caller, which
+	// has the spec, does.
 	MaxStaleness time.Duration
-	// Missing are reads that the API server does not serve.
+	// Missing are the reads of types that the API server does not serve.
 	Missing []Read
-	// Bindings are the groups that references by plural name alone are bound to, those that were recorded before
-	// included; nil if there are none.
+	// Bindings are the API groups that references by plural name alone are bound to, including those recorded earlier.
+	// It is nil if there are none.
 	Bindings Bindings
 }
 
@@ -73,26 +76,27 @@ func (b *Binding) Namespaced(read Read) bool {
 	})
 }
 
-// Bindings are the API groups of the types that a text refers to by their plural names alone, by plural name; "" is the
-// core group.
+// Bindings are the API groups of the types that a policy refers to by plural name alone. The keys are the plural names.
+// "" is the core group.
 type Bindings map[string]string
 
-// BoundPath is one place in `data` and what is there.
+// BoundPath is one path in `data` and the resource found there.
 type BoundPath struct {
 	Path     []string
 	Resource schema.GroupVersionResource
-	// Quota says that there is what quotas limit and what is used of them, in place of the objects themselves.
+	// Quota reports whether the path holds the limits and the usage of quotas instead of the quota objects themselves.
 	Quota bool
 }
 
-// Bind resolves a module's reads, and what spec.replicate lists, to what is served. The error is a *CompileError and
-// means that a bare plural name stands for several groups.
+// Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. An error is a
+// *CompileError. It means that a plural name without a group matches types of several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served Served) (*Binding, error) {
 	return BindRecorded(name, m, listed, served, nil)
 }
 
-// BindRecorded is Bind of a text that was bound before. A bare plural name keeps to the group that was recorded for it,
-// whatever other groups serve that name by now; it is missing while that group does not serve it.
+// BindRecorded is like Bind, for a policy that was bound earlier. A plural name without a group keeps the group that
+// was recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not
+// serve it.
 func BindRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served Served, recorded Bindings) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{}}
 	if m.Remote != nil {
@@ -129,7 +133,7 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served Served, rec
 		b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), rootBerth, read.Quotas)
 		b.Paths[len(b.Paths)-1].Quota = true
 	case read.GroupVersion != "":
-		// The analysis has parsed it before.
+		// The analysis has already parsed the value, so that it is valid.
 		gv, _ := schema.ParseGroupVersion(read.GroupVersion)
 		r, ok := served.Exact(gv.WithResource(read.Plural))
 		if !ok {
@@ -160,7 +164,8 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served Served, rec
 	return nil
 }
 
-// moved tells of a type that is not served any more, and of those that have its plural name in other groups.
+// moved returns a note for a type that is no longer served. The note names the group that the type was bound to, and
+// the types with the same plural name in other groups.
 func moved(bound schema.GroupResource, others []Resource) string {
 	note := "which was bound to " + bound.String()
 	if len(others) > 0 {
@@ -169,12 +174,12 @@ func moved(bound schema.GroupResource, others []Resource) string {
 	return note
 }
 
-// BindingsShown returns what the text is bound to by a policy's status, for texts that a version of Berth bound which
-// recorded no bindings. It has no plural names of which the status does not tell the group.
+// BindingsShown derives the bindings from a policy's status, for policies that were bound by a version of Berth that
+// did not record bindings. It omits plural names whose group the status does not determine.
 func (m *Module) BindingsShown(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
 	for _, d := range dependencies {
-		// What is not served has no version, and is named as the text names it.
+		// A type that is not served has no version in the status, and has the name that the policy gives it.
 		if d.Version != "" {
 			r := schema.ParseGroupResource(d.Resource)
 			groups[r.Resource] = append(groups[r.Resource], r.Group)
@@ -200,7 +205,7 @@ func (m *Module) BindingsShown(dependencies []placementv1.Dependency) Bindings {
 	return out
 }
 
-// readsExactly reports whether the text refers to a type by its group and version.
+// readsExactly reports whether the policy also refers to a type by its group and version.
 func (m *Module) readsExactly(group, plural string) bool {
 	return slices.ContainsFunc(m.Reads, func(r Read) bool {
 		gv, err := schema.ParseGroupVersion(r.GroupVersion)
@@ -208,12 +213,12 @@ func (m *Module) readsExactly(group, plural string) bool {
 	})
 }
 
-// NotServedError says that a version of a policy reads types that the API server does not serve.
+// NotServedError means that a version of a policy reads types that the API server does not serve.
 type NotServedError struct {
 	Missing []Read
 }
 
-// Error names the types.
+// Error returns a message that names the types.
 func (e *NotServedError) Error() string {
 	names := make([]string, len(e.Missing))
 	for i, read := range e.Missing {
@@ -222,8 +227,8 @@ func (e *NotServedError) Error() string {
 	return "the API server does not serve " + strings.Join(names, ", ")
 }
 
-// NotServed returns the mistakes of an update that reads types which the API server does not serve. meant returns a
-// question after what is probably meant by a plural name, to be appended.
+// NotServed returns the errors of an update that reads types which the API server does not serve. The function meant
+// returns a question that suggests a similar plural name; NotServed appends it to the message.
 func NotServed(name string, missing []Read, meant func(plural string) string) *CompileError {
 	out := &CompileError{}
 	for _, read := range missing {
@@ -241,7 +246,7 @@ func NotServed(name string, missing []Read, meant func(plural string) string) *C
 	return out
 }
 
-// bindTo notes the group that a plural name is bound to.
+// bindTo records the group that a plural name is bound to.
 func (b *Binding) bindTo(plural, group string) {
 	if b.Bindings == nil {
 		b.Bindings = Bindings{}
@@ -249,7 +254,8 @@ func (b *Binding) bindTo(plural, group string) {
 	b.Bindings[plural] = group
 }
 
-// ByPluralAlone reports whether the text refers to a type by its plural name alone, which may come to stand for several.
+// ByPluralAlone reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
+// such a name.
 func (m *Module) ByPluralAlone() bool {
 	return slices.ContainsFunc(m.Reads, Read.byPluralAlone)
 }
@@ -258,7 +264,7 @@ func (r Read) byPluralAlone() bool {
 	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
 }
 
-// Namesakes tells of references by plural name alone that are bound to one of several groups, each as a sentence.
+// Namesakes returns a sentence for each reference by plural name alone whose name is served by several groups.
 func (b *Binding) Namesakes(served Served) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
@@ -270,13 +276,13 @@ func (b *Binding) Namesakes(served Served) []string {
 	return out
 }
 
-// bindClusters notes the inventories that are served, and what is read of clusters.
+// bindClusters records the served inventories and the fields that the policy reads of clusters.
 func (b *Binding) bindClusters(read *projection.Fields, served Served) {
 	inventories := served.Inventories()
 	bound := map[schema.GroupResource]bool{}
 	b.Clusters = nil
 	for _, inventory := range inventories.Resources() {
-		// Of the versions that are served the first is enough: they show the same objects.
+		// One served version is enough, because all versions show the same objects.
 		r, ok := served.Exact(inventory)
 		if !ok || bound[r.GroupResource()] {
 			continue
@@ -287,7 +293,7 @@ func (b *Binding) bindClusters(read *projection.Fields, served Served) {
 	}
 }
 
-// bindSupplies notes the types that an engine elsewhere is to have.
+// bindSupplies records the types that are pushed to the remote engine.
 func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served Served) {
 	for _, l := range listed {
 		if r, ok := b.served(l, served); ok {
@@ -298,7 +304,7 @@ func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served S
 	b.Supplies = slices.Compact(b.Supplies)
 }
 
-// served returns a type that a policy lists, and notes that it is missing if it is not served.
+// served returns the resource for a type that a policy lists. If the type is not served, it is added to Missing.
 func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
@@ -309,7 +315,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resou
 	return candidates[i], true
 }
 
-// bindListed binds a type of spec.replicate at both of its places.
+// bindListed binds a type of spec.replicate to both of its paths.
 func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served Served) {
 	r, ok := b.served(l, served)
 	if !ok {
@@ -320,7 +326,7 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 	b.add(r, m.ObjectFields(Read{Plural: r.Resource, GroupVersion: gv}, r.Namespaced), rootResources, gv, r.Resource)
 }
 
-// needs notes that the policy reads some fields of a resource type.
+// needs records that the policy reads some fields of a resource type.
 func (b *Binding) needs(r Resource, fields *projection.Fields) {
 	b.Resources = append(b.Resources, r)
 	if standing, ok := b.Fields[r.GroupVersionResource]; ok {
@@ -342,13 +348,13 @@ func ambiguous(name string, read Read, candidates []Resource) *CompileError {
 	return err
 }
 
-// IsAmbiguous reports whether an error means that a bare plural name stands for several groups.
+// IsAmbiguous reports whether an error means that a plural name without a group matches types of several groups.
 func IsAmbiguous(err error) bool {
 	list, ok := errors.AsType[*CompileError](err)
 	return ok && slices.ContainsFunc(list.Diagnostics, func(d Diagnostic) bool { return d.Code == codeAmbiguous })
 }
 
-// exactForms are the references that stand for each of several types of one plural name.
+// exactForms returns the references, by group and version, to each of several types with one plural name.
 func exactForms(candidates []Resource) string {
 	forms := make([]string, len(candidates))
 	for i, c := range candidates {

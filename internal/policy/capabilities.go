@@ -10,12 +10,12 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// allowedBuiltins is the allow-list of Rego's builtin functions. Left out is whatever reaches outside the policy's
-// input and data or differs between two evaluations (http.send, net.lookup_ip_addr, opa.runtime, rand.intn,
-// time.now_ns, uuid.rfc4122, rego.parse_module, providers.*, signing and decoding-with-time JWT functions,
-// schema functions that fetch), and what runs long without looking at its deadline for small operands
-// (bits.lsh, graph.*, net.cidr_expand, and strings.render_template, whose text may have loops in loops). Of what is
-// left the engine bounds the operands.
+// allowedBuiltins is the allow-list of Rego's builtin functions. It omits functions that reach outside the policy's
+// input and data or differ between two evaluations (http.send, net.lookup_ip_addr, opa.runtime, rand.intn, time.now_ns,
+// uuid.rfc4122, rego.parse_module, providers.*, signing and decoding-with-time JWT functions, schema functions that
+// fetch). It also omits functions that run long on small operands without checking the deadline (bits.lsh, graph.*,
+// net.cidr_expand, and strings.render_template, whose templates may nest loops). The engine limits the operands of the
+// functions in the list.
 var allowedBuiltins = strings.Fields(`
 abs all and any array.concat array.flatten array.reverse array.slice assign
 base64.decode base64.encode base64.is_valid base64url.decode base64url.encode base64url.encode_no_pad
@@ -57,7 +57,7 @@ var (
 	capabilitiesV1 = sync.OnceValue(func() *ast.Capabilities { return restricted(ast.RegoV1) })
 )
 
-// language returns the parser's version and the capabilities of a policy's language.
+// language returns the parser version and the capabilities for a policy's language version.
 func language(v placementv1.RegoVersion) (ast.RegoVersion, *ast.Capabilities) {
 	if v == placementv1.RegoV0 {
 		return ast.RegoV0, capabilitiesV0()
@@ -65,7 +65,8 @@ func language(v placementv1.RegoVersion) (ast.RegoVersion, *ast.Capabilities) {
 	return ast.RegoV1, capabilitiesV1()
 }
 
-// forbidden names the builtin that an undefined function of the message would be, were it allowed.
+// forbidden returns the function name from an "undefined function" message. It reports whether OPA has a builtin
+// function of that name, which is then not allowed in policies.
 func forbidden(message string) (string, bool) {
 	_, name, found := strings.Cut(message, "undefined function ")
 	if !found {

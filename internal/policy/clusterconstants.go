@@ -7,21 +7,20 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// ClusterConstant is a constant of a text that stands for a cluster's name, or for the value of a field of clusters.
+// ClusterConstant is a constant in a policy that denotes a cluster's name or the value of a cluster's field.
 type ClusterConstant struct {
-	// Row and Col are its place, from 1.
+	// Row and Col are the position of the constant. Both count from 1.
 	Row, Col int
-	// Value is the constant.
 	Value string
-	// Given reports whether the rule clusters has it in its value.
+	// Given reports whether the value of the rule clusters contains the constant.
 	Given bool
-	// Field is the path of the field of data.clusters[name] that the text compares with the constant, or whose members it
-	// compares. It is empty for the name.
+	// Field is the path of the field of data.clusters[name] that the policy compares with the constant. If the field is
+	// a collection, its members are compared. Field is empty if the constant is compared with the name.
 	Field []string
 }
 
-// ClusterConstants returns the names of clusters in the values of the rule clusters, the constants with which the text
-// compares fields of data.clusters, and the constant keys of data.clusters, in the order of the text.
+// ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares
+// with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
 func (m *Module) ClusterConstants() []ClusterConstant {
 	var out []ClusterConstant
 	if m.Remote != nil || m.Compiler == nil {
@@ -39,10 +38,10 @@ func (m *Module) ClusterConstants() []ClusterConstant {
 	})
 }
 
-// constantSearch looks for constants about clusters.
+// constantSearch collects constants that denote clusters or values of their fields.
 type constantSearch struct {
 	found []ClusterConstant
-	// assigned are the references whose values variables have.
+	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
 }
 
@@ -57,7 +56,7 @@ func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, fi
 	}
 }
 
-// names looks for the constants in the values of the rule clusters.
+// names collects the constants in the values of the rule clusters.
 func (s *constantSearch) names(module *ast.Module) {
 	for _, rule := range module.Rules {
 		if ruleName(rule) != RuleClusters {
@@ -83,7 +82,7 @@ func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field [
 	}
 }
 
-// fields looks for comparisons of fields of clusters with constants, and for constant keys of data.clusters.
+// fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
 func (s *constantSearch) fields(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsEquality() {
@@ -125,10 +124,10 @@ func (s *constantSearch) fields(module *ast.Module) {
 	})
 }
 
-// maxAssigned bounds the variables that stand for one another.
+// maxAssigned limits how many assignments from variable to variable are followed.
 const maxAssigned = 8
 
-// field returns the path below data.clusters[name] of what a term refers to; ok is false for other terms.
+// field returns the path below data.clusters[name] that a term refers to. The result ok is false for other terms.
 func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
 	var ref ast.Ref
 	switch v := t.Value.(type) {

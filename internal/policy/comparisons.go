@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// warnOfComparisons warns of comparisons with constants that their subject never equals, or is not meant to be compared
-// with.
+// warnOfComparisons warns about comparisons with a constant that the subject never equals, or that is probably a
+// mistake.
 func (m *Module) warnOfComparisons(rule *ast.Rule, n *names) {
 	eachCall(rule, func(c funcCall) {
 		if len(c.operands) != 2 {
@@ -32,7 +32,7 @@ func (m *Module) warnOfComparisons(rule *ast.Rule, n *names) {
 	})
 }
 
-// swapped returns a warning of startswith and endswith that look for a variable in a constant; "" if they don't.
+// swapped returns a warning if startswith or endswith searches a constant for a variable; otherwise "".
 func swapped(c funcCall, second *ast.Term) string {
 	if c.operator != ast.StartsWith.Name && c.operator != ast.EndsWith.Name {
 		return ""
@@ -48,11 +48,11 @@ func swapped(c funcCall, second *ast.Term) string {
 		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
 }
 
-// maxCompared bounds the constants that are looked at, in bytes: no name is longer.
+// maxCompared is the maximum length, in bytes, of the constants that are checked. No name is longer.
 const maxCompared = 253
 
-// compared returns the constant strings with which a call compares its subject. whole reports whether it compares all of the
-// subject; other calls look for the constant in it.
+// compared returns the constant strings that a call compares with its subject. The result whole reports whether the
+// call compares the entire subject; other calls search the subject for the constant.
 func compared(operator string, constant *ast.Term) (values []string, whole bool) {
 	terms := []*ast.Term{constant}
 	switch operator {
@@ -72,8 +72,8 @@ func compared(operator string, constant *ast.Term) (values []string, whole bool)
 	return values, whole
 }
 
-// inOneCase returns a warning of a comparison of lower(x) with a constant that has upper-case letters, or the other way
-// round; "" if there is none.
+// inOneCase returns a warning if lower(x) is compared with a constant that has upper-case letters, or upper(x) with one
+// that has lower-case letters; otherwise "".
 func inOneCase(c funcCall, subject, constant *ast.Term) string {
 	function, ok := subject.Value.(ast.Call)
 	if !ok {
@@ -100,7 +100,7 @@ func inOneCase(c funcCall, subject, constant *ast.Term) string {
 	return ""
 }
 
-// brief is a term as a message names it.
+// brief returns a term's text, shortened for messages.
 func brief(term *ast.Term) string {
 	text := term.String()
 	if len(text) > maxSource {
@@ -109,8 +109,8 @@ func brief(term *ast.Term) string {
 	return text
 }
 
-// ofNames returns a warning of a comparison of the object's namespace or name with a constant that no object has; "" if
-// there is none.
+// ofNames returns a warning if the object's namespace or name is compared with a constant that no object has; otherwise
+// "".
 func ofNames(c funcCall, subject, constant *ast.Term) string {
 	ref, ok := subject.Value.(ast.Ref)
 	if !ok || len(ref) != 3 || !ref.HasPrefix(ast.InputRootRef) {
@@ -132,7 +132,7 @@ func ofNames(c funcCall, subject, constant *ast.Term) string {
 	return ""
 }
 
-// withoutWildcard is what to write for a comparison with a wildcard.
+// withoutWildcard returns the expression that replaces a comparison with a wildcard.
 func withoutWildcard(ref ast.Ref, pattern string) string {
 	if prefix := strings.TrimSuffix(pattern, "*"); prefix != "" && !strings.Contains(prefix, "*") {
 		return fmt.Sprintf("startswith(%s, %q)", ref, prefix)
@@ -143,11 +143,11 @@ func withoutWildcard(ref ast.Ref, pattern string) string {
 	return fmt.Sprintf("glob.match(%q, [], %s)", pattern, ref)
 }
 
-// maxFewBytes is below what anybody limits sizes to, in bytes.
+// maxFewBytes is a number of bytes. No realistic size limit is lower.
 const maxFewBytes = 1024
 
-// inBytes returns a warning of a comparison of a size in bytes with a number that is a size in another unit; "" if there is
-// none.
+// inBytes returns a warning if a size in bytes is compared with a number that is probably in another unit; otherwise
+// "".
 func (n *names) inBytes(c funcCall, subject, constant *ast.Term) string {
 	if _, ordered := mirrored[c.operator]; !ordered || !n.isBytes(subject) {
 		return ""
@@ -163,7 +163,7 @@ func (n *names) inBytes(c funcCall, subject, constant *ast.Term) string {
 		ast.UnitsParseBytes.Name, number, number, ast.UnitsParseBytes.Name, number)
 }
 
-// isBytes reports whether a term is a result of units.parse_bytes, or the sum or an extreme of some.
+// isBytes reports whether a term is a result of units.parse_bytes, or the sum, maximum, or minimum of such results.
 func (n *names) isBytes(term *ast.Term) bool {
 	function, ok := term.Value.(ast.Call)
 	if !ok || len(function) != 2 {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// Rules of the decision contract; see ContractRules.
+// Names of the rules of the decision contract. See ContractRules.
 const (
 	ruleAnnotations = "annotations"
 	ruleLabels      = "labels"
@@ -26,7 +26,7 @@ const (
 	ruleWarnings    = "warnings"
 )
 
-// schedulingTypes are the API's types of the members of the rule scheduling.
+// schedulingTypes maps the members of the rule scheduling to their API types.
 var schedulingTypes = map[string]reflect.Type{
 	"nodeSelector":              reflect.TypeFor[map[string]string](),
 	"affinity":                  reflect.TypeFor[corev1.Affinity](),
@@ -36,27 +36,28 @@ var schedulingTypes = map[string]reflect.Type{
 	"schedulerName":             reflect.TypeFor[string](),
 }
 
-// ContractOnly reports whether all mistakes are clauses of contract rules that can never have a valid value. Such a text
-// compiles, and decides wherever those clauses have no value.
+// ContractOnly reports whether all errors concern clauses of contract rules that can never have a valid value. Such a
+// policy compiles, and it decides every object for which those clauses have no value.
 func (e *CompileError) ContractOnly() bool {
 	return !slices.ContainsFunc(e.Diagnostics, func(d Diagnostic) bool { return !d.contract })
 }
 
-// contractChecker finds the clauses of contract rules that can never have a valid value. It knows what OPA infers: what
-// depends on the input, or on documents without a schema, may be anything and is not judged.
+// contractChecker finds the clauses of contract rules that can never have a valid value. It uses the types that OPA
+// infers. Values that depend on the input, or on documents without a schema, may have any type and are not checked.
 type contractChecker struct {
 	v0 bool
-	// schemas reports whether types come from the schemas of the API server, which may have newer fields.
+	// schemas reports whether types come from the API server's schemas, which may have newer fields.
 	schemas bool
 	found   []Diagnostic
-	// rule and clause are what is being looked at.
+	// rule and clause are the rule and the clause under examination.
 	rule   string
 	clause *ast.Rule
 }
 
-// checkContract returns the mistakes in the clauses of a module's contract rules, in the order of the text. clauses are the
-// types of their values, as typeWork infers them one by one. OPA's own inference knows only the union over all clauses of
-// a rule. It has to contain the same mistake, so that a difference between the two is never a finding.
+// checkContract returns the errors in the clauses of a module's contract rules, sorted by position. The parameter
+// clauses has the types of their values, as typeWork infers them for each clause. OPA's own inference has only the
+// union over all clauses of a rule. A finding counts only if the union contains the same error, so that a difference
+// between the two inferences is never reported.
 func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
 	var all []*ast.Rule
 	for _, rule := range module.Rules {
@@ -79,7 +80,7 @@ func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses m
 	return c.found
 }
 
-// doubted reports whether a value of the type may be invalid. It gives up on types of too many alternatives.
+// doubted reports whether a value of the type may be invalid. It examines at most maxAlternatives parts of the type.
 func (c *contractChecker) doubted(tpe types.Type) bool {
 	if tpe == nil {
 		return false
@@ -94,12 +95,12 @@ func (c *contractChecker) doubted(tpe types.Type) bool {
 	return false
 }
 
-// maxAlternatives bounds the parts of a type that are looked at one by one. Types share their parts, so that a small text
-// can have types with a great number of them.
+// maxAlternatives limits the parts of a type that are examined individually. Types share their parts, so a small policy
+// can have types with a very large number of parts.
 const maxAlternatives = 4096
 
-// spread returns the alternatives of a type, down to the members of arrays, sets, and objects. Each part that it looks at
-// takes one from left; parts beyond that are left out.
+// spread returns the alternatives of a type, down to the members of arrays, sets, and objects. Each examined part
+// decrements left; spread omits the parts that remain when left reaches zero.
 func spread(tpe types.Type, left *int) []types.Type {
 	if *left--; *left < 0 {
 		return nil
@@ -147,7 +148,7 @@ func (c *contractChecker) fail(format string, args ...any) {
 	c.found = append(c.found, d)
 }
 
-// check judges the type of a clause's value. Null stands for no opinion.
+// check examines the type of a clause's value. A null value means that the policy has no opinion.
 func (c *contractChecker) check(tpe types.Type) {
 	if _, isNull := alternatives[types.Null](tpe); isNull {
 		return
@@ -164,7 +165,8 @@ func (c *contractChecker) check(tpe types.Type) {
 	}
 }
 
-// alternatives returns a type's alternatives of the Go type T; ok is false if it has others that are known, and none of T.
+// alternatives returns a type's alternatives of the Go type T. The result ok is false if the type has known
+// alternatives and none of them is a T.
 func alternatives[T types.Type](tpe types.Type) (of []T, ok bool) {
 	switch t := tpe.(type) {
 	case nil, *types.Recursive, *types.NamedType:
@@ -187,7 +189,7 @@ func isText(tpe types.Type) bool {
 	return ok
 }
 
-// checkTexts wants a set or an array of strings.
+// checkTexts requires a set or an array of strings.
 func (c *contractChecker) checkTexts(tpe types.Type) {
 	sets, areSets := alternatives[*types.Set](tpe)
 	arrays, areArrays := alternatives[*types.Array](tpe)
@@ -219,7 +221,7 @@ func (c *contractChecker) failMember(of types.Type) {
 	c.fail("%s must hold strings, holds %s; write: %s%s", c.rule, DescribeType(of), c.example(), hint)
 }
 
-// arrayMembers are the types of an array's members, first those at known places.
+// arrayMembers returns the types of an array's members. Those with a known index come first.
 func arrayMembers(a *types.Array) []types.Type {
 	var out []types.Type
 	for i := range a.Len() {
@@ -231,7 +233,8 @@ func arrayMembers(a *types.Array) []types.Type {
 	return out
 }
 
-// checkMap wants an object with keys of metadata, and values that are taken; nil takes all.
+// checkMap requires an object with valid metadata keys and with values that takes accepts. A nil takes accepts all
+// values.
 func (c *contractChecker) checkMap(tpe types.Type, takes func(types.Type) bool) {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
@@ -257,8 +260,8 @@ func (c *contractChecker) checkMap(tpe types.Type, takes func(types.Type) bool) 
 	}
 }
 
-// wrongKey returns why metadata can't have a key; "" if it can. The API server judges the keys of annotations without regard
-// to case, and those of labels as they are.
+// wrongKey returns why metadata can't have a key; "" if it can. The API server validates annotation keys in lower case
+// and label keys unchanged.
 func wrongKey(rule, key string) string {
 	judged := key
 	if rule == ruleAnnotations {
@@ -277,7 +280,7 @@ func wrongKey(rule, key string) string {
 	return ""
 }
 
-// checkScheduling wants an object with members of a pod's spec.
+// checkScheduling requires an object with members of a pod's spec.
 func (c *contractChecker) checkScheduling(tpe types.Type) {
 	objects, ok := alternatives[*types.Object](tpe)
 	if !ok {
@@ -289,7 +292,7 @@ func (c *contractChecker) checkScheduling(tpe types.Type) {
 	}
 }
 
-// checkMembers wants an object with members of the API's types. nullable says that they may be null.
+// checkMembers requires an object whose members have the API's types. If nullable is true, members may be null.
 func (c *contractChecker) checkMembers(path string, object *types.Object, known map[string]reflect.Type, nullable bool) {
 	for _, property := range object.StaticProperties() {
 		name, isString := property.Key.(string)
@@ -315,7 +318,7 @@ func (c *contractChecker) checkMembers(path string, object *types.Object, known 
 	}
 }
 
-// checkAPI wants a value that can be read into a type of the API.
+// checkAPI requires a value that can be decoded into an API type.
 func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Type, nullable bool) {
 	if _, isNull := alternatives[types.Null](tpe); isNull && nullable {
 		return
@@ -353,7 +356,7 @@ func (c *contractChecker) checkAPI(path string, tpe types.Type, want reflect.Typ
 	}
 }
 
-// checkEntries wants an object whose values can be read into a type of the API.
+// checkEntries requires an object whose values can be decoded into an API type.
 func (c *contractChecker) checkEntries(path string, object *types.Object, want reflect.Type) {
 	for _, property := range object.StaticProperties() {
 		c.checkAPI(fmt.Sprintf("%s.%v", path, property.Key), property.Value, want, true)
@@ -363,7 +366,7 @@ func (c *contractChecker) checkEntries(path string, object *types.Object, want r
 	}
 }
 
-// checkList wants an array or a set of what can be read into a type of the API.
+// checkList requires an array or a set whose members can be decoded into an API type.
 func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Type) {
 	sets, areSets := alternatives[*types.Set](tpe)
 	arrays, areArrays := alternatives[*types.Array](tpe)
@@ -384,7 +387,7 @@ func (c *contractChecker) checkList(path string, tpe types.Type, want reflect.Ty
 	}
 }
 
-// fieldsOfStruct are the fields of a type of the API by their names in JSON.
+// fieldsOfStruct returns the fields of an API type, keyed by JSON name.
 func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 	for field := range t.Fields() {
@@ -398,7 +401,8 @@ func fieldsOfStruct(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// checkLiterals judges the constants of a clause's value. typed reports whether nothing is wrong with the types of the value.
+// checkLiterals validates the constants in a clause's value. The parameter typed reports whether the types of the value
+// are valid.
 func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	value := rule.Head.Value
 	if rule.Head.RuleKind() == ast.MultiValue {
@@ -432,8 +436,8 @@ func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	}
 }
 
-// assigned returns the term that a body has a variable equal; other terms, and variables without one, as they are. The
-// compiler puts values that are not constant into the body.
+// assigned returns the term that a body sets equal to a variable. Other terms, and variables without such a term, are
+// returned unchanged. The compiler moves values that are not constant into the body.
 func assigned(body ast.Body, value *ast.Term) *ast.Term {
 	if _, ok := value.Value.(ast.Var); !ok {
 		return value
@@ -481,7 +485,7 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 	}
 }
 
-// example is a clause as the author may have meant it, in the text's language.
+// example returns an example clause for the rule, in the policy's language version.
 func (c *contractChecker) example() string {
 	v1 := map[string]string{
 		ruleAnnotations: `annotations["example.com/key"] := "<value>" if { ... }`,
@@ -505,7 +509,7 @@ func (c *contractChecker) example() string {
 	return v1[c.rule]
 }
 
-// DescribeType names a type for messages, as in "a boolean" or "a string or null".
+// DescribeType returns a description of a type for messages, such as "a boolean" or "a string or null".
 func DescribeType(t types.Type) string {
 	switch t := PlainType(t).(type) {
 	case types.Null:
@@ -538,7 +542,7 @@ func DescribeType(t types.Type) string {
 	}
 }
 
-// PlainType returns a type without its name, and the one that a recursive type stands for.
+// PlainType returns a type without its name, with recursive types resolved.
 func PlainType(t types.Type) types.Type {
 	switch t := t.(type) {
 	case *types.NamedType:

@@ -7,8 +7,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// warnOfContradictions warns of pairs of expressions of one body that compare the same term with constants and cannot both
-// be true: their author has probably taken AND for OR.
+// warnOfContradictions warns about pairs of expressions in one body that compare the same term with constants and
+// cannot both be true. The author has probably confused AND with OR.
 func (m *Module) warnOfContradictions(rule *ast.Rule, n *names) {
 	ast.WalkBodies(rule, func(body ast.Body) bool {
 		known := map[string][]comparison{}
@@ -30,28 +30,28 @@ func (m *Module) warnOfContradictions(rule *ast.Rule, n *names) {
 	})
 }
 
-// maxComparisons bounds the comparisons of one term that are compared with each other.
+// maxComparisons limits how many comparisons of one term are checked against each other.
 const maxComparisons = 16
 
-// comparison is an expression that compares a term with a constant, or with the members of one.
+// comparison is an expression that compares a term with a constant, or with the members of a constant collection.
 type comparison struct {
-	// subject identifies the term: equal subjects of one body have equal values.
+	// subject identifies the term: equal subjects in one body have equal values.
 	subject string
-	// operator is that with the term on the left: eq, neq, lt, lte, gt, gte, or internal.member_2.
+	// operator is the operator with the term on the left: eq, neq, lt, lte, gt, gte, or internal.member_2.
 	operator string
-	// values are the constant; the members for internal.member_2.
+	// values has the constant, or the members of the collection for internal.member_2.
 	values []*ast.Term
 	expr   *ast.Expr
 }
 
-// mirrored are the operators of comparisons, each with the one that means the same when the operands change places.
+// mirrored maps each comparison operator to the operator with the same meaning after the operands are swapped.
 var mirrored = map[string]string{
 	ast.Equality.Name: ast.Equality.Name, ast.Equal.Name: ast.Equality.Name, ast.NotEqual.Name: ast.NotEqual.Name,
 	ast.LessThan.Name: ast.GreaterThan.Name, ast.LessThanEq.Name: ast.GreaterThanEq.Name,
 	ast.GreaterThan.Name: ast.LessThan.Name, ast.GreaterThanEq.Name: ast.LessThanEq.Name,
 }
 
-// comparison returns an expression as a comparison with a constant, if it is one.
+// comparison converts an expression to a comparison with a constant. The result ok is false for other expressions.
 func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
 	if expr.Negated || len(expr.With) > 0 || !expr.IsCall() || len(expr.Operands()) != 2 {
 		return c, false
@@ -79,8 +79,8 @@ func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
 	return c, c.subject != ""
 }
 
-// subject returns a text that identifies the value of a term in a body; "" for constants, and for terms that may have
-// several values in one solution of a body.
+// subject returns a text that identifies the value of a term in a body. It returns "" for constants, and for terms that
+// may have several values in one solution of a body.
 func (n *names) subject(term *ast.Term) string {
 	text, known := n.subjects[term]
 	if !known {
@@ -92,10 +92,11 @@ func (n *names) subject(term *ast.Term) string {
 	return text
 }
 
-// maxMembers bounds the members of a constant collection that are compared.
+// maxMembers limits the size of the constant collections that are examined.
 const maxMembers = 64
 
-// members returns the members of a set or an array; nil if there are too many.
+// members returns the members of a set or an array. It returns nil for other terms, and for more than maxMembers
+// members.
 func members(collection *ast.Term) []*ast.Term {
 	switch c := collection.Value.(type) {
 	case ast.Set:
@@ -114,7 +115,7 @@ func members(collection *ast.Term) []*ast.Term {
 	return nil
 }
 
-// single reports whether a term has one value in each solution of a body, wherever it is written.
+// single reports whether a term has only one value in each solution of a body, even if it is written several times.
 func single(term *ast.Term) bool {
 	ok := true
 	ast.NewGenericVisitor(func(x any) bool {
@@ -155,7 +156,7 @@ func (c comparison) isUpper() bool {
 	return c.operator == ast.LessThan.Name || c.operator == ast.LessThanEq.Name
 }
 
-// holds reports whether the comparison is true of a value. Rego orders values of all types.
+// holds reports whether the comparison is true for a value. Rego defines an order over values of all types.
 func (c comparison) holds(value *ast.Term) bool {
 	order := value.Value.Compare(c.values[0].Value)
 	switch c.operator {
@@ -174,7 +175,7 @@ func (c comparison) holds(value *ast.Term) bool {
 	}
 }
 
-// alternative is what to write for either of two comparisons.
+// alternative returns a suggestion that replaces two contradicting comparisons.
 func (c comparison) alternative(other comparison) string {
 	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
 		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
@@ -184,10 +185,11 @@ func (c comparison) alternative(other comparison) string {
 	return "write a rule for each"
 }
 
-// maxSource bounds the text of an expression in a message, in bytes.
+// maxSource limits the text of an expression in a message, in bytes.
 const maxSource = 80
 
-// source is an expression as its author wrote it.
+// source returns an expression as its author wrote it. It returns OPA's rendering if the original is missing or too
+// long.
 func source(expr *ast.Expr) string {
 	if text := string(expr.Location.Text); text != "" && len(text) <= maxSource {
 		return text

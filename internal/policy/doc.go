@@ -1,3 +1,5 @@
-// Package policy compiles the text of a placement policy and finds out which cluster data it reads. It is pure: what
-// the API server serves is asked of an interface.
+// Package policy compiles placement policies and determines which cluster data they read.
+//
+// Compile returns a Module, the compiled and analysed policy. Bind resolves the resource types that a Module reads to
+// types that the API server serves. The package does no I/O: the interface Served describes the API server.
 package policy

@@ -8,13 +8,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// keyedFields are the fields whose keys often have dots and slashes.
+// keyedFields are fields whose keys often have dots and slashes.
 var keyedFields = []string{
 	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
 }
 
-// explainUnsafe adds to unsafe variables that are a part of a name with slashes or hyphens how to write the name: without
-// brackets, labels.example.com/team is a quotient, and labels.cost-center is a difference.
+// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens. Without
+// brackets, Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
 func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 	for i := range wrong.Diagnostics {
 		d := &wrong.Diagnostics[i]
@@ -29,10 +29,10 @@ func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 	return wrong
 }
 
-// nameInBrackets returns the reference that the node at a place is without the brackets, and of which the variable is a
-// part; nil if there is none.
+// nameInBrackets returns the bracketed form of the reference at a position, if the variable is a part of its
+// unbracketed name; otherwise nil.
 func nameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
-	// Of a-b-c, a-b is a call as well: the longest one has the whole name.
+	// The parts of a-b-c include the call a-b. The longest call has the whole name.
 	longest := map[int]unbracketed{}
 	eachCall(parsed, func(c funcCall) {
 		if name, ok := unbracketedCall(c.operator, c.operands); ok && len(name.rest) > len(longest[name.offset].rest) {
@@ -61,15 +61,15 @@ func nameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant a
 	return meant
 }
 
-// unbracketed is a reference whose last name is written without the brackets that it needs.
+// unbracketed is a reference whose last name lacks the brackets that it needs.
 type unbracketed struct {
-	// ref is what comes before the first operator.
+	// ref is the reference before the first operator.
 	ref ast.Ref
 	// rest is the text from the first operator on.
 	rest string
-	// variables are the parts of rest that Rego takes for variables.
+	// variables are the parts of rest that Rego parses as variables.
 	variables []ast.Var
-	// offset is where it begins.
+	// offset is the byte offset of the reference in the text.
 	offset int
 }
 
@@ -89,7 +89,7 @@ func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok b
 	default:
 		return u, false
 	}
-	// Who subtracts puts spaces around the operator.
+	// A real subtraction has spaces around the operator.
 	if right.Location.Offset != u.offset+len(u.ref.String())+len(u.rest)+len(sign) {
 		return u, false
 	}
@@ -101,7 +101,7 @@ func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok b
 	return u, true
 }
 
-// bracketed returns the reference with the brackets; nil if it is none.
+// bracketed returns the reference with brackets; nil if the reference is not a bracketable name.
 func (u unbracketed) bracketed() ast.Ref {
 	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
 		name, ok := t.Value.(ast.String)

@@ -9,24 +9,24 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// eachEntry is a clause of errors that is true if one entry of a collection does not match a term, and that says nothing
-// else of the entry. If no term matches all entries, the clause denies every object.
+// eachEntry is a clause of the rule errors that is true if one entry of a collection does not match a term, and that
+// uses the entry in no other way. If no term matches all entries, the clause denies every object.
 type eachEntry struct {
-	// collection are the entries: a constant, or a reference to a document of spec.data.
+	// collection has the entries. It is a constant, or a reference to a document in spec.data.
 	collection *ast.Term
-	// ends returns with what each text that matches an entry begins and ends. It is nil where a value matches that is equal.
+	// ends returns the prefix and the suffix of every text that matches an entry. It is nil if only equal values match.
 	ends    func(entry string) (start, end string)
 	at      *ast.Location
 	message string
 }
 
-// Bounds of the clauses of a text that are looked at, and of the entries of a collection that are compared with each other.
+// Limits on how many clauses of a policy, and how many entries of a collection, are examined.
 const (
 	maxClauses = 64
 	maxEntries = 16
 )
 
-// warnOfEachEntry warns of clauses that are true whatever the object has. Static is known.
+// warnOfEachEntry warns about clauses that are true for every object. It must be called after Static is set.
 func (m *Module) warnOfEachEntry(clauses []eachEntry) {
 	for _, c := range clauses {
 		if entries := m.entries(c.collection); c.exclusive(entries[:min(len(entries), maxEntries)]) {
@@ -35,7 +35,7 @@ func (m *Module) warnOfEachEntry(clauses []eachEntry) {
 	}
 }
 
-// exclusive reports whether nothing matches all entries, because nothing matches two of them.
+// exclusive reports whether no term matches all entries, because no term matches two of them.
 func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	if c.ends == nil {
 		return slices.ContainsFunc(entries, func(t *ast.Term) bool { return !t.Equal(entries[0]) })
@@ -58,7 +58,7 @@ func (c eachEntry) exclusive(entries []*ast.Term) bool {
 	return false
 }
 
-// entries returns the members of a collection; nil if they are not known.
+// entries returns the members of a collection; nil if they are unknown.
 func (m *Module) entries(collection *ast.Term) []*ast.Term {
 	if ref, ok := collection.Value.(ast.Ref); ok {
 		if m.Static == nil || len(ref) < 2 || !ref.IsGround() {
@@ -81,7 +81,7 @@ func (m *Module) entries(collection *ast.Term) []*ast.Term {
 	return members(collection)
 }
 
-// findEachEntry returns what of a rule warnOfEachEntry looks at.
+// findEachEntry returns the clauses of a rule that warnOfEachEntry checks.
 func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
 	if ruleName(rule) != ruleErrors || slices.ContainsFunc(rule.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
 		return nil
@@ -117,8 +117,9 @@ func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
 	return out
 }
 
-// entriesOf returns the collection whose entries a term has in turn, if nothing else in the body depends on the entry; nil
-// otherwise. expr is the expression that has the term, and mentioned are the expressions of the body that have a variable.
+// entriesOf returns the collection that a term iterates over, if nothing else in the body depends on the entry;
+// otherwise nil. The parameter expr is the expression that contains the term. The parameter mentioned maps each
+// variable of the body to the expressions that contain it.
 func (n *names) entriesOf(term *ast.Term, expr *ast.Expr, mentioned map[ast.Var][]*ast.Expr) *ast.Term {
 	v, ok := term.Value.(ast.Var)
 	if !ok {
@@ -173,7 +174,7 @@ func (n *names) wildcardOf(term *ast.Term) *ast.Term {
 	return n.known(ast.NewTerm(ref[:last]))
 }
 
-// known returns a collection that is constant, or that spec.data may have; nil for others.
+// known returns the collection if it is constant or refers to a document that spec.data may contain; otherwise nil.
 func (n *names) known(collection *ast.Term) *ast.Term {
 	collection = n.resolve(collection)
 	if ast.IsConstant(collection.Value) {
@@ -186,8 +187,8 @@ func (n *names) known(collection *ast.Term) *ast.Term {
 	return collection
 }
 
-// mismatch returns what an expression that is true if an entry does not match is about, with what to write in its place.
-// entry is the operand that is the entry.
+// mismatch examines an expression that is true if an entry does not match. It returns how entries match and a message
+// that suggests a replacement. The parameter entry is the index of the operand that is the entry.
 func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	operands := expr.Operands()
 	var subject *ast.Term
@@ -216,7 +217,7 @@ func (n *names) mismatch(expr *ast.Expr, entry int) (c eachEntry, ok bool) {
 	return c, true
 }
 
-// ofObject reports whether a term depends on something else than constants and documents of data.
+// ofObject reports whether a term depends on anything other than constants and documents in data.
 func (n *names) ofObject(term *ast.Term, seen map[ast.Var]bool) (found bool) {
 	ast.WalkVars(term, func(v ast.Var) bool {
 		value := n.local[v]
@@ -236,7 +237,7 @@ func (n *names) ofObject(term *ast.Term, seen map[ast.Var]bool) (found bool) {
 	return found
 }
 
-// mentions reports whether a node has the term, where that is a variable.
+// mentions reports whether a node contains the term, if the term is a variable.
 func mentions(node any, term *ast.Term) (found bool) {
 	name, ok := term.Value.(ast.Var)
 	if !ok {
@@ -249,10 +250,10 @@ func mentions(node any, term *ast.Term) (found bool) {
 	return found
 }
 
-// globWildcards are the characters that stand for others in patterns of glob.match.
+// globWildcards are the special characters in patterns of glob.match.
 const globWildcards = `*?[]{}!\`
 
-// globEnds returns with what each text that matches a glob begins and ends.
+// globEnds returns the prefix and the suffix of every text that matches a glob.
 func globEnds(pattern string) (start, end string) {
 	first := strings.IndexAny(pattern, globWildcards)
 	if first < 0 {
@@ -261,14 +262,14 @@ func globEnds(pattern string) (start, end string) {
 	return pattern[:first], pattern[strings.LastIndexAny(pattern, globWildcards)+1:]
 }
 
-// regexSyntax are the characters that have a meaning in regular expressions.
+// regexSyntax are the special characters in regular expressions.
 const regexSyntax = `\.+*?()|[]{}^$`
 
-// regexStart returns with what each text that matches a regular expression begins; "" for expressions that match in the
-// middle of a text, too.
+// regexStart returns the prefix of every text that matches a regular expression. It returns "" if the expression may
+// match in the middle of a text.
 func regexStart(pattern string) string {
 	rest, anchored := strings.CutPrefix(pattern, "^")
-	// An alternative may be without the anchor.
+	// An alternative may lack the anchor.
 	if !anchored || strings.Contains(rest, "|") {
 		return ""
 	}
@@ -278,7 +279,7 @@ func regexStart(pattern string) string {
 	}
 	start := rest[:end]
 	if strings.ContainsRune("*?{", rune(rest[end])) {
-		// What is repeated may be missing.
+		// A repeated character may be missing.
 		_, size := utf8.DecodeLastRuneInString(start)
 		start = start[:len(start)-size]
 	}

@@ -11,24 +11,24 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Bounds of the analysis. A text that exceeds them reads everything.
+// Limits of the analysis. For a policy that exceeds them, the analysis assumes that the policy reads everything.
 const (
 	maxAnalysisSteps = 100_000
 	maxAliases       = 32
 )
 
-// fieldAnalyser finds the fields of `input` and `data` that the contract's rules can come to know.
+// fieldAnalyser finds the fields of `input` and `data` that can influence the values of the contract's rules.
 //
-// It runs the compiled module with places in documents for values. A local variable that was bound once, to a place,
-// stands for that place, and what is read below the variable is read below the place. A function is run for each list
-// of places that it is called with. Whatever else is done with a place (it is compared, built into another value,
-// handed to a builtin function, or returned where values are compared for conflicts) reads everything below it. That
-// makes the analysis sound: what it does not know, it takes for such a use, and where even that would not cover it, it
-// gives up and takes all of the documents.
+// It evaluates the compiled module symbolically: its values are positions in documents ("places"). A local variable
+// that is bound once, to a place, denotes that place. A read below the variable is a read below the place. A function
+// is evaluated once for each list of places that it is called with. Every other use of a place reads everything below
+// it. Such uses are comparisons, construction of other values, calls of builtin functions, and results that OPA
+// compares for conflicts. Therefore the analysis is sound: it treats what it does not understand as such a use. Where
+// that would not be enough, it gives up and assumes that the policy reads both documents completely.
 //
-// The order of expressions plays no part: unification binds in whatever order evaluation chooses. A binding is told
-// from a comparison by counting. Variables that are set equal form a class, and a class with as many equations as
-// variables is a tree around its one definition, in which nothing is compared.
+// The order of expressions is irrelevant, because unification binds in whatever order evaluation chooses. The analysis
+// distinguishes bindings from comparisons by counting. Variables that are set equal form a class. A class with as many
+// equations as variables is a tree around its one definition, and nothing is compared in it.
 type fieldAnalyser struct {
 	compiler    *ast.Compiler
 	groups      []*ruleGroup
@@ -37,18 +37,18 @@ type fieldAnalyser struct {
 	calls       map[string]*call
 	nodes       map[*projection.Fields]*fieldNode
 	steps       int
-	// reader is what reads at the moment.
+	// reader is the reader that current reads are attributed to.
 	reader *reader
-	// lost says that the analysis has given up.
+	// lost reports whether the analysis has given up.
 	lost bool
-	// mocked says that the text evaluates something under another input or other data: a rule then has several values
-	// in one evaluation. mockedData says that rules may be among what is replaced.
+	// mocked reports whether the policy evaluates something with a replaced input or replaced data. A rule may then
+	// have several values in one evaluation. mockedData reports whether rules may be among what is replaced.
 	mocked, mockedData bool
 }
 
-// ruleGroup are the rules that make up one document, or one function.
+// ruleGroup is the set of rules that define one document or one function.
 type ruleGroup struct {
-	// path is below `data`, as far as it is constant.
+	// path is the constant prefix of the path below `data`.
 	path     []string
 	rules    []*ast.Rule
 	complete bool
@@ -58,21 +58,21 @@ type ruleGroup struct {
 	reader        *reader
 }
 
-// call is a function that was run for one list of places.
+// call is the result of evaluating a function for one list of places.
 type call struct {
 	value  places
 	reader *reader
 }
 
-// place is a field that a value may be.
+// place is a field that a value may refer to.
 type place struct {
 	at *projection.Fields
-	// many says that it may be several fields within one evaluation of the rule that is looked at.
+	// many reports whether the place may stand for several fields within one evaluation of the current rule.
 	many bool
 }
 
-// places is what is known of a value: the fields that it may be, strings that it may be, and whether it may be
-// something else, below which nothing is left to be read.
+// places describes what is known about a value: the fields and the strings that it may be. If other is true, it may
+// also be something else that contains no unread fields.
 type places struct {
 	fields []place
 	texts  []string
@@ -81,7 +81,7 @@ type places struct {
 
 var anything = places{other: true}
 
-// analyseFields finds what the contract's rules of the module read, and those on the way to them.
+// analyseFields finds the fields that the module's contract rules read, directly or through other rules.
 func (m *Module) analyseFields(module *ast.Module) {
 	a := &fieldAnalyser{
 		compiler: m.Compiler, functions: map[string]*ruleGroup{},
@@ -105,14 +105,16 @@ func (m *Module) analyseFields(module *ast.Module) {
 		a.input.All()
 		a.data.All()
 	case !m.Nodes && !m.Clusters:
-		// What predicates said has to be looked at again when their world has changed, and is known of decisions alone.
+		// Results of predicates must be checked again after nodes, pods, or clusters change. The engine tracks these
+		// results for decisions only, so such policies have no helpers.
 		m.Helpers = a.helpers(m.Package)
 	}
 	m.Input, m.Data = a.input.Seal(), a.data.Seal()
 }
 
-// ObjectFields returns the fields that the module reads of the objects of a resource type, at the place that the read
-// names; namespaced says whether the type is. Of clusters and quotas they are fields of the normal form.
+// ObjectFields returns the fields that the module reads of the objects of a resource type, at the path that the read
+// names. The parameter namespaced reports whether the type is namespaced. For clusters and quotas, the fields are those
+// of the normal form.
 func (m *Module) ObjectFields(r Read, namespaced bool) *projection.Fields {
 	path := []string{rootKubernetes, r.Plural}
 	switch {
@@ -123,7 +125,7 @@ func (m *Module) ObjectFields(r Read, namespaced bool) *projection.Fields {
 	case r.GroupVersion != "":
 		path = []string{rootResources, r.GroupVersion, r.Plural}
 	}
-	// Objects are below their names, and below their namespaces' if they have any.
+	// Objects are keyed by name, below a namespace if the type is namespaced.
 	levels := 1
 	if namespaced {
 		levels = 2
@@ -148,14 +150,14 @@ func (a *fieldAnalyser) addRules(rules []*ast.Rule) {
 			}
 		}
 		g.rules = append(g.rules, rule)
-		// Those of a partial document have several values at a time.
+		// A partial document has several values at a time.
 		if rule.Head.RuleKind() != ast.SingleValue || rule.Head.Key != nil || !ref.IsGround() || len(path) != len(ref)-1 {
 			g.complete = false
 		}
 	}
 }
 
-// constantPath is the reference without its head, up to the first part that is no string.
+// constantPath returns the reference without its head, up to the first part that is not a string.
 func constantPath(ref ast.Ref) []string {
 	path := []string{}
 	for i := 1; i < len(ref); i++ {
@@ -168,7 +170,8 @@ func constantPath(ref ast.Ref) []string {
 	return path
 }
 
-// noteMock looks at what a `with` replaces. A function that stands in for another one may read more of its arguments.
+// noteMock examines the target of a `with`. A function that replaces another one may read more of its arguments, so the
+// analysis gives up.
 func (a *fieldAnalyser) noteMock(w *ast.With) {
 	a.mocked = true
 	ref, ok := w.Target.Value.(ast.Ref)
@@ -192,7 +195,7 @@ func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-// step counts work, and says whether to go on.
+// step counts one step of work, and reports whether the analysis should continue.
 func (a *fieldAnalyser) step() bool {
 	if a.steps++; a.steps > maxAnalysisSteps {
 		a.lost = true
@@ -200,7 +203,7 @@ func (a *fieldAnalyser) step() bool {
 	return !a.lost
 }
 
-// deepen reads everything below a value.
+// deepen marks everything below a value as read.
 func (a *fieldAnalyser) deepen(p places) {
 	for _, f := range p.fields {
 		f.at.All()
@@ -208,7 +211,7 @@ func (a *fieldAnalyser) deepen(p places) {
 	}
 }
 
-// join is either of two values.
+// join returns the union of two values.
 func (a *fieldAnalyser) join(p, q places) places {
 	out := places{other: p.other || q.other, fields: slices.Clone(p.fields), texts: slices.Clone(p.texts)}
 	for _, f := range q.fields {
@@ -231,17 +234,17 @@ func (a *fieldAnalyser) join(p, q places) places {
 	return out
 }
 
-// operand is what is known of one part of a reference.
+// operand describes one part of a reference.
 type operand struct {
-	// texts are all that it may be, if there are any.
+	// texts are all strings that the part may be. If empty, the part may be any value.
 	texts []string
 	many  bool
 }
 
-// follow goes down from a value.
+// follow descends from a value along the operands.
 func (a *fieldAnalyser) follow(from places, operands []operand) places {
 	for _, o := range operands {
-		// Nothing is below a string.
+		// A string has no members.
 		next := places{other: from.other}
 		for _, f := range from.fields {
 			next = a.join(next, a.descend(f, o))
@@ -263,13 +266,13 @@ func (a *fieldAnalyser) descend(f place, o operand) places {
 	return out
 }
 
-// isIndex says whether a name may find a member of an array: the store takes it for a number then.
+// isIndex reports whether a name may select an array element. The store converts such names to numbers.
 func isIndex(name string) bool {
 	_, err := strconv.Atoi(name)
 	return err == nil
 }
 
-// dataRef reads a reference that starts with `data`, of the cluster's data, of rules, or of both.
+// dataRef evaluates a reference that starts with `data`. It may refer to cluster data, to rules, or to both.
 func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	operands := make([]operand, 0, len(ref)-1)
 	for _, term := range ref[1:] {
@@ -295,15 +298,15 @@ func (a *fieldAnalyser) dataRef(s *fieldScope, ref ast.Ref) places {
 	for _, g := range append(hits, overlaps...) {
 		a.deepen(a.group(g))
 	}
-	// Documents and rules are merged here, and whether they can be depends on the documents.
+	// Here documents and rules are merged. Whether the merge succeeds depends on the documents.
 	a.deepen(base)
 	return anything
 }
 
-// group returns the value of a complete rule. What a partial one holds is read by the rule itself.
+// group returns the value of a complete rule. For a partial rule, the rule itself has marked its contents as read.
 func (a *fieldAnalyser) group(g *ruleGroup) places {
 	if g.running {
-		// The compiler refuses recursion.
+		// The compiler rejects recursion.
 		a.lost = true
 		return anything
 	}
@@ -349,7 +352,7 @@ func (a *fieldAnalyser) call(g *ruleGroup, arguments []places) places {
 	if !many {
 		return c.value
 	}
-	// Within one call an argument is one field; for the caller it is many.
+	// Within one call, an argument is one field; for the caller, it may be many.
 	out := places{texts: c.value.texts, other: c.value.other}
 	for _, f := range c.value.fields {
 		out.fields = append(out.fields, place{f.at, true})
@@ -372,7 +375,7 @@ func (a *fieldAnalyser) run(g *ruleGroup, arguments []places) places {
 				return anything
 			}
 			value := a.rule(g, r, arguments)
-			// Two values of one document are compared: unless there can be but one, it matters what it is.
+			// OPA compares several values of one document, so the value matters unless there can be only one.
 			if !rule.Default && producers > 1 || !a.single(value) {
 				a.deepen(value)
 				value = places{texts: value.texts, other: true}
@@ -386,7 +389,7 @@ func (a *fieldAnalyser) run(g *ruleGroup, arguments []places) places {
 	return out
 }
 
-// single says whether a value is the same whenever it is asked for.
+// single reports whether a value is the same in all uses within one evaluation.
 func (a *fieldAnalyser) single(p places) bool {
 	if len(p.fields) == 0 {
 		return true
@@ -394,7 +397,7 @@ func (a *fieldAnalyser) single(p places) bool {
 	return len(p.fields) == 1 && len(p.texts) == 0 && !p.other && !p.fields[0].many && !a.mocked
 }
 
-// rule reads one rule, without its else, and returns its value.
+// rule evaluates one rule, without its else branch, and returns its value.
 func (a *fieldAnalyser) rule(g *ruleGroup, r *ast.Rule, arguments []places) places {
 	s := &fieldScope{a: a, classes: map[ast.Var]*class{}}
 	s.collect(r, arguments)

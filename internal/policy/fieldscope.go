@@ -6,22 +6,22 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// fieldScope is one rule while it is analysed. Variables of the same name are one variable here, in nested bodies, too:
-// if they are two, they look like one that is bound twice, and is compared.
+// fieldScope is the analysis of one rule. Variables of the same name are treated as one variable, also across nested
+// bodies. If they are in fact two, the result looks like one variable that is bound twice, and thus compared.
 type fieldScope struct {
 	a       *fieldAnalyser
 	classes map[ast.Var]*class
-	// order is that of the classes' first mention.
+	// order lists the classes in the order of their first mention.
 	order []*class
 }
 
-// class are variables that are set equal to each other.
+// class is a set of variables that are set equal to each other.
 type class struct {
-	// parent leads to the class that this one was joined to.
+	// parent is the class that this class was merged into; nil for a root.
 	parent *class
-	// equations that have one of the variables on a side, and the variables.
+	// equations counts the equations that have one of the variables on a side, and variables counts the variables.
 	equations, variables int
-	// definitions are the other sides of equations that are no variables.
+	// definitions are the sides of equations that are not variables.
 	definitions []func() places
 
 	running, done bool
@@ -45,7 +45,7 @@ func (s *fieldScope) class(v ast.Var) *class {
 	return c.root()
 }
 
-// define adds an equation between a variable and something else.
+// define adds an equation between a variable and a term that is not a variable.
 func (s *fieldScope) define(v ast.Var, definition func() places) {
 	c := s.class(v)
 	c.equations++
@@ -55,7 +55,7 @@ func (s *fieldScope) define(v ast.Var, definition func() places) {
 func (s *fieldScope) equate(v, w ast.Var) {
 	c, d := s.class(v), s.class(w)
 	if c == d {
-		// They are equal anyway.
+		// They are already known to be equal.
 		return
 	}
 	d.parent = c
@@ -64,7 +64,7 @@ func (s *fieldScope) equate(v, w ast.Var) {
 	c.definitions = append(c.definitions, d.definitions...)
 }
 
-// local returns the term's variable, if it is one of the rule's own.
+// local returns the term's variable if it is local to the rule.
 func local(t *ast.Term) (ast.Var, bool) {
 	v, ok := t.Value.(ast.Var)
 	return v, ok && v != ast.InputRootDocument.Value && v != ast.DefaultRootDocument.Value
@@ -127,7 +127,7 @@ func (s *fieldScope) equations(e *ast.Expr) {
 	}
 }
 
-// equation returns the sides of an expression x = y.
+// equation returns the two sides of an expression x = y or x := y.
 func equation(terms []*ast.Term) (left, right *ast.Term, ok bool) {
 	if len(terms) != 3 {
 		return nil, nil, false
@@ -139,7 +139,7 @@ func equation(terms []*ast.Term) (left, right *ast.Term, ok bool) {
 	return terms[1], terms[2], true
 }
 
-// output is the operand of a call that takes the result; nil if there is none.
+// output returns the operand of a call that receives the result; nil if there is none.
 func (s *fieldScope) output(terms []*ast.Term) *ast.Term {
 	operator, ok := terms[0].Value.(ast.Ref)
 	if !ok {
@@ -151,7 +151,7 @@ func (s *fieldScope) output(terms []*ast.Term) *ast.Term {
 	return terms[len(terms)-1]
 }
 
-// settle looks at every variable: those that are compared read what they are compared with, wherever they occur.
+// settle evaluates every variable. Variables that are compared read the values that they are compared with.
 func (s *fieldScope) settle() {
 	for _, c := range s.order {
 		s.valueOf(c)
@@ -164,7 +164,7 @@ func (s *fieldScope) valueOf(c *class) places {
 		return c.value
 	}
 	if c.running || !s.a.step() {
-		// Definitions in a circle are not safe, and so not compiled.
+		// Circular definitions are unsafe, so that OPA does not compile them.
 		s.a.lost = true
 		return anything
 	}
@@ -191,7 +191,7 @@ func (s *fieldScope) body(body ast.Body) {
 
 func (s *fieldScope) expression(e *ast.Expr) {
 	for _, w := range e.With {
-		// Whether the target can be replaced below depends on what is there.
+		// Whether OPA can replace a value below the target depends on the existing value.
 		s.value(w.Target)
 		s.deep(w.Value)
 	}
@@ -252,12 +252,12 @@ func (s *fieldScope) callOrEquation(terms []*ast.Term) {
 	s.deep(output)
 }
 
-// members are the members of a collection.
+// members returns the members of a collection.
 func (s *fieldScope) members(t *ast.Term) places {
 	return s.a.follow(s.value(t), []operand{{many: true}})
 }
 
-// value returns what is known of a term's value, and reads what it takes to have it.
+// value returns what is known about a term's value, and records the reads that are needed to compute it.
 func (s *fieldScope) value(t *ast.Term) places {
 	switch v := t.Value.(type) {
 	case ast.Var:
@@ -293,8 +293,8 @@ func (s *fieldScope) ref(ref ast.Ref) places {
 	return s.a.follow(s.value(ref[0]), operands)
 }
 
-// operand reads one part of a reference. A variable is compared with the names that are there, unless it is known to
-// be one of a few strings.
+// operand evaluates one part of a reference. A variable is compared with the existing names, unless it can only be one
+// of a few known strings.
 func (s *fieldScope) operand(t *ast.Term) operand {
 	if text, ok := t.Value.(ast.String); ok {
 		return operand{texts: []string{string(text)}}
@@ -311,7 +311,7 @@ func (s *fieldScope) operand(t *ast.Term) operand {
 	return operand{many: true}
 }
 
-// deep reads everything below a term.
+// deep marks everything below a term as read.
 func (s *fieldScope) deep(t *ast.Term) {
 	switch v := t.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String:
@@ -341,16 +341,16 @@ func (s *fieldScope) deep(t *ast.Term) {
 	}
 }
 
-// shallow are the builtin functions that look at no more than their operand's type.
+// shallow lists the builtin functions that depend only on their operand's type.
 var shallow = []string{
 	ast.IsArray.Name, ast.IsBoolean.Name, ast.IsNull.Name, ast.IsNumber.Name, ast.IsObject.Name, ast.IsSet.Name,
 	ast.IsString.Name, ast.TypeNameBuiltin.Name,
 }
 
-// counting are those that look at no more than the names or the number of the members.
+// counting lists the builtin functions that depend only on the names or the number of the members.
 var counting = []string{ast.Count.Name, ast.ObjectKeys.Name}
 
-// call reads what a call reads, and returns its result.
+// call records the reads of a call and returns its result.
 func (s *fieldScope) call(terms []*ast.Term) places {
 	operator, ok := terms[0].Value.(ast.Ref)
 	if !ok {
@@ -395,7 +395,7 @@ func (s *fieldScope) call(terms []*ast.Term) places {
 	return anything
 }
 
-// objectGet reads object.get(object, key or path, default).
+// objectGet evaluates object.get(object, key or path, default).
 func (s *fieldScope) objectGet(operands []*ast.Term) places {
 	var path []operand
 	switch key := operands[1].Value.(type) {
@@ -404,7 +404,7 @@ func (s *fieldScope) objectGet(operands []*ast.Term) places {
 	default:
 		o := s.operand(operands[1])
 		if len(o.texts) == 0 {
-			// It may be a path of any length.
+			// The key may be a path of any length.
 			s.deep(operands[0])
 			s.deep(operands[2])
 			return anything
@@ -413,7 +413,7 @@ func (s *fieldScope) objectGet(operands []*ast.Term) places {
 	}
 	found := s.a.follow(s.value(operands[0]), path)
 	if ast.IsConstant(operands[2].Value) {
-		// What the result is depends on the field alone, and below the default nothing is left to be read.
+		// The result depends on the field alone, and a constant default contains no fields to read.
 		return found
 	}
 	return s.a.join(found, s.value(operands[2]))

@@ -9,9 +9,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// CompileGenerated compiles a text that Berth itself generated, in the language and with the builtin functions of
-// policies. rules are those that will be asked for. The text may read nothing of `data` but its own rules. name stands
-// for the file in messages; an error is a mistake in the generator.
+// CompileGenerated compiles Rego that Berth itself generated, in the language and with the builtin functions of
+// policies. The parameter rules names the rules that will be evaluated. The text may read nothing in `data` except its
+// own rules. The parameter name is used as the file name in messages. An error means a bug in the generator.
 func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	file := name + ".rego"
 	version, capabilities := language(placementv1.RegoV1)
@@ -26,9 +26,10 @@ func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	return &Module{Compiler: compiler, Package: parsed.Package.Path, Rules: rules}, nil
 }
 
-// Rules are the rules of a generated module, ready to be asked. They are safe for concurrent use.
+// Rules are the rules of a generated module, prepared for evaluation. They are safe for concurrent use.
 type Rules interface {
-	// Evaluate returns the values of the rules that are defined for the input, by name: JSON values of Go, sets as
-	// lists. A builtin function that fails is an error, not an undefined rule.
+	// Evaluate returns the values of the rules that are defined for the input, keyed by rule name. The values are the
+	// Go types of JSON, with sets as lists. If a builtin function fails, Evaluate returns an error instead of omitting
+	// the rule.
 	Evaluate(ctx context.Context, input map[string]any) (map[string]any, error)
 }

@@ -8,41 +8,41 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Bounds of the search for helpers. A text that exceeds them has fewer.
+// Limits of the search for helpers. A policy that exceeds them has fewer helpers.
 const (
 	maxHelpers     = 64
 	maxHelperSteps = 100_000
 )
 
-// Helper is a rule on the way to the contract's rules, or one of them, whose value others need not ask for again: it
-// depends on the data and on a part of what the contract's rules read of the input.
+// Helper is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
+// depends on the data and on only a part of the input fields that the contract's rules read.
 type Helper struct {
-	// Ref is the whole document that the rule makes, such as data.kubernetes.placement.allowed.
+	// Ref is the complete document that the rule defines, such as data.kubernetes.placement.allowed.
 	Ref ast.Ref
-	// Input are the fields of `input` that the rule reads, itself and through others: inputs that differ nowhere there
-	// have the same value of the rule, or both have none, or evaluating it fails for both.
+	// Input are the fields of `input` that the rule reads, directly or through other rules. For two inputs that are
+	// equal in these fields, the rule has the same value, is undefined for both, or fails for both.
 	Input *projection.Fields
 }
 
-// reader is a rule, or a call of a function, with what it reads by itself and what it uses.
+// reader is a rule, or one call of a function, with its direct reads and the readers that it uses.
 type reader struct {
 	reads []fieldRead
 	uses  []*reader
 }
 
-// fieldRead is that a field of the input is read; all of what is below it, too, if deep.
+// fieldRead is a read of a field of the input. If deep is true, everything below the field is read, too.
 type fieldRead struct {
 	node *fieldNode
 	deep bool
 }
 
-// fieldNode is a field and the way to it.
+// fieldNode is a field and its path.
 type fieldNode struct {
-	// number is that of the node among all, in the order in which they were found.
+	// number is the position of the node in the order of discovery.
 	number int
-	// input says that it is a field of `input`.
+	// input reports whether the node is a field of `input`.
 	input bool
-	// parent is nil for a whole document; of a parent it is the member of that name, or each member.
+	// parent is nil for a whole document. Otherwise the node is the member called name of parent, or each member of it.
 	parent *fieldNode
 	name   string
 	each   bool
@@ -54,7 +54,7 @@ func (u *reader) read(n *fieldNode, deep bool) {
 	}
 }
 
-// within has a reader of its own read what happens within.
+// within runs a function and attributes its reads to a new reader, which it returns.
 func (a *fieldAnalyser) within(happens func()) *reader {
 	outer, inner := a.reader, &reader{}
 	a.reader = inner
@@ -63,7 +63,8 @@ func (a *fieldAnalyser) within(happens func()) *reader {
 	return inner
 }
 
-// enter notes that a member is read, and where it is: n is what tells it from other members.
+// enter records a read of a member and the member's position. The parameter n distinguishes the member from its
+// siblings.
 func (a *fieldAnalyser) enter(parent, member *projection.Fields, n fieldNode) *projection.Fields {
 	known, ok := a.nodes[member]
 	if !ok {
@@ -76,15 +77,15 @@ func (a *fieldAnalyser) enter(parent, member *projection.Fields, n fieldNode) *p
 	return member
 }
 
-// depth of a read of a field.
+// Depths of a read.
 const (
 	unread = iota
 	readItself
 	readBelow
 )
 
-// closure is what a reader reads, by the numbers of the fields, itself and through what it uses; nil if that takes more
-// than what is left of the steps.
+// closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number.
+// It returns nil if that takes more than the remaining steps.
 func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
 	out := make([]byte, len(a.nodes))
 	seen := map[*reader]bool{u: true}
@@ -111,7 +112,7 @@ func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
 	return out
 }
 
-// helpers returns the rules that read less than all of them together.
+// helpers returns the rules that read less of the input than all rules together.
 func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 	steps := maxHelperSteps
 	all := a.closure(a.reader, &steps)
@@ -123,13 +124,13 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 		nodes[n.number] = n
 	}
 	var out []Helper
-	// Rules that read the same share the set.
+	// Rules that read the same fields share the field set.
 	sets := map[string]*projection.Fields{}
 	for _, g := range a.groups {
 		if !g.done || len(out) == maxHelpers || a.overlapped(g) {
 			continue
 		}
-		// What is remembered is all of the value.
+		// The rule cache keeps the complete value, so the value counts as read completely.
 		whole := a.within(func() { a.deepenValue(g.value) })
 		whole.uses = append(whole.uses, g.reader)
 		reads := a.closure(whole, &steps)
@@ -156,7 +157,7 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 	return out
 }
 
-// overlapped says whether there are rules above or below a group's path: what they make is one document in part.
+// overlapped reports whether rules exist above or below a group's path. Such rules define one document together.
 func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
 	over := func(other *ruleGroup) bool {
 		return other != g && (hasPrefix(other.path, g.path) || hasPrefix(g.path, other.path))
@@ -172,7 +173,7 @@ func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
 	return false
 }
 
-// deepenValue reads all of a value for the reader at hand, and leaves what the module reads as it is.
+// deepenValue marks all of a value as read by the current reader. It does not change the fields that the module reads.
 func (a *fieldAnalyser) deepenValue(p places) {
 	for _, f := range p.fields {
 		a.reader.read(a.nodes[f.at], true)

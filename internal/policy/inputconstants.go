@@ -6,19 +6,19 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// InputConstant is a constant with which a text compares a field of its input that tells the type of the object.
+// InputConstant is a constant that a policy compares with a field of the input that identifies the object's type.
 type InputConstant struct {
-	// Row and Col are the place of the comparison, from 1.
+	// Row and Col are the position of the comparison. Both count from 1.
 	Row, Col int
-	// Field is kind or apiVersion.
+	// Field is "kind" or "apiVersion".
 	Field string
 	Value string
-	// Differs reports whether the comparison is true of all other values.
+	// Differs reports whether the comparison is true for all values other than Value.
 	Differs bool
 }
 
-// InputConstants returns the constants with which the text compares input.kind and input.apiVersion, one by one or as
-// members of a set or an array, in the order of the text. It returns none of a text that replaces its input.
+// InputConstants returns the constants that the policy compares with input.kind and input.apiVersion, one by one or as
+// members of a set or an array. They are sorted by position. It returns nil if the policy replaces input by `with`.
 func (m *Module) InputConstants() []InputConstant {
 	if m.Compiler == nil || m.Compiler.Modules[textFile] == nil {
 		return nil
@@ -48,7 +48,8 @@ func (m *Module) InputConstants() []InputConstant {
 	return out
 }
 
-// references are the references that variables stand for. The compiler has made the variables of all bodies different.
+// references maps variables to the references that they are equal to. The compiler has given the variables of different
+// bodies different names.
 type references map[ast.Var]ast.Ref
 
 func referencesOf(module *ast.Module) references {
@@ -68,7 +69,7 @@ func referencesOf(module *ast.Module) references {
 	return out
 }
 
-// of returns the reference that a term is or stands for; nil for other terms.
+// of returns the reference that a term is or denotes; nil for other terms.
 func (r references) of(term *ast.Term) ast.Ref {
 	switch v := term.Value.(type) {
 	case ast.Var:
@@ -79,7 +80,7 @@ func (r references) of(term *ast.Term) ast.Ref {
 	return nil
 }
 
-// typeField returns the name of the field that a reference reads; "" for other references.
+// typeField returns the name of the type field that a reference reads; "" for other references.
 func typeField(ref ast.Ref) string {
 	name, ok := part(ref, 1)
 	if ok && len(ref) == 2 && ref.HasPrefix(ast.InputRootRef) && (name == "kind" || name == "apiVersion") {
@@ -88,7 +89,7 @@ func typeField(ref ast.Ref) string {
 	return ""
 }
 
-// comparedConstants returns the constants with which an expression compares one of the fields.
+// comparedConstants returns the constants that an expression compares with one of the type fields.
 func (m *Module) comparedConstants(e *ast.Expr, standing references) []InputConstant {
 	operands := e.Operands()
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
@@ -118,7 +119,8 @@ func (m *Module) comparedConstants(e *ast.Expr, standing references) []InputCons
 	return out
 }
 
-// members returns the members of a set or an array, or of a rule that is always one; nil for other terms.
+// members returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
+// nil for other terms.
 func (m *Module) members(term *ast.Term, standing references) []*ast.Term {
 	if ref := standing.of(term); ref != nil {
 		rules := m.Compiler.GetRulesExact(ref)

@@ -8,9 +8,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// warnOfManyValues warns of clauses that give a constant key the name of each cluster, or of each replicated object, that
-// they match: with two of them, the evaluation fails. It leaves out clauses that may single one out, by a label, by a
-// comparison with a value of the object, or by the name. The module is compiled.
+// warnOfManyValues warns about clauses that set a constant key to the name of each cluster, or of each replicated
+// object, that they match. If two match, the evaluation fails. Clauses that may select a single one are not reported:
+// those with a condition on a label, on a value of the object, or on the name. The module must be compiled.
 func (m *Module) warnOfManyValues(module *ast.Module) {
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
@@ -26,12 +26,11 @@ func (m *Module) warnOfManyValues(module *ast.Module) {
 	}
 }
 
-// maxManyValues bounds the variables of a clause's value that are looked at, and the passes over its body for each: a text of
-// the size that is allowed must not take long.
+// maxManyValues limits the variables of a clause's value that are examined, and the passes over its body for each of
+// them. The analysis of a policy of maximum size must not take long.
 const maxManyValues = 8
 
-// manyValues returns the collection of whose keys each one that a clause matches is another value of it; nil if there is
-// none.
+// manyValues returns the collection over whose keys a clause's value ranges; nil if there is none.
 func manyValues(clause *ast.Rule) ast.Ref {
 	if slices.ContainsFunc(clause.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
 		return nil
@@ -49,8 +48,8 @@ func manyValues(clause *ast.Rule) ast.Ref {
 	return nil
 }
 
-// valueKeys returns the variables that a clause's value contains, each with the expression of the body that puts it there;
-// nil for the head.
+// valueKeys returns the variables that a clause's value contains. Each is mapped to the body expression that puts it
+// into the value, or to nil if it is in the head.
 func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 	out := map[ast.Var]*ast.Expr{}
 	in := func(node any, source *ast.Expr) {
@@ -78,16 +77,16 @@ func valueKeys(clause *ast.Rule) map[ast.Var]*ast.Expr {
 	return out
 }
 
-// iteration is a variable for the keys of a collection.
+// iteration is a variable that ranges over the keys of a collection.
 type iteration struct {
 	key ast.Var
-	// source is the expression that makes the value of the key; nil for the head.
+	// source is the expression that builds the value from the key; nil if the head does.
 	source *ast.Expr
 	// tied are the variables that depend on the key.
 	tied map[ast.Var]bool
 }
 
-// collection returns the clusters or replicated objects whose keys the variable has; nil if it has others.
+// collection returns the clusters or replicated objects whose keys the variable ranges over; nil for other variables.
 func (it *iteration) collection(body ast.Body) ast.Ref {
 	var out ast.Ref
 	for _, expr := range body {
@@ -101,8 +100,8 @@ func (it *iteration) collection(body ast.Body) ast.Ref {
 	return out
 }
 
-// keyAt returns at which part a reference has the first key below data.clusters or a replicated type; 0 for other
-// references, and for those that end before it.
+// keyAt returns the index of a reference's first key below data.clusters or below a replicated type. It returns 0 for
+// other references, and for those without a key.
 func keyAt(ref ast.Ref) int {
 	if !ref.HasPrefix(ast.DefaultRootRef) {
 		return 0
@@ -115,7 +114,8 @@ func keyAt(ref ast.Ref) int {
 	return at
 }
 
-// unfixed reports whether a body says nothing of the key, and of its member nothing but what many clusters have in common.
+// unfixed reports whether a body has no condition on the key, and only conditions on the member that many clusters
+// share.
 func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
 	it.tied = map[ast.Var]bool{it.key: true}
 	for before, passes := 0, 0; before != len(it.tied); passes++ {
@@ -131,15 +131,16 @@ func (it *iteration) unfixed(body ast.Body, collection ast.Ref) bool {
 	return true
 }
 
-// hasOneMember reports whether a body requires that the collection has no more than one member, as by count(collection) == 1.
+// hasOneMember reports whether a body requires that the collection has at most one member, as in count(collection) ==
+// 1.
 func hasOneMember(body ast.Body, collection ast.Ref) bool {
-	// In the compiled text each call is an expression of its own, and the collection has a variable.
+	// In compiled Rego, each call is an expression of its own, and a variable holds the collection.
 	collections, counts := map[ast.Var]bool{}, map[ast.Var]bool{}
 	isCollection := func(t *ast.Term) bool {
 		v, isVar := t.Value.(ast.Var)
 		return isVar && collections[v] || t.Value.Compare(collection) == 0
 	}
-	// What a variable is may be said after its use.
+	// A variable's definition may follow its use.
 	for range 2 {
 		for _, expr := range body {
 			operands := expr.Operands()
@@ -163,7 +164,8 @@ func hasOneMember(body ast.Body, collection ast.Ref) bool {
 	return false
 }
 
-// boundsCount reports whether a comparison says that a count is one at most. A variable that equals a count is one.
+// boundsCount reports whether a comparison requires that a count is at most one. It adds variables that equal a count
+// to counts.
 func boundsCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) bool {
 	is := func(b *ast.Builtin) bool { return expr.Operator().Equal(b.Ref()) }
 	equal := expr.IsEquality() || is(ast.Equal)
@@ -187,7 +189,7 @@ func boundsCount(expr *ast.Expr, operands []*ast.Term, counts map[ast.Var]bool) 
 	return false
 }
 
-// isAtMost reports whether a term is a whole number, and a limit at most.
+// isAtMost reports whether a term is an integer constant that is at most the limit.
 func isAtMost(term *ast.Term, limit int) bool {
 	number, ok := term.Value.(ast.Number)
 	if !ok {
@@ -205,13 +207,13 @@ func (it *iteration) mentions(expr *ast.Expr) (found bool) {
 	return found
 }
 
-// commonChecks are the functions with which an expression can tell many clusters from many others.
+// commonChecks are the functions whose conditions many clusters can satisfy.
 var commonChecks = []*ast.Builtin{
 	ast.Equality, ast.NotEqual, ast.Member, ast.LessThan, ast.LessThanEq, ast.GreaterThan, ast.GreaterThanEq,
 }
 
-// common reports whether an expression reads the member, or compares what many members have in common with constants.
-// A variable that it gives a part of the member is tied to the key, too.
+// common reports whether an expression reads the member, or compares fields that many members share with constants. It
+// adds variables that the expression sets to a part of the member to tied.
 func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
 	if expr.Negated {
 		return false
@@ -242,13 +244,13 @@ func (it *iteration) common(expr *ast.Expr, collection ast.Ref) bool {
 	return true
 }
 
-// commonFields are the fields of clusters that tell no cluster from all others, and commonLabels the labels.
+// commonFields are the fields of clusters that do not identify a single cluster. commonLabels are such labels.
 var (
 	commonFields = []string{"region", "zones", "ready", "taints", "capacity", "allocatable", "allocated"}
 	commonLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 )
 
-// isCommon reports whether a term is a whole member, or something of a cluster that others have as well.
+// isCommon reports whether a term is a whole member, or a part of a cluster that other clusters share.
 func (it *iteration) isCommon(term *ast.Term, collection ast.Ref) bool {
 	ref, ok := term.Value.(ast.Ref)
 	if !ok {

@@ -19,13 +19,13 @@ import (
 // ContractRules are the rules of a policy's own package that Berth evaluates.
 var ContractRules = []string{ruleAnnotations, ruleLabels, RuleScheduling, RuleClusters, ruleErrors, ruleWarnings}
 
-// RuleScheduling is the contract's rule that says where pods run.
+// RuleScheduling is the contract rule that decides where pods run.
 const RuleScheduling = "scheduling"
 
-// RuleClusters is the contract's rule that names the clusters that a policy allows.
+// RuleClusters is the contract rule that names the clusters that a policy allows.
 const RuleClusters = "clusters"
 
-// Roots are the names below `data` that Berth fills; a policy's own data can't use them.
+// Roots are the names below `data` that Berth fills. A policy's own data can't use them.
 var Roots = []string{rootKubernetes, rootResources, rootClusters, rootBerth}
 
 const (
@@ -41,14 +41,14 @@ const (
 	clusterQuotas = "clusterquotas"
 )
 
-// quotaResources are the resource types of those.
+// quotaResources maps the names below data.berth to resource types.
 var quotaResources = map[string]schema.GroupVersionResource{
 	quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
 	clusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
 }
 
-// QuotasOf returns the name below data.berth at which policies see the quotas of a resource type; ok is false for other
-// types.
+// QuotasOf returns the name below data.berth at which policies read the quotas of a resource type. The result ok is
+// false for other types.
 func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
 	for name, r := range quotaResources {
 		if r == resource {
@@ -58,71 +58,75 @@ func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
 	return "", false
 }
 
-// Module is a policy's text, compiled and analysed, or where it is decided elsewhere. It is immutable and safe for
-// concurrent use.
+// Module is a compiled and analysed policy, or the reference to the remote engine that decides it. It is immutable and
+// safe for concurrent use.
 type Module struct {
-	// Remote is who decides the policy; nil for the text, and there is no text if it is not. Such a policy may have all of
-	// the contract's rules, and read all of the input.
+	// Remote is the remote engine that decides the policy; nil if Rego in spec.rego decides it. A policy with a remote
+	// engine has no Compiler. It is assumed to have all contract rules and to read all of the input.
 	Remote *Remote
-	// Digest is that of the text and all else that Compiler depends on; empty for a text that Berth generated.
+	// Digest is the SHA-256 digest of the Rego and of everything else that Compiler depends on. It is empty for
+	// generated modules.
 	Digest string
-	// Compiler holds the compiled text and nothing else.
+	// Compiler holds the compiled Rego and nothing else.
 	Compiler *ast.Compiler
-	// Package is the text's own package, such as data.kubernetes.placement.
+	// Package is the package of the Rego, such as data.kubernetes.placement.
 	Package ast.Ref
-	// Rules are the contract's rules that the text defines, in the contract's order.
+	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
-	// Reads are the resource types that the text reads, sorted.
+	// Reads are the resource types that the Rego reads, sorted.
 	Reads []Read
-	// Keyed are the references of the text to objects by constant keys, sorted, without duplicates.
+	// Keyed are the references to objects by constant keys, sorted, without duplicates.
 	Keyed []KeyedRead
-	// Input and Data are the fields of `input` and `data` that the contract's rules read: what differs nowhere there
-	// makes no difference to the decision.
+	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
+	// the decision.
 	Input, Data *projection.Fields
 	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
 	Helpers []Helper
-	// Nodes and Clusters say that predicates are asked about those, by a call in the text or by spec.predicates.
+	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or
+	// by spec.predicates.
 	Nodes, Clusters bool
-	// Candidates are what decisions are checked against, by spec.predicates; empty for nothing.
+	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.
 	Candidates placementv1.PredicateCandidates
-	// Predicates are the names that spec.predicates narrows the manager's predicates to; nil for all of those.
+	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
+	// predicates.
 	Predicates []string
-	// InputBytes is the size of the largest input that is evaluated, in bytes of JSON; 0 for no limit.
+	// InputBytes is the size limit of an input, in bytes of JSON; 0 means no limit.
 	InputBytes int
-	// Static are the policy's own documents; nil if it has none.
+	// Static has the policy's own documents (spec.data); nil if it has none.
 	Static ast.Object
-	// Warnings say what is probably not meant.
+	// Warnings describe parts of the policy that are probably mistakes.
 	Warnings []string
-	// Findings are what of the text has no effect. Warnings has them, too.
+	// Findings are the parts of the Rego that have no effect. Warnings contains their messages, too.
 	Findings []Finding
 
-	// unit is kept for other policies of the same text.
+	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *unit
 }
 
-// Finding is a part of a text that has no effect.
+// Finding is a part of a policy's Rego that has no effect.
 type Finding struct {
-	// Row and Col are its place, from 1.
+	// Row and Col are its position. Both count from 1.
 	Row, Col int
 	Message  string
-	// Undefined reports whether it is an expression that never has a value.
+	// Undefined reports whether the part is an expression that never has a value.
 	Undefined bool
 }
 
-// Diagnostic is one mistake in a policy's text, or elsewhere in its spec.
+// Diagnostic is one error in a policy's Rego or in another field of its spec.
 type Diagnostic struct {
 	File     string
 	Row, Col int
 	Code     string
 	Message  string
-	// Field is the path of the field that is wrong, as in "spec.predicates.names[0]"; empty for spec.rego and spec.data.
+	// Field is the path of the invalid field, such as "spec.predicates.names[0]"; empty for spec.rego and spec.data.
 	Field string
 
-	// contract says that the text compiles all the same; see CompileError.ContractOnly.
+	// contract reports whether the policy compiles despite the error. See CompileError.ContractOnly.
 	contract bool
 }
 
-// String is "file:row:col: code: message", with as much of the place as is known, after the field.
+// String returns "field: file:row:col: code: message". It omits the field and the parts of the position that are
+// unknown.
 func (d Diagnostic) String() string {
 	if d.Field != "" {
 		return d.Field + ": " + d.Detail()
@@ -130,7 +134,7 @@ func (d Diagnostic) String() string {
 	return d.Detail()
 }
 
-// Detail is String without the field.
+// Detail returns the same text as String without the field.
 func (d Diagnostic) Detail() string {
 	place := d.File
 	if d.Row > 0 {
@@ -142,12 +146,12 @@ func (d Diagnostic) Detail() string {
 	return place + d.Code + ": " + d.Message
 }
 
-// CompileError lists the mistakes of a policy.
+// CompileError lists the errors in a policy.
 type CompileError struct {
 	Diagnostics []Diagnostic
 }
 
-// Error joins the diagnostics, a line each.
+// Error returns the diagnostics, one per line.
 func (e *CompileError) Error() string {
 	lines := make([]string, len(e.Diagnostics))
 	for i, d := range e.Diagnostics {
@@ -156,7 +160,7 @@ func (e *CompileError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Codes of diagnostics that are Berth's own; the others are OPA's.
+// Codes of diagnostics that Berth adds; the others are OPA's.
 const (
 	codeContract  = "berth_contract_error"
 	codeData      = "berth_data_error"
@@ -166,11 +170,11 @@ const (
 	codePredicate = "berth_predicate_error"
 )
 
-// Compile parses, compiles and analyses a policy's text and data. name stands for the file in messages. The error is
-// a *CompileError. Where that is about clauses of contract rules alone (CompileError.ContractOnly), the module is returned
-// besides the error, for callers that have the same text in force already.
+// Compile parses, compiles, and analyses a policy. The parameter name is used as the file name in messages. An error is
+// a *CompileError. If all its diagnostics concern clauses of contract rules (CompileError.ContractOnly), Compile also
+// returns the module, for callers that already have the same Rego in force.
 //
-// Policies of equal text share what is made of it, for as long as one of their modules is in use.
+// Policies with equal Rego share the compilation for as long as one of their modules is in use.
 func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error) {
 	if spec.Remote != nil {
 		m, err := compileRemote(name, *spec.WithDefaults().Remote)
@@ -211,7 +215,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	return &m, nil
 }
 
-// findRules finds the contract's rules among the module's.
+// findRules sets Rules to the contract rules that the module defines.
 func (m *Module) findRules(file string, module *ast.Module) error {
 	defined := ruleNames(module)
 	for _, rule := range module.Rules {
@@ -232,7 +236,7 @@ func (m *Module) findRules(file string, module *ast.Module) error {
 	return nil
 }
 
-// decidesNothing ends the warning of a text without rules of the contract.
+// decidesNothing is the end of the warning about a policy without contract rules.
 const decidesNothing = "the policy decides nothing"
 
 func ruleNames(module *ast.Module) map[string]bool {
@@ -243,7 +247,7 @@ func ruleNames(module *ast.Module) map[string]bool {
 	return names
 }
 
-// ruleName is the first part of the rule's name below its package.
+// ruleName returns the first part of the rule's name below its package.
 func ruleName(rule *ast.Rule) string {
 	switch head := rule.Head.Ref()[0].Value.(type) {
 	case ast.Var:
@@ -254,7 +258,7 @@ func ruleName(rule *ast.Rule) string {
 	return ""
 }
 
-// staticData converts spec.data and refuses what would hide the module or Berth's own documents.
+// staticData converts spec.data. It rejects documents that would hide the module or Berth's own documents.
 func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) (ast.Object, error) {
 	if spec.Data == nil || len(spec.Data.Raw) == 0 {
 		return nil, nil
@@ -281,7 +285,8 @@ func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) 
 	return object, nil
 }
 
-// shadowed says whether the document has anything at the package's path, or a non-object on the way there.
+// shadowed reports whether the document has a value at the package's path, or a value that is not an object on the way
+// there.
 func shadowed(document map[string]any, pkg ast.Ref) bool {
 	var at any = document
 	for _, term := range pkg[1:] {
@@ -305,7 +310,7 @@ func oneError(file string, at *ast.Location, code, message string) *CompileError
 	return &CompileError{Diagnostics: []Diagnostic{d}}
 }
 
-// compileError keeps what OPA says and adds why a known function is undefined.
+// compileError converts OPA's errors. It adds an explanation if a known function is not allowed or was renamed.
 func compileError(file string, err error) *CompileError {
 	var list ast.Errors
 	if single, ok := errors.AsType[*ast.Error](err); ok {
@@ -332,10 +337,10 @@ func compileError(file string, err error) *CompileError {
 	return out
 }
 
-// maxLine bounds the source line of a message, in bytes on each side of the mistake.
+// maxLine limits the source line in a message, in bytes on each side of the error.
 const maxLine = 60
 
-// sourceLine is the line of a mistake and a caret below its place, each on a line of its own.
+// sourceLine returns the line of an error and, on the next line, a caret below its position.
 func sourceLine(detail *ast.ParserErrorDetail) string {
 	line, at := strings.ReplaceAll(detail.Line, "\t", " "), min(max(0, detail.Idx), len(detail.Line))
 	if at > maxLine {
@@ -345,8 +350,8 @@ func sourceLine(detail *ast.ParserErrorDetail) string {
 	return "\n\t" + line + "\n\t" + strings.Repeat(" ", at) + "^"
 }
 
-// otherLanguage returns the diagnostic of a text that does not parse in its policy's language and does in the other one;
-// nil if it parses in neither. first is the first mistake.
+// otherLanguage returns a diagnostic if the Rego does not parse in its policy's language version but parses in the
+// other one; otherwise nil. The parameter first is the first parse error.
 func otherLanguage(regoVersion placementv1.RegoVersion, text string, first Diagnostic) *CompileError {
 	other, message := placementv1.RegoV0, "the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: %s)"
 	if regoVersion == placementv1.RegoV0 {
@@ -362,7 +367,8 @@ func otherLanguage(regoVersion placementv1.RegoVersion, text string, first Diagn
 	return &CompileError{Diagnostics: []Diagnostic{first}}
 }
 
-// explainRecursion says of rules that depend on themselves which document of spec.data they may have been meant to read.
+// explainRecursion adds an explanation to recursion errors if a document in spec.data has the same name as the first
+// part of the policy's package.
 func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	list, ok := errors.AsType[*CompileError](err)
 	var document map[string]json.RawMessage
