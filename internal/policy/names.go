@@ -6,19 +6,21 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// names are the names that a rule can use, as it was parsed.
+// names holds the names that a rule can use, in the parsed (uncompiled) module.
 type names struct {
-	// module has the names of rules and imports, each with its value if that does not depend on a body; nil otherwise.
+	// module has the names of rules and imports. Each is mapped to its value if that does not depend on a body;
+	// otherwise to nil.
 	module map[ast.Var]*ast.Term
-	// local has the variables that the rule declares, each with the only term that it is assigned; nil otherwise.
+	// local has the variables that the rule declares. Each is mapped to the term that it is assigned if there is only
+	// one; otherwise to nil.
 	local map[ast.Var]*ast.Term
-	// iterated has the variables that iterate the members of a collection, each with the collection.
+	// iterated has the variables that iterate over the members of a collection, each mapped to the collection.
 	iterated map[ast.Var]*ast.Term
-	// subjects are the results of subject.
+	// subjects caches the results of the method subject.
 	subjects map[*ast.Term]string
 }
 
-// moduleNames returns the names of a module's rules and imports.
+// moduleNames returns the names of a module's rules and imports, each mapped to its value or nil.
 func moduleNames(parsed *ast.Module) map[ast.Var]*ast.Term {
 	out := map[ast.Var]*ast.Term{}
 	add := func(name ast.Var, value *ast.Term) {
@@ -43,7 +45,7 @@ func moduleNames(parsed *ast.Module) map[ast.Var]*ast.Term {
 	return out
 }
 
-// namesOf returns the names that a rule and its else clauses use. module is what moduleNames returns.
+// namesOf returns the names that a rule and its else clauses use. The parameter module is a result of moduleNames.
 func namesOf(rule *ast.Rule, module map[ast.Var]*ast.Term) *names {
 	n := &names{module: module, local: map[ast.Var]*ast.Term{}, iterated: map[ast.Var]*ast.Term{}, subjects: map[*ast.Term]string{}}
 	for _, arg := range rule.Head.Args {
@@ -69,8 +71,8 @@ func namesOf(rule *ast.Rule, module map[ast.Var]*ast.Term) *names {
 	return n
 }
 
-// declare adds the variables of a pattern. A variable that is declared twice has no value, and neither has one that may be
-// confused with a rule.
+// declare adds the variables of a pattern. A variable that is declared twice, or that has the name of a rule, gets no
+// value.
 func (n *names) declare(pattern, value *ast.Term) {
 	if pattern == nil {
 		return
@@ -89,7 +91,7 @@ func (n *names) declare(pattern, value *ast.Term) {
 	})
 }
 
-// unify adds a variable that `=` may declare. It leaves out rules, and comparisons with constants.
+// unify adds a variable that `=` may declare. It ignores rules and comparisons with constants.
 func (n *names) unify(pattern, value *ast.Term) {
 	v, ok := pattern.Value.(ast.Var)
 	if _, rule := n.module[v]; ok && !rule && !ast.IsConstant(value.Value) {
@@ -116,8 +118,8 @@ func (n *names) some(decl *ast.SomeDecl) {
 	}
 }
 
-// resolve returns what a name stands for; the term itself if that is no name, or if the name has no single value that is
-// known without evaluation.
+// resolve returns the term that a name denotes. It returns the term itself if that is not a name, or if the name has no
+// single value that is known without evaluation.
 func (n *names) resolve(term *ast.Term) *ast.Term {
 	for range maxNameSteps {
 		v, ok := term.Value.(ast.Var)
@@ -136,17 +138,17 @@ func (n *names) resolve(term *ast.Term) *ast.Term {
 	return term
 }
 
-// maxNameSteps bounds the names that stand for names.
+// maxNameSteps limits how many names that denote other names are followed.
 const maxNameSteps = 8
 
-// funcCall is a call of a function, be it an expression or a part of one.
+// funcCall is a call of a function, either a whole expression or a part of one.
 type funcCall struct {
 	operator string
 	operands []*ast.Term
 	at       *ast.Location
 }
 
-// eachCall calls the function with each call in a node but for those under `with`.
+// eachCall calls visit for each call in a node, except in expressions with `with`.
 func eachCall(node any, visit func(funcCall)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// foreignRules are rules that other tools evaluate, and members of the contract's rules that authors take for rules, with
-// what stands for them here.
+// foreignRules maps rule names that other tools evaluate, and members of contract rules that authors mistake for rules,
+// to the contract rules to use instead.
 var foreignRules = map[string]string{
 	"deny": ruleErrors, "denied": ruleErrors, "denies": ruleErrors, "violation": ruleErrors, "violations": ruleErrors, "reject": ruleErrors,
 	"warn":  ruleWarnings,
@@ -22,8 +22,8 @@ var foreignRules = map[string]string{
 	"schedulerName": RuleScheduling + ".schedulerName",
 }
 
-// warnOfNearNames names rules that Berth does not evaluate, no contract rule uses, and whose authors have probably meant a
-// rule of the contract.
+// warnOfNearNames warns about rules that Berth does not evaluate, that no contract rule uses, and whose authors
+// probably meant a contract rule.
 func (m *Module) warnOfNearNames(module *ast.Module) {
 	used := usedByContract(m.Compiler.Graph, module)
 	seen := map[string]bool{}
@@ -44,7 +44,7 @@ func (m *Module) warnOfNearNames(module *ast.Module) {
 	}
 }
 
-// meantBy returns what a rule's name stands for, as the end of a question; "" for nothing.
+// meantBy returns the rule that a name probably stands for, as the end of a question; "" if there is none.
 func meantBy(name string) string {
 	meant, ok := foreignRules[name]
 	if !ok {
@@ -58,7 +58,7 @@ func meantBy(name string) string {
 	return meant + "?"
 }
 
-// usedByContract returns the names of the rules that contract rules use, themselves or through others.
+// usedByContract returns the names of the contract rules and of the rules that they use, directly or indirectly.
 func usedByContract(graph *ast.Graph, module *ast.Module) map[string]bool {
 	out := map[string]bool{}
 	visited := map[any]bool{}

@@ -8,13 +8,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// RenamedBuiltin returns today's name of a builtin function of OPA before 0.5, which had underscores for dots, as in
-// json_marshal; ok is false for names that are none.
+// RenamedBuiltin returns the current name of a builtin function from OPA before 0.5, which used underscores for dots,
+// as in json_marshal. The result ok is false if name is not such a function.
 func RenamedBuiltin(name string) (today string, ok bool) {
 	if _, known := ast.BuiltinMap[name]; known || !strings.Contains(name, "_") {
 		return "", false
 	}
-	// A name has up to two dots, and may have underscores behind them.
+	// A name has at most two dots, and may have underscores after them.
 	once := strings.Replace(name, "_", ".", 1)
 	for _, candidate := range []string{once, strings.Replace(once, "_", ".", 1)} {
 		if _, known := ast.BuiltinMap[candidate]; known {
@@ -24,8 +24,8 @@ func RenamedBuiltin(name string) (today string, ok bool) {
 	return "", false
 }
 
-// warnOfOldTexts names what means something else in a text of Rego v0 than it did in the OPA that it may have been written
-// for. The module is as it was parsed.
+// warnOfOldTexts warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
+// have been written for. The module must be parsed, not compiled.
 func (m *Module) warnOfOldTexts(parsed *ast.Module) {
 	for _, rule := range parsed.Rules {
 		for ; rule != nil; rule = rule.Else {
@@ -46,14 +46,16 @@ func (m *Module) warnOfOldTexts(parsed *ast.Module) {
 	m.Warnings = slices.Compact(m.Warnings)
 }
 
-// isOldInput reports whether a reference reads the object where the federation's admission controller had it.
+// isOldInput reports whether a reference reads input.resource, where the admission controller of Kubernetes federation
+// put the object.
 func isOldInput(ref ast.Ref) bool {
 	name, ok := part(ref, 1)
 	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
 }
 
-// warnOfNegation warns of expressions under `not` that look something up by a key of the input or of data. Where the key is
-// undefined the expression is true today, and OPA before 0.5 failed. A body that needs the key anyway is not meant.
+// warnOfNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is
+// undefined, the expression is now true, while OPA before 0.5 failed. A body that requires the key elsewhere is not
+// reported.
 func (m *Module) warnOfNegation(body ast.Body) {
 	var needed []ast.Ref
 	for _, expr := range body {
@@ -75,14 +77,14 @@ func (m *Module) warnOfNegation(body ast.Body) {
 	}
 }
 
-// alwaysDefined are the fields that practically all objects have that a policy decides. The namespace is missing in those of
-// cluster-scoped types, and the name in those that the API server is to name.
+// alwaysDefined are the fields that practically all decided objects have. Exceptions are the namespace of
+// cluster-scoped objects, and the name of objects that the API server is to name.
 var alwaysDefined = []ast.Ref{
 	ast.MustParseRef("input.apiVersion"), ast.MustParseRef("input.kind"),
 	ast.MustParseRef("input.metadata.name"), ast.MustParseRef("input.metadata.namespace"),
 }
 
-// dynamicKeys are the references to the input and to data by which an expression looks something up, but for those that are
+// dynamicKeys returns the references to the input and to data that an expression uses as keys, except those that are
 // always defined.
 func dynamicKeys(expr *ast.Expr) []ast.Ref {
 	var out []ast.Ref

@@ -8,24 +8,24 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// placeholderRoots are the names at which variables of other policy engines start, and those of Rego's own documents. An
-// action of a Go template, as `{{ .Data }}` or `{{ with secret "x" }}`, starts with none of them.
+// placeholderRoots are the first names of variables in other policy engines, and the names of Rego's own documents.
+// Actions of Go templates, such as `{{ .Data }}` or `{{ with secret "x" }}`, start with none of them.
 var placeholderRoots = []string{
 	"request", "element", "elementIndex", "images", "target", "serviceAccountName", "serviceAccountNamespace",
 	"input", "data", "object", "oldObject", "namespaceObject", "review", "parameters", "metadata", "spec",
 }
 
 var (
-	// bracedName is `{{ name }}`, `{{ name.field }}`, `{{ name[0] }}`, or `{{ name || ... }}`.
+	// bracedName matches `{{ name }}`, `{{ name.field }}`, `{{ name[0] }}`, and `{{ name || ... }}`.
 	bracedName = regexp.MustCompile(`\{\{-?\s*([A-Za-z_]\w*)\s*(?:[.\[|]|-?\}\})`)
-	// bracedCall is a call in braces with a field of the object or the request.
+	// bracedCall matches a call in braces with a field of the input or the request.
 	bracedCall = regexp.MustCompile(`\{\{-?\s*[A-Za-z_]\w*\([^{}]*\b(?:request|input)\.[^{}]*\}\}`)
-	// dollarName is `${name.field}` or `$(name.field)`.
+	// dollarName matches `${name.field}` and `$(name.field)`.
 	dollarName = regexp.MustCompile(`\$[{(]\s*(?:request|input|object|oldObject|data|metadata)[.\[][^{}()]*[})]`)
 )
 
-// warnOfPlaceholders warns of strings with placeholders in what contract rules have for values. The module is as it was
-// parsed, and compiled is the same one, compiled.
+// warnOfPlaceholders warns about strings with placeholders in the values of contract rules and of the rules that they
+// use. The parameters are the same module, parsed and compiled.
 func (m *Module) warnOfPlaceholders(parsed, compiled *ast.Module) {
 	declared := map[string]bool{}
 	ast.WalkVars(parsed, func(v ast.Var) bool {
@@ -50,8 +50,8 @@ func (m *Module) warnOfPlaceholders(parsed, compiled *ast.Module) {
 	}
 }
 
-// walkValues calls the function with the strings of a rule's head, and with those that its body gives to variables. What a
-// body compares, or calls functions with, is not a value.
+// walkValues calls check with the strings in a rule's head, and with the strings that its body assigns to variables.
+// Strings that a body compares, or passes to functions, are not values.
 func walkValues(node any, check func(text *ast.Term, value string)) {
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {
@@ -79,11 +79,12 @@ func givesValue(expr *ast.Expr) bool {
 	})
 }
 
-// applicationSetName begins a parameter of an ApplicationSet of Argo CD, for which an annotation may be meant.
+// applicationSetName matches the start of an Argo CD ApplicationSet parameter, which an annotation may legitimately
+// contain.
 var applicationSetName = regexp.MustCompile(`\{\{\s*metadata\.(?:labels|annotations)\.`)
 
-// hasPlaceholder reports whether a text has a placeholder of another policy engine, or one for a name that the policy
-// declares.
+// hasPlaceholder reports whether a text has a placeholder of another policy engine, or one that contains a name that
+// the policy declares.
 func hasPlaceholder(text string, declared map[string]bool) bool {
 	if bracedCall.MatchString(text) || dollarName.MatchString(text) {
 		return true
@@ -96,5 +97,5 @@ func hasPlaceholder(text string, declared map[string]bool) bool {
 	return false
 }
 
-// templateKeywords are actions of Go templates that consist of a name alone.
+// templateKeywords are actions of Go templates that consist of one word.
 var templateKeywords = []string{"end", "else", "break", "continue"}

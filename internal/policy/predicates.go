@@ -12,15 +12,15 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// nothing is the text of a policy that has none.
+// nothing is the Rego used for a policy that has only spec.predicates.
 const nothing = "package " + rootKubernetes + ".placement"
 
-// filters says whether decisions are checked against candidates, so that a policy has an effect without a text.
+// filters reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
 func filters(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Predicates != nil && spec.Predicates.Candidates != ""
 }
 
-// clusterFields are the fields of a cluster's normal form that predicates look at.
+// clusterFields are the fields of a cluster's normal form that predicates read.
 var clusterFields = []string{"labels", "properties", "taints", "ready", "region", "zones", "capacity", "allocatable", "allocated"}
 
 var sealedClusterFields = func() *projection.Fields {
@@ -31,11 +31,11 @@ var sealedClusterFields = func() *projection.Fields {
 	return out.Seal()
 }()
 
-// ClusterFields are the fields of a cluster's normal form that predicates look at, sealed.
+// ClusterFields returns the fields of a cluster's normal form that predicates read, sealed.
 func ClusterFields() *projection.Fields { return sealedClusterFields }
 
-// findPredicates says whether the text asks predicates, and of what. A call that stands in for another one by a `with`
-// counts as one, and so does one in a rule that nothing uses.
+// findPredicates sets Nodes and Clusters if the module calls the predicates' functions. A reference in a `with`, or in
+// an unused rule, counts as a call.
 func (m *Module) findPredicates(module *ast.Module) {
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		m.Nodes = m.Nodes || ref.Equal(Feasible.Ref())
@@ -44,16 +44,16 @@ func (m *Module) findPredicates(module *ast.Module) {
 	})
 }
 
-// readClusters notes what predicates look at of clusters.
+// readClusters records the fields of clusters that predicates read.
 func (a *fieldAnalyser) readClusters() {
 	cluster := a.follow(places{fields: []place{{at: a.data}}}, []operand{{texts: []string{rootClusters}}, {many: true}})
 	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
 }
 
-// readWorkload notes what is looked at of a value of which a workload is made.
+// readWorkload records the fields that predicates read of a value from which a workload is built.
 func (a *fieldAnalyser) readWorkload(p places) { a.readFields(p, workload.Fields()) }
 
-// readFields reads a sealed set of fields below a value.
+// readFields marks a sealed field set below a value as read.
 func (a *fieldAnalyser) readFields(p places, fields *projection.Fields) {
 	if !a.step() {
 		return
@@ -70,7 +70,7 @@ func (a *fieldAnalyser) readFields(p places, fields *projection.Fields) {
 	}
 }
 
-// usePredicates notes what spec.predicates asks for, besides the text.
+// usePredicates applies spec.predicates to the module.
 func (m *Module) usePredicates(p *placementv1.Predicates) {
 	if p == nil {
 		return
@@ -100,13 +100,12 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 	}
 	m.Input = projection.Union(m.Input, workload.Fields())
 	if len(m.Rules) == 0 {
-		// That the text decides nothing is as it should be.
+		// With candidates, a policy without rules has an effect, so the warning does not apply.
 		m.Warnings = slices.DeleteFunc(m.Warnings, func(w string) bool { return strings.HasSuffix(w, decidesNothing) })
 	}
 }
 
-// CheckPredicates says whether the policy uses no other predicates than those that are allowed. The error is a
-// *CompileError.
+// CheckPredicates returns an error if the policy uses predicates that are not allowed. The error is a *CompileError.
 func (m *Module) CheckPredicates(allowed []string) error {
 	out := &CompileError{}
 	for i, name := range m.Predicates {

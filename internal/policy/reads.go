@@ -13,24 +13,25 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// Read is a resource type as a policy's text names it.
+// Read is a resource type as a policy's Rego names it.
 type Read struct {
 	// Plural is the resource's plural name; empty for Clusters and Quotas.
 	Plural string
-	// GroupVersion is set where the text says data.resources["<group>/<version>"].<plural>.
+	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>. In Binding.Missing,
+	// it is the API group for types listed in spec.replicate.
 	GroupVersion string
-	// Clusters stands for data.clusters, the normal form of every inventory.
+	// Clusters reports whether the read is data.clusters, the normal form of every inventory.
 	Clusters bool
-	// Quotas stands for data.berth.<quotas>, what quotas limit and what is used of them.
+	// Quotas is "quotas" or "clusterquotas" for data.berth.<quotas>, the limits and the usage of quotas.
 	Quotas string
-	// Row and Col are the place of the first mention.
+	// Row and Col are the position of the first reference. Both count from 1.
 	Row, Col int
-	// Note is set in Binding.Missing where the text is bound to a group that does not serve the type any more: which one that
-	// is, and where the type may be instead.
+	// Note is set in Binding.Missing if the policy is bound to a group that no longer serves the type. It names that
+	// group, and the other groups that may serve the type instead.
 	Note string
 }
 
-// String is the read as the text writes it.
+// String returns the reference as it is written in Rego.
 func (r Read) String() string {
 	switch {
 	case r.Clusters:
@@ -44,7 +45,7 @@ func (r Read) String() string {
 	}
 }
 
-// Explained is the read as the text writes it, with its note.
+// Explained returns the reference as it is written in Rego, followed by its note.
 func (r Read) Explained() string {
 	if r.Note == "" {
 		return r.String()
@@ -52,15 +53,15 @@ func (r Read) Explained() string {
 	return r.String() + ", " + r.Note
 }
 
-// KeyedRead is a reference to objects of a type, or to one, by constant keys.
+// KeyedRead is a reference by constant keys to objects of a type, or to one object.
 type KeyedRead struct {
 	Read
-	// First is the first key below the type: a namespace where the type is namespaced. Second is the next one; empty if
+	// First is the first key below the type: the namespace if the type is namespaced. Second is the next key; empty if
 	// there is none, or if it is not constant.
 	First, Second string
 }
 
-// String is the reference with its keys as the text may write it.
+// String returns the reference with its keys, as it may be written in Rego.
 func (k KeyedRead) String() string {
 	if k.Second == "" {
 		return fmt.Sprintf("%s[%q]", k.Read, k.First)
@@ -70,12 +71,12 @@ func (k KeyedRead) String() string {
 
 func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 
-// analyser collects what a compiled module can read of the cluster's data.
+// analyser collects the cluster data that a compiled module can read.
 //
-// It is sound because a compiled module reaches base documents through references that start with `data` and through
-// nothing else: the compiler has resolved imports and aliases of packages, and a variable that holds a part of `data`
-// got it from such a reference. A reference is followed to its first part that only evaluation knows; one that stops
-// before it has named a resource type reads an unknown set of them and is refused.
+// The analysis is sound because a compiled module reaches base documents only through references that start with
+// `data`. The compiler has resolved imports and aliases of packages, and a variable that holds a part of `data` got it
+// from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
+// reference that has not named a resource type by then reads an unknown set of types and is rejected.
 type analyser struct {
 	file    string
 	pkg     ast.Ref
@@ -87,8 +88,8 @@ type analyser struct {
 	errs    []Diagnostic
 }
 
-// analyse finds what the module reads, and returns the references to documents that Berth does not keep, by the documents'
-// names.
+// analyse finds the resource types that the module reads. It also returns the references to documents that Berth does
+// not provide, keyed by document name. If listed is true, references to unknown resource types are accepted.
 func (m *Module) analyse(file string, module *ast.Module, listed bool) (static map[string][]*ast.Location, err error) {
 	a := &analyser{
 		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
@@ -113,7 +114,7 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) (static m
 	return a.static, nil
 }
 
-// findMissingData finds top-level documents that the text reads and that spec.data does not have.
+// findMissingData adds findings and a warning for top-level documents that the module reads and that spec.data lacks.
 func (m *Module) findMissingData(read map[string][]*ast.Location) {
 	var missing []string
 	present := m.documents()
@@ -125,7 +126,7 @@ func (m *Module) findMissingData(read map[string][]*ast.Location) {
 	if len(missing) == 0 {
 		return
 	}
-	// What the text reads under its own name is not meant by another one.
+	// A document that the Rego already reads under its own name is not a candidate for a misspelt name.
 	candidates := slices.DeleteFunc(slices.Clone(present), func(name string) bool { return read[name] != nil })
 	if len(missing)*len(candidates) > maxComparedNames {
 		candidates = nil
@@ -141,14 +142,14 @@ func (m *Module) findMissingData(read map[string][]*ast.Location) {
 	m.Warnings = append(m.Warnings, missingData(missing, present, candidates))
 }
 
-// Bounds of the documents of spec.data that messages name.
+// Limits on the documents of spec.data that messages name.
 const (
 	maxNamed         = 5
 	maxNameLength    = 64
 	maxComparedNames = 10_000
 )
 
-// documents returns the sorted names of the documents of spec.data but for long ones.
+// documents returns the sorted names of the documents in spec.data. It omits names longer than maxNameLength.
 func (m *Module) documents() []string {
 	var out []string
 	if m.Static == nil {
@@ -163,8 +164,8 @@ func (m *Module) documents() []string {
 	return out
 }
 
-// missingData says that spec.data does not have the documents of the missing names, which ones are present, and which of the
-// candidates are probably meant.
+// missingData returns a message that spec.data lacks the missing documents. It lists the documents that are present,
+// and the candidates that are probably meant.
 func missingData(missing, present, candidates []string) string {
 	layout := oldLayout(missing)
 	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
@@ -187,7 +188,8 @@ func missingData(missing, present, candidates []string) string {
 	return message
 }
 
-// oldLayout says where that is what the federation's OPA had at data.io; "" if the names are others.
+// oldLayout explains where Berth keeps the data that OPA for Kubernetes federation kept at data.io. It returns "" if
+// "io" is not among the names.
 func oldLayout(names []string) string {
 	if !slices.Contains(names, "io") {
 		return ""
@@ -243,7 +245,7 @@ func (a *analyser) visit(ref ast.Ref) {
 	}
 }
 
-// ownRule says whether the reference is to a rule or function of the module.
+// ownRule reports whether the reference is to a rule or function of the module.
 func (a *analyser) ownRule(ref ast.Ref) bool {
 	if !ref.HasPrefix(a.pkg) {
 		return false
@@ -263,7 +265,7 @@ func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
 	a.addKeyed(ref, read, at+1)
 }
 
-// addKeyed notes the constant keys of a reference; at is the place of the first one.
+// addKeyed records the constant keys of a reference. The parameter at is the index of the first key.
 func (a *analyser) addKeyed(ref ast.Ref, read Read, at int) {
 	first, ok := part(ref, at)
 	if !ok {
@@ -292,7 +294,7 @@ func (a *analyser) add(ref ast.Ref, read Read) {
 	a.reads[read] = located
 }
 
-// unresolved handles a reference that reads all of prefix.
+// unresolved handles a reference that reads all of prefix. It is an error unless spec.replicate lists the types.
 func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return
@@ -304,7 +306,7 @@ func (a *analyser) fail(ref ast.Ref, code, message string) {
 	a.errs = append(a.errs, oneError(a.file, ref[0].Location, code, message).Diagnostics...)
 }
 
-// part is the reference's i-th part, if it is there and constant.
+// part returns the reference's i-th part. The result is false if the part is missing or is not a constant string.
 func part(ref ast.Ref, i int) (string, bool) {
 	if i >= len(ref) {
 		return "", false

@@ -18,48 +18,49 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Remote is a policy that another engine decides. It is immutable.
+// Remote describes a policy that a remote engine decides. It is immutable.
 type Remote struct {
 	// Policy is the policy's name.
 	Policy string
-	// Spec is what the policy says of it, with defaults.
+	// Spec is the policy's spec.remote with defaults.
 	Spec placementv1.Remote
-	// Document is what is asked for.
+	// Document is the URL of the document that Berth requests.
 	Document *url.URL
-	// V0 says that it is asked in the older form of OPA's data API.
+	// V0 reports whether requests use version 0 of OPA's data API.
 	V0 bool
-	// Base is the address below which the engine has its APIs, v1/data and v1/policies; nil if the document does not tell.
+	// Base is the URL below which the engine serves v1/data and v1/policies; nil if it can't be derived from Document.
 	Base *url.URL
-	// Modules are the texts that the engine is to have, in order, and ModulesDigest stands for all of them.
+	// Modules are the Rego modules to push to the engine, in order. ModulesDigest identifies all of them.
 	Modules       []RemoteModule
 	ModulesDigest string
-	// NamesSecrets reports whether the policy matches or replicates Secrets by name, and MatchesSecrets whether it matches
-	// them at all.
+	// NamesSecrets reports whether the policy matches or replicates Secrets by name. MatchesSecrets reports whether it
+	// matches them by name or by a wildcard.
 	NamesSecrets, MatchesSecrets bool
-	// OwnPackage says that the document is a package of Modules: an engine that has them always has a result.
+	// OwnPackage reports whether the document is a package of Modules. An engine that has the modules then always
+	// returns a result.
 	OwnPackage bool
 }
 
-// RemoteModule is a text that an engine is to have.
+// RemoteModule is a Rego module to push to a remote engine.
 type RemoteModule struct {
-	// ID is the name by which the engine knows it.
+	// ID is the name of the module in the engine.
 	ID   string
 	Text string
 }
 
-// Supplied says that the engine has data or modules from Berth.
+// Supplied reports whether Berth pushes data or modules to the engine.
 func (r *Remote) Supplied() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
 
-// SecretUse is a place in spec.remote that names a Secret of the operator's own namespace.
+// SecretUse is a field of spec.remote that names a Secret in the operator's own namespace.
 type SecretUse struct {
-	// Field is where it is named, below spec.remote.
+	// Field is the field's path below spec.remote.
 	Field string
 	Name  string
-	// Keys are what the Secret has to have.
+	// Keys are the keys that the Secret must have.
 	Keys []string
 }
 
-// Secrets returns the Secrets that the engine is reached with.
+// Secrets returns the Secrets that are used to connect to the engine.
 func (r *Remote) Secrets() []SecretUse {
 	var out []SecretUse
 	if ref := r.Spec.TokenSecretRef; ref != nil {
@@ -74,14 +75,14 @@ func (r *Remote) Secrets() []SecretUse {
 	return out
 }
 
-// ReservedSecrets are those of the operator's own namespace that no policy can name: by them Berth itself is known, or
-// what it writes is believed.
+// ReservedSecrets are the Secrets in the operator's own namespace that no policy may name. They hold credentials of
+// Berth itself and the key that signs its records.
 var ReservedSecrets = []string{"berth-webhook-cert", "berth-webhook-token", "berth-intent-key", "berth-served-kubeconfig"}
 
-// ModulePrefix is that of the IDs of all modules that Berth keeps in engines.
+// ModulePrefix is the prefix of the IDs of all modules that Berth pushes to engines.
 const ModulePrefix = "placement.berth.dev/"
 
-// secretsOf finds out whether the engine would get Secrets.
+// secretsOf sets NamesSecrets and MatchesSecrets.
 func (r *Remote) secretsOf(match placementv1.Match) {
 	for _, rule := range match.ResourceRules {
 		if !slices.Contains(rule.APIGroups, "") && !slices.Contains(rule.APIGroups, "*") {
@@ -98,8 +99,8 @@ func (r *Remote) secretsOf(match placementv1.Match) {
 
 const secretResource = "secrets"
 
-// CheckSecrets returns a *CompileError if a remote engine would get Secrets that the policy names. Policies that are not
-// decided by a remote engine have no such trouble.
+// CheckSecrets returns a *CompileError if a remote engine would receive Secrets that the policy names. For policies
+// without a remote engine, it returns nil.
 func (m *Module) CheckSecrets() error {
 	if m.Remote == nil || !m.Remote.NamesSecrets {
 		return nil
@@ -110,7 +111,7 @@ func (m *Module) CheckSecrets() error {
 
 const codeRemote = "berth_remote_error"
 
-// compileRemote reads spec.remote. The error is a *CompileError.
+// compileRemote compiles spec.remote. The error is a *CompileError.
 func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	r := &Remote{Policy: name, Spec: spec}
 	wrong := r.locate()
@@ -149,7 +150,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 		var mistakes []*ast.Error
 		m.Warnings, mistakes = compileModules(parsed)
 		for _, e := range mistakes {
-			// What is about all of them together is said of the first.
+			// An error without a location in one of the modules is attributed to the first module.
 			at := max(0, slices.IndexFunc(spec.Modules, func(text placementv1.RemoteModule) bool {
 				return e.Location != nil && moduleFile(text) == e.Location.File
 			}))
@@ -164,7 +165,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 	return m, nil
 }
 
-// locate finds out where the engine is, and says what is wrong with its address.
+// locate derives the engine's addresses from the URL. It returns the errors in the URL.
 func (r *Remote) locate() []Diagnostic {
 	var err error
 	if r.Document, err = url.Parse(r.Spec.URL); err != nil {
@@ -190,8 +191,8 @@ func (r *Remote) locate() []Diagnostic {
 	return nil
 }
 
-// hostOf is an address's host and port, written in one way however the policy writes it: two names of one engine would be
-// two engines, each kept supplied by who takes the other's data and modules away.
+// hostOf returns the normalized host and port of an address. Without normalization, two spellings of one engine would
+// count as two engines. Each would have a writer that deletes the data and modules of the other.
 func hostOf(document *url.URL) string {
 	host, port := strings.ToLower(document.Host), document.Port()
 	if port == "" || document.Scheme == "https" && port == "443" || document.Scheme == "http" && port == "80" {
@@ -200,8 +201,8 @@ func hostOf(document *url.URL) string {
 	return host
 }
 
-// baseOf returns what precedes v1/data or v0/data in a document's address, nil if that is not there, and whether it is
-// v0. Of several the first counts: what follows is the document's.
+// baseOf returns the part of a document's address before v1/data or v0/data, and whether the version is v0. It returns
+// nil if the address has neither. The first occurrence counts, because the rest belongs to the document's path.
 func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 	path := document.EscapedPath() + "/"
 	at := strings.Index(path, "/v1/data/")
@@ -212,21 +213,21 @@ func baseOf(document *url.URL) (base *url.URL, v0 bool) {
 		return nil, false
 	}
 	escaped := path[:at+1]
-	// It is part of a path that was read before.
+	// The path was part of a parsed URL, so that unescaping can't fail.
 	plain, _ := url.PathUnescape(escaped)
 	return &url.URL{Scheme: document.Scheme, Host: document.Host, Path: plain, RawPath: escaped}, v0
 }
 
-// asksFor says whether the document is that of a package, such as data.fleet.placement.
+// asksFor reports whether the document is the given package, such as data.fleet.placement.
 func (r *Remote) asksFor(pkg ast.Ref) bool {
 	below := strings.TrimPrefix(r.Document.EscapedPath(), r.Base.EscapedPath())
 	names := strings.Split(strings.Trim(below, "/"), "/")
-	// The first two are the version and data, as is the first of the package's.
+	// The first two names are the version and "data". The first part of the package is "data", too.
 	if len(names)-1 != len(pkg) {
 		return false
 	}
 	for i, escaped := range names[2:] {
-		// It is part of a path that was read before.
+		// The path was part of a parsed URL, so that unescaping can't fail.
 		name, _ := url.PathUnescape(escaped)
 		if pkg[i+1].Value.Compare(ast.String(name)) != 0 {
 			return false
@@ -239,8 +240,8 @@ func moduleField(i int) string { return fmt.Sprintf("spec.remote.modules[%d].reg
 
 func moduleFile(m placementv1.RemoteModule) string { return m.Name + ".rego" }
 
-// parseRemote parses a text that another engine is to have, in either version of the language: which one the engine
-// reads is not known. The error is a *CompileError.
+// parseRemote parses a module for a remote engine in either version of the language, because the engine's version is
+// unknown. The error is a *CompileError.
 func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 	file := moduleFile(m)
 	if n := len(m.Rego); n > maxRego {
@@ -260,7 +261,7 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 	if wrong != nil {
 		old, wrongOld := parse(ast.RegoV0)
 		if wrongOld != nil {
-			// The version by which more of it can be read is the one that was meant.
+			// Report the errors of the version that parses further, because it is probably the one that was meant.
 			if further(wrongOld, wrong) {
 				wrong = wrongOld
 			}
@@ -275,15 +276,15 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 	return module, nil
 }
 
-// further says whether the first mistake of a comes after that of b.
+// further reports whether the first error of a comes after that of b.
 func further(a, b *CompileError) bool {
 	x, y := a.Diagnostics[0], b.Diagnostics[0]
 	return cmp.Or(cmp.Compare(x.Row, y.Row), cmp.Compare(x.Col, y.Col)) > 0
 }
 
-// compileModules compiles texts that another engine is to have, given nothing but each other and the functions that this
-// version of OPA has. A function that is not among those is a warning, as the engine may have it; all else is wrong in any
-// engine, which would refuse it when the policy has been stored already.
+// compileModules compiles the modules for a remote engine together, with all functions of this OPA version. An
+// undefined function is only a warning, because the engine may have it. All other errors would occur in any engine,
+// which would reject the module after the policy has been stored.
 func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {

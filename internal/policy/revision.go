@@ -14,31 +14,31 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Revision is a version of a PlacementPolicy that compiled. It is kept outside the policy, so that a replica that
-// starts while the policy's newest version does not compile decides as the others do.
+// Revision is a version of a PlacementPolicy that compiled. Berth stores it outside the policy. A replica that starts
+// while the policy's newest version does not compile can then decide like the other replicas.
 type Revision struct {
-	// UID is the policy's: a policy that was deleted and created again has no past.
+	// UID is the policy's UID. It tells a policy apart from an earlier, deleted one of the same name.
 	UID        types.UID                       `json:"uid"`
 	Generation int64                           `json:"generation"`
 	Spec       placementv1.PlacementPolicySpec `json:"spec"`
-	// Bindings are the API groups that the text's references by plural name alone were bound to. Revisions of older
-	// versions of Berth have none.
+	// Bindings are the API groups that references by plural name alone were bound to. Revisions that older versions of
+	// Berth wrote have none.
 	Bindings Bindings `json:"bindings,omitempty"`
 }
 
-// SameTextAndData reports whether two specs have the same text, in the same language and with the same data.
+// SameTextAndData reports whether two specs have the same Rego, language version, and data.
 func SameTextAndData(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && equality.Semantic.DeepEqual(a.Data, b.Data)
 }
 
-// RevisionName is the name of the object that keeps a policy's revision. It fits where a policy's own name, which may
-// be as long as a name can be, with a prefix would not.
+// RevisionName returns the name of the object that stores a policy's revision. It uses a digest, because a policy's
+// name may have the maximum length already and can't take a prefix.
 func RevisionName(policy string) string {
 	sum := sha256.Sum256([]byte(policy))
 	return "placementpolicy-" + hex.EncodeToString(sum[:10])
 }
 
-// EncodeRevision returns the revision as it is kept.
+// EncodeRevision returns the stored form of a revision.
 func EncodeRevision(r Revision) ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -47,7 +47,7 @@ func EncodeRevision(r Revision) ([]byte, error) {
 	return text, nil
 }
 
-// DecodeRevision reads a revision as it is kept.
+// DecodeRevision decodes the stored form of a revision.
 func DecodeRevision(text []byte) (Revision, error) {
 	var r Revision
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -56,7 +56,7 @@ func DecodeRevision(text []byte) (Revision, error) {
 	return r, nil
 }
 
-// SameText reports whether two versions of a policy have the same text, and the same references to the cluster's data.
+// SameText reports whether two specs have the same Rego, language version, and spec.replicate.
 func SameText(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && slices.Equal(a.Replicate, b.Replicate)
 }

@@ -18,8 +18,8 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-// ParseScheduling reads a value of the rule scheduling, which holds members of a pod's spec, strictly, and has the API
-// server's own validation judge them.
+// ParseScheduling strictly decodes a value of the rule scheduling, which holds members of a pod's spec, and validates
+// it with the API server's own validation.
 func ParseScheduling(value map[string]any) (*corev1.PodSpec, error) {
 	spec, err := decodeScheduling(value)
 	if err != nil {
@@ -60,7 +60,7 @@ func decodeScheduling(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-// decodeStrictly reads a value into a type of the API, and refuses what the type does not have.
+// decodeStrictly decodes a value into an API type. It rejects fields that the type does not have.
 func decodeStrictly(value, into any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -76,13 +76,13 @@ func decodeStrictly(value, into any) error {
 	return errors.Join(unknown...)
 }
 
-// allowed are the newer forms that an API server may take: what it does not take, it says itself.
+// allowed enables newer fields that some API servers accept. Others reject them with an error of their own.
 var allowed = validation.PodValidationOptions{
 	AllowMatchLabelKeysInPodTopologySpread:  true,
 	AllowTaintTolerationComparisonOperators: true,
 }
 
-// invalidScheduling has the API server's validation judge the members of a spec that a policy may set.
+// invalidScheduling applies the API server's validation to the members of a spec that a policy may set.
 func invalidScheduling(spec *corev1.PodSpec) (field.ErrorList, error) {
 	var internal core.PodSpec
 	if err := corev1conversion.Convert_v1_PodSpec_To_core_PodSpec(spec, &internal, nil); err != nil {
@@ -90,7 +90,7 @@ func invalidScheduling(spec *corev1.PodSpec) (field.ErrorList, error) {
 	}
 	problems := validation.ValidatePodSpec(&internal, &metav1.ObjectMeta{}, nil, allowed)
 	return slices.DeleteFunc(problems, func(problem *field.Error) bool {
-		// There is nothing else in this spec, which is wrong, but not the policy's fault.
+		// The spec lacks all other members of a pod's spec. Errors about them are not the policy's fault.
 		member, _, _ := strings.Cut(problem.Field, ".")
 		member, _, _ = strings.Cut(member, "[")
 		_, known := schedulingTypes[member]
@@ -98,8 +98,8 @@ func invalidScheduling(spec *corev1.PodSpec) (field.ErrorList, error) {
 	}), nil
 }
 
-// checkScheduled judges the constants in the value of a clause of the rule scheduling as its decisions are judged. The
-// types of the value are right.
+// checkScheduled validates the constants in the value of a clause of the rule scheduling, as ParseScheduling validates
+// decisions. The types of the value must be valid.
 func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 	constant, whole := constantOf(term)
 	if rule.Head.RuleKind() == ast.MultiValue {
@@ -129,9 +129,9 @@ func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 		return
 	}
 	for _, problem := range invalid {
-		// Other clauses may have the rest of what this one has a part of.
+		// Other clauses may set the missing parts.
 		missing := len(path) > 1 && problem.Type == field.ErrorTypeRequired
-		// Whatever is not constant is empty here.
+		// Parts that are not constant are empty here.
 		unknown := !whole && (problem.Type != field.ErrorTypeNotSupported || fmt.Sprint(problem.BadValue) == "")
 		if !missing && !unknown {
 			c.fail("%s.%v", c.rule, problem)
@@ -139,8 +139,8 @@ func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 	}
 }
 
-// constantOf returns the value of a term, with nil in place of what is not constant; whole reports whether all of it is.
-// Keys that are not constant strings are left out.
+// constantOf returns the value of a term, with nil in place of parts that are not constant. The result whole reports
+// whether the whole term is constant. Entries whose keys are not constant strings are omitted.
 func constantOf(term *ast.Term) (value any, whole bool) {
 	whole = true
 	list := func(each func(func(*ast.Term))) []any {

@@ -8,24 +8,24 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Bounds of a policy. The schema has those of the text and says so first; they hold for who compiles without an API
-// server, too, and for what was stored before they were.
+// Limits on a policy's size. The CRD schema enforces those on the Rego and the data first. They are checked here for
+// callers without an API server, and for policies that were stored before the schema had them.
 const (
 	// maxRego and maxData are in bytes.
 	maxRego = 64 << 10
 	maxData = 256 << 10
-	// maxDepth bounds how deep terms are nested in each other, and maxBodies how deep the bodies of comprehensions and of
-	// every are. The compiler's time grows with the square of the one depth, and faster with the other.
+	// maxDepth limits how deeply terms are nested. maxBodies limits how deeply the bodies of comprehensions and of
+	// every are nested. The compiler's time grows with the square of the former, and faster with the latter.
 	maxDepth  = 64
 	maxBodies = 8
-	// maxRules bounds the rules, else branches included: where each refers to the one before, the compiler's time grows
-	// with their square.
+	// maxRules limits the number of rules, including else branches. If each rule refers to the one before, the
+	// compiler's time grows with the square of their number.
 	maxRules = 512
 )
 
 const codeSize = "berth_size_error"
 
-// sized refuses what is too large to be compiled in a request's time.
+// sized rejects a policy that is too large to compile within the time of a request.
 func sized(file string, spec placementv1.PlacementPolicySpec) error {
 	if n := len(spec.Rego); n > maxRego {
 		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
@@ -36,7 +36,7 @@ func sized(file string, spec placementv1.PlacementPolicySpec) error {
 	return nil
 }
 
-// bounded refuses what is nested too deep, and too many rules.
+// bounded rejects a module that is nested too deeply or has too many rules.
 func bounded(file string, module *ast.Module) error {
 	var place *ast.Location
 	terms, bodies, rules, tooDeep := 0, 0, 0, false

@@ -8,7 +8,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// ParseText parses a policy's text for a compilation of its own. The capabilities are those of policies.
+// ParseText parses a policy's Rego for a separate compilation. It also returns the capabilities of policies.
 func ParseText(file, text string, version placementv1.RegoVersion) (*ast.Module, *ast.Capabilities, error) {
 	parser, capabilities := language(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
@@ -18,16 +18,16 @@ func ParseText(file, text string, version placementv1.RegoVersion) (*ast.Module,
 	return module, capabilities, nil
 }
 
-// TypedCompiler is a compiler of policies that may know more of types than the compiler of a Module.
+// TypedCompiler is a compiler for policies that may have more type information than the compiler of a Module.
 type TypedCompiler struct {
 	*ast.Compiler
 	work *typeWork
 	v0   bool
 }
 
-// NewCompilerWith returns a compiler of policies that knows some more builtin functions. It refuses a text whose types
-// would take too much work to check, as the compiler of policies does. No engine implements the functions: what it
-// compiles is for the type checker alone.
+// NewCompilerWith returns a compiler for policies with additional builtin functions. Like the compiler of policies, it
+// rejects Rego whose types would take too much work to check. No engine implements the additional functions, so the
+// result is useful for the type checker only.
 func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *TypedCompiler {
 	parser, capabilities := language(version)
 	more := *capabilities
@@ -36,8 +36,8 @@ func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *
 	return &TypedCompiler{Compiler: compiler.WithDefaultRegoVersion(parser), work: work, v0: version == placementv1.RegoV0}
 }
 
-// Contract returns the clauses of the decision contract in a module, by its file, whose value can never be valid, in the
-// order of the text. It returns nothing if the module's types were not checked.
+// Contract returns the clauses of contract rules in a module that can never have a valid value, sorted by position. It
+// returns nil if the module's types were not checked.
 func (t *TypedCompiler) Contract(file string) []Diagnostic {
 	module := t.Modules[file]
 	if module == nil || t.work.over() {

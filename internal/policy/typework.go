@@ -8,18 +8,20 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
-// maxTypeWork bounds the steps of OPA's type checker on one text. A step takes up to a
-// microsecond. The policies of the documentation and of the conformance corpus take less than a hundredth of it.
+// maxTypeWork limits the steps of OPA's type checker for one policy. A step takes up to a microsecond. The policies of
+// the documentation and of the conformance corpus take less than a hundredth of the limit.
 const maxTypeWork = 2_000_000
 
-// newCompiler returns a compiler that refuses a text whose types would take too much work to check. OPA's type checker
-// can't be canceled, and compares types as trees: two variables that were each doubled sixteen times take 4^16 steps.
+// newCompiler returns a compiler that rejects Rego whose types would take too much work to check. OPA's type checker
+// can't be canceled, and it compares types as trees: two variables that were each doubled sixteen times take 4^16
+// steps.
 func newCompiler(capabilities *ast.Capabilities) *ast.Compiler {
 	compiler, _ := newTypedCompiler(capabilities)
 	return compiler
 }
 
-// newTypedCompiler returns such a compiler, and what has the types of contract rules, clause by clause, once it compiled.
+// newTypedCompiler returns such a compiler. The typeWork has the types of the clauses of contract rules after
+// compilation.
 func newTypedCompiler(capabilities *ast.Capabilities) (*ast.Compiler, *typeWork) {
 	w := newTypeWork(capabilities)
 	return ast.NewCompiler().WithCapabilities(capabilities).WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
@@ -31,13 +33,13 @@ func newTypedCompiler(capabilities *ast.Capabilities) (*ast.Compiler, *typeWork)
 	}), w
 }
 
-// boundTypes counts the steps of the type checker on the compiler's modules. The error is the place where they exceed
-// maxTypeWork. It takes no more steps itself.
+// boundTypes counts the steps of the type checker for the compiler's modules. If they exceed maxTypeWork, the error has
+// the location where they do. The function itself takes no more steps than that.
 func boundTypes(c *ast.Compiler, capabilities *ast.Capabilities) (spent int, err *ast.Error) {
 	return newTypeWork(capabilities).bound(c)
 }
 
-// bound is boundTypes.
+// bound implements boundTypes.
 func (w *typeWork) bound(c *ast.Compiler) (spent int, err *ast.Error) {
 	sorted, _ := c.Graph.Sort()
 	for _, node := range sorted {
@@ -58,23 +60,23 @@ func (w *typeWork) bound(c *ast.Compiler) (spent int, err *ast.Error) {
 	return w.spent, nil
 }
 
-// typeWork counts the steps that OPA's type checker takes. It infers the types that the type checker infers, in its
-// order, and counts the steps of a comparison without taking them: types share their parts, and what is known of a pair
-// of types is counted once.
+// typeWork counts the steps that OPA's type checker takes. It infers the same types in the same order. It counts the
+// steps of a comparison without executing them: types share their parts, and the count for a pair of types is computed
+// once.
 type typeWork struct {
 	builtins map[string]types.Type
 	rules    *typeNode
 	pairs    map[typePair]int
 	sizes    map[any]int
 	closures map[any]closureWork
-	// clauses has what each clause of a contract rule adds to the rule's document.
+	// clauses maps each clause of a contract rule to the type that it contributes to the rule's document.
 	clauses map[*ast.Rule]types.Type
 	spent   int
-	// place is the expression that is looked at.
+	// place is the location of the current expression.
 	place *ast.Location
 }
 
-// closureWork is a comprehension: its type, and the steps that one check of it takes.
+// closureWork has the type of a comprehension and the steps that one check of it takes.
 type closureWork struct {
 	tpe   types.Type
 	steps int
@@ -83,19 +85,21 @@ type closureWork struct {
 // typePair identifies two types.
 type typePair struct{ a, b any }
 
-// typeNode has the types of documents and rules, by their path.
+// typeNode is a node of the tree of documents and rules, with its type.
 type typeNode struct {
 	tpe      types.Type
 	children map[string]*typeNode
-	// keys are the constants of children.
+	// keys maps the keys of children to their constants.
 	keys map[string]ast.Value
 }
 
-// typeScope has the types of a body's variables. The type checker knows those of the bodies around it, too.
+// typeScope has the types of a body's variables. As in the type checker, the scopes of the enclosing bodies are
+// visible.
 type typeScope struct {
 	next *typeScope
 	vars map[ast.Var]types.Type
-	// replaced are the documents that a `with` replaces; nil for none. Variables are then those of next.
+	// replaced has the documents that a `with` replaces; nil for a scope without `with`. If it is set, vars belongs to
+	// next.
 	replaced *typeNode
 }
 
@@ -113,7 +117,7 @@ func newTypeWork(capabilities *ast.Capabilities) *typeWork {
 // charge counts steps.
 func (w *typeWork) charge(steps int) { w.spent = min(w.spent+steps, maxTypeWork+1) }
 
-// over reports whether the limit is exceeded. Types are not complete any more then.
+// over reports whether the limit is exceeded. From then on, the inferred types are incomplete.
 func (w *typeWork) over() bool { return w.spent > maxTypeWork }
 
 // rule infers a rule's type.
@@ -148,7 +152,7 @@ func (w *typeWork) rule(rule *ast.Rule) {
 	}
 }
 
-// function is the type of a function. An argument that the body does not look at may be anything.
+// function returns the type of a function. An argument that the body does not use has any type.
 func (w *typeWork) function(s *typeScope, rule *ast.Rule) types.Type {
 	args := make([]types.Type, len(rule.Head.Args))
 	for i, arg := range rule.Head.Args {
@@ -163,7 +167,7 @@ func (w *typeWork) function(s *typeScope, rule *ast.Rule) types.Type {
 	return types.NewFunction(args, w.typeOf(s, rule.Head.Value.Value))
 }
 
-// nest is the type of a document that has a value below what a rule's name leaves open.
+// nest returns the type of a document with a value below the variable part of a rule's reference.
 func (w *typeWork) nest(s *typeScope, path ast.Ref, tpe types.Type) types.Type {
 	for _, term := range slices.Backward(path) {
 		key := w.typeOf(s, term.Value)
@@ -175,7 +179,7 @@ func (w *typeWork) nest(s *typeScope, path ast.Ref, tpe types.Type) types.Type {
 	return tpe
 }
 
-// below is the type of an object that has a value at a path.
+// below returns the type of an object with a value at a path.
 func (w *typeWork) below(s *typeScope, path ast.Ref, tpe types.Type) types.Type {
 	for _, term := range slices.Backward(path) {
 		if tpe == nil {
@@ -190,7 +194,7 @@ func (w *typeWork) below(s *typeScope, path ast.Ref, tpe types.Type) types.Type 
 	return tpe
 }
 
-// merge is the type of a document of which two rules have parts.
+// merge returns the type of a document that two rules contribute to.
 func (w *typeWork) merge(a, b types.Type) types.Type {
 	if x, ok := a.(*types.Set); ok {
 		if y, ok := b.(*types.Set); ok {
@@ -212,7 +216,7 @@ func (w *typeWork) merge(a, b types.Type) types.Type {
 	return w.or(a, b)
 }
 
-// body checks a body, and returns the types of its variables.
+// body checks a body and returns its scope.
 func (w *typeWork) body(around *typeScope, body ast.Body) *typeScope {
 	s := &typeScope{next: around, vars: map[ast.Var]types.Type{}}
 	for _, expr := range body {
@@ -231,7 +235,7 @@ func (w *typeWork) expression(s *typeScope, expr *ast.Expr) {
 	if len(expr.With) > 0 {
 		s = w.replace(s, expr)
 	}
-	// Each comprehension is checked on its own, by every body around it.
+	// The type checker checks each comprehension separately, once for every enclosing body.
 	ast.WalkClosures(expr, func(x any) bool {
 		if value, ok := x.(ast.Value); ok {
 			w.typeOf(s, value)
@@ -263,7 +267,7 @@ func (w *typeWork) expression(s *typeScope, expr *ast.Expr) {
 	w.call(s, expr.Operator(), args)
 }
 
-// replace is the scope of an expression that has some documents replaced.
+// replace returns the scope of an expression whose `with` replaces documents.
 func (w *typeWork) replace(s *typeScope, expr *ast.Expr) *typeScope {
 	replaced := &typeNode{}
 	for _, with := range expr.With {
@@ -298,7 +302,7 @@ func (w *typeWork) member(s *typeScope, args []*ast.Term) {
 	w.assign(s, args[len(args)-2], w.values(collection), false)
 }
 
-// call infers the variables among a function's arguments, and that of its result.
+// call infers the variables among a function's arguments and in its result.
 func (w *typeWork) call(s *typeScope, name ast.Ref, args []*ast.Term) {
 	function, ok := w.refType(s, name).(*types.Function)
 	if !ok {
@@ -315,7 +319,7 @@ func (w *typeWork) call(s *typeScope, name ast.Ref, args []*ast.Term) {
 	}
 }
 
-// unify infers the variables of two terms that are equal, and compares what is known of both.
+// unify infers the variables of two terms that are equal. If both types are known, it counts their comparison.
 func (w *typeWork) unify(s *typeScope, a, b *ast.Term) {
 	x, y := w.typeOf(s, a.Value), w.typeOf(s, b.Value)
 	unknown := w.unknown(x)
@@ -332,7 +336,7 @@ func (w *typeWork) unify(s *typeScope, a, b *ast.Term) {
 	}
 }
 
-// unifyParts does so for two terms of which neither has a complete type.
+// unifyParts unifies two terms whose types are both incomplete.
 func (w *typeWork) unifyParts(s *typeScope, a, b *ast.Term) {
 	array, isArray := a.Value.(*ast.Array)
 	other, areArrays := b.Value.(*ast.Array)
@@ -356,7 +360,7 @@ func (w *typeWork) unifyParts(s *typeScope, a, b *ast.Term) {
 	}
 }
 
-// assign infers the variables of a term that has a type, or has it among others.
+// assign infers the variables of a term from a type. If among is true, the type is one of several alternatives.
 func (w *typeWork) assign(s *typeScope, term *ast.Term, tpe types.Type, among bool) {
 	if w.charge(1); tpe == nil || w.over() {
 		return
@@ -430,7 +434,7 @@ func (w *typeWork) follow(s *typeScope, ref ast.Ref) {
 	}
 }
 
-// width is how many parts a type has of its own.
+// width returns the number of direct parts of a type.
 func width(t types.Type) int {
 	switch t := t.(type) {
 	case *types.Array:
@@ -443,7 +447,7 @@ func width(t types.Type) int {
 	return 1
 }
 
-// variable is the type of a variable; nil if it is not known.
+// variable returns the type of a variable; nil if unknown.
 func (s *typeScope) variable(name ast.Var) types.Type {
 	for ; s != nil; s = s.next {
 		if tpe, ok := s.vars[name]; ok {
@@ -453,7 +457,7 @@ func (s *typeScope) variable(name ast.Var) types.Type {
 	return nil
 }
 
-// typeOf is the type of a term; nil if it is not known.
+// typeOf returns the type of a term; nil if unknown.
 func (w *typeWork) typeOf(s *typeScope, value ast.Value) types.Type {
 	if w.charge(1); w.over() {
 		return nil
@@ -510,7 +514,8 @@ func (w *typeWork) objectType(s *typeScope, object ast.Object) types.Type {
 	return types.NewObject(static, dynamic)
 }
 
-// closure is the type of a comprehension. The type checker checks it again each time.
+// closure returns the type of a comprehension. It charges the steps each time, because the type checker does not cache
+// the result.
 func (w *typeWork) closure(s *typeScope, value any, body ast.Body, head func(*typeScope) types.Type) types.Type {
 	known, ok := w.closures[value]
 	if ok {
@@ -524,7 +529,7 @@ func (w *typeWork) closure(s *typeScope, value any, body ast.Body, head func(*ty
 	return tpe
 }
 
-// refType is the type of what a reference finds.
+// refType returns the type of the value that a reference selects.
 func (w *typeWork) refType(s *typeScope, ref ast.Ref) types.Type {
 	name, ok := ref[0].Value.(ast.Var)
 	if !ok {
@@ -556,7 +561,8 @@ func (w *typeWork) refType(s *typeScope, ref ast.Ref) types.Type {
 	return nil
 }
 
-// refIn is the type of what a reference finds below a node.
+// refIn returns the type of the value that a reference selects below a node. The result is false if the node has no
+// such document.
 func (w *typeWork) refIn(node *typeNode, ref ast.Ref) (types.Type, bool) {
 	for i, term := range ref {
 		child := node.children[term.Value.String()]
@@ -574,7 +580,7 @@ func (w *typeWork) refIn(node *typeNode, ref ast.Ref) (types.Type, bool) {
 	return w.extent(node), true
 }
 
-// extent is the type of all documents below a node.
+// extent returns the type of all documents below a node.
 func (w *typeWork) extent(node *typeNode) types.Type {
 	if w.charge(1); node.tpe != nil && len(node.children) == 0 || w.over() {
 		return node.tpe
@@ -588,7 +594,7 @@ func (w *typeWork) extent(node *typeNode) types.Type {
 	return w.or(node.tpe, types.NewObject(static, types.NewDynamicProperty(types.S, types.A)))
 }
 
-// at returns the node at a path, and creates it if there is none.
+// at returns the node at a path, and creates it if necessary.
 func (n *typeNode) at(path ast.Ref) *typeNode {
 	for _, term := range path {
 		name := term.Value.String()
@@ -643,7 +649,7 @@ func (w *typeWork) selectOne(tpe types.Type, term *ast.Term) types.Type {
 	return out
 }
 
-// keys and values are the types of what a value has.
+// keys returns the type of a value's keys.
 func (w *typeWork) keys(tpe types.Type) types.Type {
 	w.charge(width(tpe))
 	either, ok := tpe.(types.Any)
@@ -687,10 +693,10 @@ func (w *typeWork) values(tpe types.Type) types.Type {
 	return out
 }
 
-// or is the union of two types.
+// or returns the union of two types.
 func (w *typeWork) or(a, b types.Type) types.Type {
 	if x, y := width(a), width(b); x > fewTypes || y > fewTypes {
-		// A union of many types is sorted: it is merged with another one, or searched for its place.
+		// A large union is sorted. OPA merges it with another union, or searches it for the position of a new type.
 		w.charge(x/8 + y/8 + min(bits.Len(uint(x+y))*min(w.size(a), w.size(b)), w.size(a)+w.size(b)))
 	} else {
 		w.compare(a, b)
@@ -701,10 +707,10 @@ func (w *typeWork) or(a, b types.Type) types.Type {
 	return types.Or(a, b)
 }
 
-// fewTypes are so few that each is compared with each.
+// fewTypes is the size up to which a union is compared member by member.
 const fewTypes = 16
 
-// size is how many parts a type has, with those that it has several times counted each time.
+// size returns the number of parts of a type. A shared part counts once for each occurrence.
 func (w *typeWork) size(t types.Type) int {
 	if t == nil || w.over() {
 		return 1
@@ -746,14 +752,14 @@ func (w *typeWork) size(t types.Type) int {
 	return size
 }
 
-// unknown reports whether a part of a type is not known.
+// unknown reports whether a part of a type is unknown.
 func (w *typeWork) unknown(t types.Type) bool { return !w.over() && types.Nil(t) }
 
-// compare counts the steps of a comparison.
+// compare charges the steps of a comparison.
 func (w *typeWork) compare(a, b types.Type) { w.charge(w.steps(a, b)) }
 
-// steps are those of a comparison at the most, be it for order or for what unifies. They are more than a limit may be
-// for types that share their parts.
+// steps returns the maximum number of steps of a comparison of two types, for ordering or for unification. The number
+// can be very large for types that share their parts, so it is capped at maxTypeWork+1.
 func (w *typeWork) steps(a, b types.Type) int {
 	if w.over() || a == nil || b == nil {
 		return 1
@@ -820,13 +826,13 @@ func (w *typeWork) stepsOfParts(a, b types.Type) int {
 	return steps
 }
 
-// unionID identifies a union.
+// unionID identifies a union by its first member's address and its length.
 type unionID struct {
 	first *types.Type
 	n     int
 }
 
-// identity is what tells a type from others: types that are made of types are known by their address.
+// identity returns a comparable key for a type. Composite types are identified by address.
 func identity(t types.Type) any {
 	either, ok := t.(types.Any)
 	switch {

@@ -14,27 +14,28 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// textFile stands for the file of every policy's text while it is compiled; it is no policy's own.
+// textFile is the file name of every policy's Rego during compilation. Messages replace it with the policy's own file
+// name.
 const textFile = "<policy>.rego"
 
-// unit is a text, compiled and analysed, for all policies that have it.
+// unit is the shared compilation of all policies that have the same Rego.
 type unit struct {
-	// module is what depends on nothing but the text.
+	// module has the results that depend only on the Rego.
 	module Module
-	// static are the references to top-level documents that Berth does not keep, by the documents' names.
+	// static has the references to top-level documents that Berth does not provide, keyed by document name.
 	static map[string][]*ast.Location
-	// contract are the clauses of contract rules that can never have a valid value.
+	// contract has the errors about clauses of contract rules that can never have a valid value.
 	contract []Diagnostic
-	// eachEntry are clauses that deny every object if nothing matches all entries of a collection.
+	// eachEntry are clauses that deny every object if no term matches all entries of a collection.
 	eachEntry []eachEntry
 }
 
-// units are the texts that some policy has, or that is being compiled.
+// units caches the compilation of each distinct Rego while a policy uses it or compiles it.
 var units weakcache.Cache[unit]
 
-// unitOf returns the unit of a policy's text. The error, a *CompileError, is about textFile.
+// unitOf returns the unit of a policy's Rego. An error is a *CompileError with the file name textFile.
 func unitOf(spec placementv1.PlacementPolicySpec) (*unit, error) {
-	// All that makes a difference to the unit.
+	// The key covers everything that influences the unit.
 	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
 	sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", v0, listed, spec.Rego))
 	digest := hex.EncodeToString(sum[:])
@@ -48,7 +49,7 @@ func unitOf(spec placementv1.PlacementPolicySpec) (*unit, error) {
 	})
 }
 
-// compileUnit compiles and analyses a text; listed says that the policy lists what it reads.
+// compileUnit compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
 func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) (*unit, error) {
 	version, capabilities := language(regoVersion)
 	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
@@ -95,8 +96,8 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	return u, nil
 }
 
-// warnOfLogic warns of conditions that cannot be meant, and returns those that depend on spec.data. The module is as it was
-// parsed.
+// warnOfLogic warns about conditions that are probably mistakes. It returns those that also depend on spec.data. The
+// module must be parsed, not compiled.
 func (m *Module) warnOfLogic(parsed *ast.Module) (eachEntry []eachEntry) {
 	module := moduleNames(parsed)
 	for _, rule := range parsed.Rules {
@@ -108,12 +109,12 @@ func (m *Module) warnOfLogic(parsed *ast.Module) (eachEntry []eachEntry) {
 	return eachEntry[:min(len(eachEntry), maxClauses)]
 }
 
-// InFile has a message about a policy's text name the policy's own file.
+// InFile replaces the placeholder file name in a message with the policy's own file name.
 func InFile(name, message string) string {
 	return strings.ReplaceAll(message, textFile, name+".rego")
 }
 
-// inFile has an error of a text name the policy's own file. Others may have got the same error.
+// inFile replaces the placeholder file name in a copy of an error. Other callers may have received the same error.
 func inFile(name string, err error) error {
 	list, ok := errors.AsType[*CompileError](err)
 	if !ok {

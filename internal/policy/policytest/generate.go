@@ -1,4 +1,4 @@
-// Package policytest makes up policies and documents for tests that compare two ways to a decision.
+// Package policytest generates policies and documents for tests that compare two ways to compute a decision.
 package policytest
 
 import (
@@ -9,29 +9,31 @@ import (
 	"strings"
 )
 
-// Generator writes policies, documents and changes of documents, as the bytes that it is given choose. What the bytes
-// say is kept as it is, so that bytes that once led to a mistake go on to do so: what is new depends on Wide.
+// Generator generates policies, documents, and changes of documents. Its bytes determine every choice. The meaning of
+// the bytes must not change, so that a corpus entry that once revealed an error continues to reproduce it. Therefore
+// newer constructs are generated only if Wide is set.
 type Generator struct {
-	// Bytes are those that are left.
+	// Bytes are the bytes that have not been used yet.
 	Bytes []byte
-	// Wide lets policies have what was not thought of at first.
+	// Wide enables the constructs that were added later.
 	Wide bool
-	// Judging lets policies ask predicates.
+	// Judging enables calls of predicates.
 	Judging bool
-	// V0 says that the policy is of the language's version 0.
+	// V0 reports whether the policy is written in Rego v0.
 	V0 bool
-	// variables are those in scope, helpers the rules that are written, and functions those with their arity.
+	// variables are the variables in scope, helpers the names of the rules so far, and functions maps the functions so
+	// far to their arity.
 	variables []string
 	counter   int
 	helpers   []string
 	texts     []string
 	functions map[string]int
 	depth     int
-	// closed says that nothing may be bound.
+	// closed is greater than zero while no variable may be bound.
 	closed int
 }
 
-// Pick chooses one of n.
+// Pick returns a number from 0 to n-1.
 func (g *Generator) Pick(n int) int {
 	if len(g.Bytes) == 0 {
 		return 0
@@ -41,13 +43,13 @@ func (g *Generator) Pick(n int) int {
 	return int(b) % n
 }
 
-// Of chooses one of several texts.
+// Of returns one of several texts.
 func (g *Generator) Of(choices ...string) string { return choices[g.Pick(len(choices))] }
 
-// one writes one of several things, and none of the others, which would bring variables into scope.
+// one calls only one of the functions, because each of them may bring variables into scope.
 func (g *Generator) one(choices ...func() string) string { return choices[g.Pick(len(choices))]() }
 
-// bound writes something that binds no variable, as it must be where evaluation only looks.
+// bound generates something that binds no variable, for positions in which Rego allows no binding.
 func (g *Generator) bound(write func() string) string {
 	g.closed++
 	defer func() { g.closed-- }()
@@ -75,7 +77,7 @@ func (g *Generator) variable() string {
 	return g.variables[len(g.variables)-1-g.Pick(min(len(g.variables), 4))]
 }
 
-// scoped writes something whose variables end with it.
+// scoped generates something whose variables go out of scope at its end.
 func (g *Generator) scoped(write func() string) string {
 	standing := slices.Clone(g.variables)
 	out := write()
@@ -87,7 +89,7 @@ func (g *Generator) constant() string {
 	return g.Of(`"a"`, `"b"`, "1", "true", "false", "null", "{}", "[]", `{"a": 1}`, `[1, "a"]`, "0", `"c"`)
 }
 
-// place is a reference into a document.
+// place generates a reference into a document.
 func (g *Generator) place() string {
 	if g.Judging && g.Pick(5) == 0 {
 		return g.judged()
@@ -122,7 +124,7 @@ func (g *Generator) place() string {
 	return out + g.path()
 }
 
-// judged is what predicates say, or a part of that.
+// judged generates a call of a predicate, or a reference into its result.
 func (g *Generator) judged() string {
 	of := g.one(func() string { return "input" }, func() string { return "input" }, func() string { return "input.c" }, g.variable, func() string {
 		return g.Of(`{"metadata": input.metadata, "spec": input.spec}`, `object.union(input, {"metadata": {"labels": {"a": "a"}}})`, `{"spec": {"nodeSelector": {"a": "b"}}}`)
@@ -159,7 +161,7 @@ func (g *Generator) path() string {
 	return out.String()
 }
 
-// key is an operand of a reference.
+// key generates an operand of a reference.
 func (g *Generator) key() string {
 	choice := g.Pick(12)
 	if g.closed > 0 && (choice == 3 || choice == 4 || choice > 9) {
@@ -189,7 +191,7 @@ func (g *Generator) key() string {
 	}
 }
 
-// term is an expression with a value.
+// term generates a term.
 func (g *Generator) term() string {
 	g.depth++
 	defer func() { g.depth-- }()
@@ -233,7 +235,7 @@ func (g *Generator) term() string {
 	}
 }
 
-// key0 is an operand that binds nothing.
+// key0 generates an operand that binds nothing.
 func (g *Generator) key0() string { return g.Of(`"a"`, "0", g.variable(), "input.a") }
 
 func (g *Generator) call() string {
@@ -315,7 +317,7 @@ func (g *Generator) statement() string {
 		if !strings.HasSuffix(c, ")") || !strings.HasPrefix(c, "f") {
 			return c
 		}
-		// The result is handed to a variable that is bound here, or was before.
+		// The call's output operand is a new variable, one that is already in scope, or a constant.
 		return c[:len(c)-1] + ", " + g.one(g.fresher, g.fresher, g.variable, g.constant) + ")"
 	case 18:
 		t := g.place()
@@ -339,7 +341,7 @@ func (g *Generator) statement() string {
 	}
 }
 
-// rarer is a statement that is less common.
+// rarer generates one of the less common statements.
 func (g *Generator) rarer(choice int) string {
 	switch choice {
 	case 20, 21:
@@ -360,7 +362,7 @@ func (g *Generator) rarer(choice int) string {
 	case 24:
 		return g.variable() + " == " + g.variable()
 	case 25:
-		// A variable is bound once and compared later, or twice and compared by that.
+		// A variable is bound once and compared later, or unified twice, which also compares.
 		t, u := g.place(), g.place()
 		v := g.fresher()
 		return v + " = " + t + "; " + g.Of(v+" = "+u, u+" = "+v, v+" == "+u, "not "+v+" == "+g.bound(g.place), "["+v+", _] = "+u)
@@ -412,7 +414,7 @@ func (g *Generator) with() string {
 	}
 }
 
-// when makes a body of statements a condition.
+// when generates the braces and the keyword around the body of a condition.
 func (g *Generator) when(body string) string {
 	if g.V0 {
 		return " {\n\t" + body + "\n}"
@@ -420,12 +422,12 @@ func (g *Generator) when(body string) string {
 	return " if {\n\t" + body + "\n}"
 }
 
-// name is the name of a member that a rule makes.
+// name generates the name of a member that a rule defines.
 func (g *Generator) name() string {
 	return g.bound(func() string { return g.one(func() string { return `"a"` }, g.variable) })
 }
 
-// kinds is how many kinds of rules there are to choose from.
+// kinds returns the number of kinds of rules to choose from.
 func (g *Generator) kinds() int {
 	if g.Wide && !g.V0 {
 		return 7
@@ -433,14 +435,14 @@ func (g *Generator) kinds() int {
 	return 5
 }
 
-// rule writes one rule of a kind.
+// rule generates a rule of one kind.
 func (g *Generator) rule(name string, kind int) string {
 	if kind == 4 {
 		return name + g.Of(" := ", " = ") + g.bound(func() string { return g.one(g.place, g.term) })
 	}
 	return g.scoped(func() string {
 		body := strings.Join(g.body(1+g.Pick(3)), "\n\t")
-		// Most rules say no more than that their body holds: what is in their value is read as a whole.
+		// Most values are constants. Otherwise the analysis would treat most fields as read completely.
 		value := g.bound(func() string {
 			return g.one(g.term, g.variable, g.place, g.constant, g.constant, g.constant, g.constant, g.constant)
 		})
@@ -501,7 +503,7 @@ func (g *Generator) function(name string, arity int) string {
 	})
 }
 
-// Policy writes a whole text.
+// Policy generates a whole policy.
 func (g *Generator) Policy() string {
 	g.V0 = g.Pick(5) == 0
 	g.functions = map[string]int{}
@@ -563,8 +565,8 @@ func (g *Generator) Policy() string {
 	return strings.Join(out, "\n\n") + "\n"
 }
 
-// show writes rules of the contract that show the values of all others, whatever their types, and one that reads of the
-// input what no other one does.
+// show generates contract rules that expose the values of all other rules, whatever their types, and one rule that
+// reads an input field that no other rule reads.
 func (g *Generator) show(text string) []string {
 	out := []string{`labels := {"id": input.id}`}
 	for _, name := range append([]string{"made", "said", "t0", "t1"}, g.helpers...) {
@@ -580,7 +582,7 @@ func (g *Generator) show(text string) []string {
 	return out
 }
 
-// document makes a value of few names, so that policies find some of it.
+// document generates a value with few distinct names, so that policies often find members.
 func (g *Generator) document(depth int) any {
 	kind := g.Pick(12)
 	if depth <= 0 {
@@ -608,7 +610,7 @@ func (g *Generator) document(depth int) any {
 	}
 }
 
-// Object makes an object of few names.
+// Object generates an object with few distinct names.
 func (g *Generator) Object(depth int) map[string]any {
 	out := map[string]any{}
 	var last any
@@ -616,7 +618,7 @@ func (g *Generator) Object(depth int) map[string]any {
 		if g.Pick(4) == 0 || (name == "0" && g.Pick(3) > 0) {
 			continue
 		}
-		// Policies compare members, and should find some that are equal.
+		// Repeat some values, because policies compare members.
 		if len(out) == 0 || g.Pick(3) > 0 {
 			last = g.document(depth - 1)
 		}
@@ -625,7 +627,7 @@ func (g *Generator) Object(depth int) map[string]any {
 	return out
 }
 
-// Change returns a document that differs in one place or a few.
+// Change returns a document that differs from the given one in one or a few places.
 func (g *Generator) Change(document any) any {
 	if g.Pick(6) == 0 {
 		return g.document(2)
@@ -660,7 +662,7 @@ func (g *Generator) Change(document any) any {
 	return g.document(1)
 }
 
-// RandomBytes are enough for a policy and what is decided, the same for the same seed.
+// RandomBytes returns enough bytes for a policy and its documents. Equal seeds give equal bytes.
 func RandomBytes(seed uint64) []byte {
 	random := rand.New(rand.NewPCG(seed, 0))
 	out := make([]byte, 4000)
