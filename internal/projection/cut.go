@@ -2,14 +2,14 @@ package projection
 
 import "github.com/open-policy-agent/opa/v1/ast"
 
-// Union returns the fields that any of the sealed sets has, sealed.
+// Union returns the sealed union of several sealed sets.
 func Union(sets ...*Fields) *Fields {
 	budget := maxFields
 	return union(sets, &budget)
 }
 
-// Covers says whether a sealed set has every field of another one: what is cut down to the one can be cut down to the
-// other, as if it were the document.
+// Covers reports whether a sealed set contains every field of another one. If it does, a document that was cut to the
+// first set can be cut to the other as if it were the whole document.
 func (f *Fields) Covers(other *Fields) bool {
 	if f.all || f == other {
 		return true
@@ -18,7 +18,7 @@ func (f *Fields) Covers(other *Fields) bool {
 		return false
 	}
 	for _, n := range other.names {
-		// Sealed, the fields of a name have those of every member.
+		// In a sealed set, the fields of a name include those of every member.
 		next, ok := f.named[n.text]
 		if !ok {
 			next = f.each
@@ -30,8 +30,8 @@ func (f *Fields) Covers(other *Fields) bool {
 	return true
 }
 
-// Cut returns a document that has the fields of the sealed set alone: it has the same Value and the same key as the
-// document. What the set has whole is shared with the document; the document itself is not changed.
+// Cut returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
+// original. It shares the parts that the set contains completely with the original, which is not changed.
 func (f *Fields) Cut(document map[string]any) map[string]any {
 	if f.all {
 		return document
@@ -77,14 +77,15 @@ func (f *Fields) cut(document any) any {
 	}
 }
 
-// Below names a sealed set: it returns the set, sealed, of which the fields are those below the member of that name.
+// Below returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
 func Below(name string, fields *Fields) *Fields {
 	budget := maxFields
 	return union([]*Fields{{named: map[string]*Fields{name: fields}}}, &budget)
 }
 
-// Same says whether two values show the same in the fields of the sealed set: whether they would be cut to equal
-// values. Both have at least these fields. Numbers are the same if their texts are, since a policy can tell.
+// Same reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal values.
+// Both must have at least these fields. Numbers are equal only if their texts are, because a policy can distinguish
+// them.
 func (f *Fields) Same(a, b ast.Value) bool {
 	switch x := a.(type) {
 	case ast.Object:
@@ -116,7 +117,7 @@ func (f *Fields) sameObjects(a, b ast.Object) bool {
 	})
 }
 
-// member returns the fields of a member of an object of which all names are read.
+// member returns the fields of a member of an object all of whose names are read.
 func (f *Fields) member(key *ast.Term) *Fields {
 	if f.all {
 		return f

@@ -10,22 +10,22 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// maxFields bounds a sealed set. Sealing repeats what is read of every member below each name, which grows beyond
-// bounds for a text that is made for it; what does not fit is read as a whole.
+// maxFields limits the size of a sealed set. Sealing copies the fields that are read of every member below each name,
+// which a crafted policy can make arbitrarily large. Fields beyond the limit are read completely.
 const maxFields = 4096
 
-// Fields is a set of fields below a document, itself included. That a field is in the set means: whether it is there,
-// of which type it is, and its value if that is a scalar. The members of an object or an array, and how many there
-// are, are in the set only if All, Name or Each say so.
+// Fields is a set of fields of a document, including the document itself. For a field in the set, a reader knows
+// whether it exists, its type, and its value if that is a scalar. The members of an object or an array, and their
+// number, are in the set only if All, Name, or Each adds them.
 //
-// Fields are collected by Name, Each and All, by one goroutine. What Seal returns is read-only, safe for concurrent
-// use, and what Value, AppendKey, Below and Paths are for.
+// One goroutine collects the fields by Name, Each, and All. Seal returns a read-only set that is safe for concurrent
+// use. The other methods require a sealed set.
 type Fields struct {
 	all   bool
 	each  *Fields
 	named map[string]*Fields
 
-	// Set by Seal, in the order of the names.
+	// names is set by Seal and sorted by name.
 	names []name
 }
 
@@ -35,7 +35,7 @@ type name struct {
 	fields *Fields
 }
 
-// Name returns the fields of the member of that name, which is in the set from now on.
+// Name adds the member of that name to the set and returns the member's fields.
 func (f *Fields) Name(name string) *Fields {
 	next, ok := f.named[name]
 	if !ok {
@@ -48,8 +48,8 @@ func (f *Fields) Name(name string) *Fields {
 	return next
 }
 
-// Each returns the fields that are read of every member of an object or array. The names of the members and their
-// number are in the set from now on.
+// Each returns the fields that are read of every member of an object or array. It adds the names and the number of the
+// members to the set.
 func (f *Fields) Each() *Fields {
 	if f.each == nil {
 		f.each = &Fields{}
@@ -57,16 +57,17 @@ func (f *Fields) Each() *Fields {
 	return f.each
 }
 
-// All puts everything below into the set.
+// All adds everything below to the set.
 func (f *Fields) All() { f.all = true }
 
-// Whole says whether the set has the whole document.
+// Whole reports whether the set contains the whole document.
 func (f *Fields) Whole() bool { return f.all }
 
-// Everything returns the set of all fields, sealed. It is the same one each time.
+// Everything returns the sealed set of all fields. It returns the same pointer each time.
 func Everything() *Fields { return whole }
 
-// Names returns the names of the document's members that are in the set, sealed; ok is false if all members are.
+// Names returns the names of the document's members in a sealed set. The result ok is false if all members are in the
+// set.
 func (f *Fields) Names() (names []string, ok bool) {
 	if f.all || f.each != nil {
 		return nil, false
@@ -77,11 +78,11 @@ func (f *Fields) Names() (names []string, ok bool) {
 	return names, true
 }
 
-// Every returns the fields that a sealed set has of every member, sealed; nil if it has none of all of them.
+// Every returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
 func (f *Fields) Every() *Fields { return f.each }
 
-// Named are the names of members that a sealed set has fields of, in their order, with those fields; what it has of
-// every member is among them.
+// Named returns the named members in a sealed set, sorted by name, with their fields. The fields include those of every
+// member.
 func (f *Fields) Named() iter.Seq2[string, *Fields] {
 	return func(yield func(string, *Fields) bool) {
 		for _, n := range f.names {
@@ -92,7 +93,7 @@ func (f *Fields) Named() iter.Seq2[string, *Fields] {
 	}
 }
 
-// Seal returns the set, read-only.
+// Seal returns a read-only copy of the set.
 func (f *Fields) Seal() *Fields {
 	budget := maxFields
 	return union([]*Fields{f}, &budget)
@@ -135,7 +136,7 @@ func union(sets []*Fields, budget *int) *Fields {
 	return out
 }
 
-// Below returns the fields at a path of names, sealed; what is read of every member counts for each name.
+// Below returns the sealed fields at a path of names. Fields of every member apply to each name.
 func (f *Fields) Below(path ...string) *Fields {
 	at := f
 	for _, name := range path {
@@ -154,7 +155,7 @@ func (f *Fields) Below(path ...string) *Fields {
 	return at
 }
 
-// Members returns the fields that are read of members levels below, whatever their names, sealed.
+// Members returns the sealed union of the fields of all members that are the given number of levels below.
 func (f *Fields) Members(levels int) *Fields {
 	sets := []*Fields{f}
 	for range levels {
@@ -176,8 +177,8 @@ func (f *Fields) Members(levels int) *Fields {
 	return union(sets, &budget)
 }
 
-// Paths are the fields as text, sorted: names after dots, or in brackets if they are no words; "*" for every member and
-// "**" for everything below. A path stands for those that lead to it.
+// Paths returns the fields as sorted texts. Names follow dots, or are in brackets if they are not identifiers. "*"
+// stands for every member and "**" for everything below. A path includes all of its prefixes.
 func (f *Fields) Paths() []string {
 	var out []string
 	var add func(f *Fields, prefix string)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Size returns the size of the document, of JSON values of Go, cut down to the set: in bytes of JSON without spaces. The
-// time is linear in the size of the document.
+// Size returns the size of a document after it is cut to the set, in bytes of JSON without spaces. The document
+// consists of the Go types of JSON. The time is linear in the size of the document.
 func (f *Fields) Size(document any) int {
 	switch d := document.(type) {
 	case map[string]any:
@@ -40,7 +40,7 @@ func (f *Fields) Size(document any) int {
 	case json.Number:
 		return len(d)
 	}
-	// Floats, and what is nothing of JSON.
+	// Floats and values of other types.
 	text, err := json.Marshal(document)
 	if err != nil {
 		return 0
@@ -74,11 +74,11 @@ func (f *Fields) objectSize(object map[string]any) int {
 			}
 		}
 	}
-	// Commas are between members.
+	// Commas separate the members.
 	return size + max(0, members-1)
 }
 
-// textSize is the size of a string in JSON, with quotes and escapes.
+// textSize returns the size of a string in JSON, including quotes and escapes.
 func textSize(text string) int {
 	size := len(`""`) + len(text)
 	for i := 0; i < len(text); i++ {
@@ -88,7 +88,7 @@ func textSize(text string) int {
 		case c < ' ':
 			size += len(`u000`) + 1
 		case c == 0xe2 && i+2 < len(text):
-			// Separators of lines and paragraphs are escaped.
+			// JSON escapes the line and the paragraph separator.
 			if r, _ := utf8.DecodeRuneInString(text[i:]); r == '\u2028' || r == '\u2029' {
 				size += len(`\u2028`) - utf8.RuneLen(r)
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Value returns the document, of JSON values of Go, cut down to the set. What is nothing of JSON is taken as its JSON;
-// the error says that it has none.
+// Value returns a document, cut to the set, as an OPA value. The document consists of the Go types of JSON; other
+// values are converted through their JSON encoding. The error means that a value has no JSON encoding.
 func (f *Fields) Value(document any) (ast.Value, error) {
 	if f.all {
 		plain, _ := plainNumbers(document)
@@ -41,8 +41,9 @@ func (f *Fields) Value(document any) (ast.Value, error) {
 	}
 }
 
-// plainNumbers returns the document with floats as JSON has them, and whether that differs from it: OPA would write
-// 1234567.5 as 1.2345675e+06, which shows wherever a number becomes text. The document is not changed.
+// plainNumbers returns the document with floats in their JSON form, and reports whether that changes it. OPA would
+// write 1234567.5 as 1.2345675e+06, which a policy can see when a number is converted to text. The original is not
+// changed.
 func plainNumbers(document any) (plain any, differs bool) {
 	switch d := document.(type) {
 	case float64:
@@ -110,8 +111,8 @@ func (f *Fields) object(document map[string]any) (ast.Value, error) {
 	return ast.NewObject(members...), nil
 }
 
-// What a key is made of. Each part begins with its kind, and what has no fixed length gives its length before it: two
-// documents have the same key only if their cuts are the same. A key alone does not say of which set it is.
+// Kinds of the parts of a key. Each part begins with its kind. A part of variable length has its length first, so that
+// two documents have equal keys only if their cuts are equal. A key does not identify the set that it was made with.
 const (
 	keyUndefined = iota
 	keyNull
@@ -126,15 +127,15 @@ const (
 	keyOther
 )
 
-// sorter lends space for the names of objects while they are sorted.
+// sorter pools buffers for sorting the names of objects.
 var sorter = sync.Pool{New: func() any { return new([]string) }}
 
-// AppendKey appends a key of the document, as cut down to the set, and returns the extended buffer: equal keys mean
-// equal Values. It allocates nothing if the buffer is large enough. ok is false for a document without a Value; what is
-// appended then is of no use.
+// AppendKey appends a key of the document, cut to the set, and returns the extended buffer. Equal keys imply equal
+// Values. It does not allocate if the buffer is large enough. The result ok is false for a document without a Value;
+// the bytes appended then must not be used.
 //
-// A number that int64 and float64 both hold, and of which they show the same, has one key in both. As a json.Number it
-// has another one.
+// An integer that int64 and float64 represent alike has the same key in both types. As a json.Number it has another
+// key.
 func (f *Fields) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
 	space := sorter.Get().(*[]string)
 	defer sorter.Put(space)
@@ -174,10 +175,11 @@ func (f *Fields) appendKey(out []byte, document any, space *[]string) ([]byte, b
 	}
 }
 
-// maxExact is up to where each integer is a float64 of its own, whose shortest decimal form is the integer's.
+// maxExact is the limit up to which every integer is a distinct float64 whose shortest decimal form is that integer.
 const maxExact = 1 << 53
 
-// integer returns a float as the integer that is written alike: neither 0.5 nor -0, nor any that may be rounded.
+// integer converts a float to the integer with the same text. The result ok is false for fractions, for -0, and for
+// values beyond maxExact.
 func integer(f float64) (n int64, ok bool) {
 	if f != math.Trunc(f) || math.Abs(f) > maxExact || f == 0 && math.Signbit(f) {
 		return 0, false
@@ -189,7 +191,7 @@ func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
-// whole is what is read below a field that is read whole.
+// whole is the field set of everything below a field that is read completely.
 var whole = &Fields{all: true}
 
 func (f *Fields) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
@@ -228,7 +230,7 @@ func (f *Fields) appendObject(out []byte, object map[string]any, space *[]string
 		return out, true
 	}
 	out = binary.AppendUvarint(out, uint64(len(object)))
-	// The names lie on a stack that the objects below use as well.
+	// The buffer is a stack: recursive calls push their names after these.
 	from := len(*space)
 	for key := range object {
 		*space = append(*space, key)
@@ -245,7 +247,7 @@ func (f *Fields) appendObject(out []byte, object map[string]any, space *[]string
 		}
 		out, ok = fields.appendKey(appendText(out, key), object[key], space)
 	}
-	// So that the pool keeps no document's names alive.
+	// Clear the names, so that the pool does not keep documents alive.
 	clear((*space)[from:to])
 	*space = (*space)[:from]
 	return out, ok
