@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// known are the inventories that nobody has to declare, in order of precedence, and what reads the fields that differ
-// between them. The fields are those of the published schemas: ClusterProfile of SIG Multicluster, ManagedCluster of Open
-// Cluster Management, Cluster of Karmada and MemberCluster of KubeFleet.
+// known lists the built-in inventories, in order of precedence, with the functions that read the fields in which they
+// differ. The fields are those of the published schemas of ClusterProfile (SIG Multicluster), ManagedCluster (Open
+// Cluster Management), Cluster (Karmada), and MemberCluster (KubeFleet).
 var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"}, read: readClusterProfile},
 	{resource: schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}, read: readManagedCluster},
@@ -17,8 +17,8 @@ var known = []inventory{
 	{resource: schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1beta1", Resource: "memberclusters"}, read: readMemberCluster},
 }
 
-// Claims of Open Cluster Management with a meaning of their own: the platform is one of the reserved names of its API,
-// the region one that its distributions set.
+// Claims of Open Cluster Management that set fields of the normal form. The platform is one of the reserved names of
+// its API; its distributions set the region.
 const (
 	claimPlatform = "platform.open-cluster-management.io"
 	claimRegion   = "region.open-cluster-management.io"
@@ -57,7 +57,7 @@ func readKarmadaCluster(obj, out map[string]any) {
 		out["zones"] = []any{zone}
 	}
 	setObject(out, "allocatable", object(obj, "status", "resourceSummary", "allocatable"))
-	// Karmada's own estimator takes off what is scheduled and what waits to be: both are spoken for.
+	// Karmada's own estimator subtracts both the scheduled pods and those that wait to be scheduled.
 	setObject(out, "allocated", sum(object(obj, "status", "resourceSummary", "allocated"), object(obj, "status", "resourceSummary", "allocating")))
 	regionFromLabels(out)
 }
@@ -70,7 +70,7 @@ func readMemberCluster(obj, out map[string]any) {
 		}
 	}
 	out["properties"] = properties
-	// Whether its agent still reports is a matter of the time, which nothing here knows.
+	// Whether the cluster's agent still reports depends on the current time, which is not available here.
 	out["ready"] = condition(obj, "Joined")
 	setObject(out, "capacity", object(obj, "status", "resourceUsage", "capacity"))
 	setObject(out, "allocatable", object(obj, "status", "resourceUsage", "allocatable"))
@@ -78,7 +78,7 @@ func readMemberCluster(obj, out map[string]any) {
 	regionFromLabels(out)
 }
 
-// regionFromLabels fills in region and zones from the well-known labels of Kubernetes where the inventory has none.
+// regionFromLabels sets region and zones from the well-known Kubernetes labels if the inventory has not set them.
 func regionFromLabels(out map[string]any) {
 	labels, _ := out["labels"].(map[string]any)
 	if _, found := out["region"]; !found {
@@ -111,7 +111,7 @@ func object(obj map[string]any, at ...string) map[string]any { return path(at).o
 
 func list(obj map[string]any, at ...string) []any { return path(at).list(obj) }
 
-// named turns a list of name and value pairs into an object.
+// named converts a list of name and value pairs to an object.
 func named(pairs []any) map[string]any {
 	out := map[string]any{}
 	for _, pair := range pairs {
@@ -124,7 +124,7 @@ func named(pairs []any) map[string]any {
 	return out
 }
 
-// condition says whether the status has the condition as True.
+// condition reports whether the status has the condition with status True.
 func condition(obj map[string]any, conditionType string) bool {
 	return slices.ContainsFunc(list(obj, "status", "conditions"), func(c any) bool {
 		m, ok := c.(map[string]any)

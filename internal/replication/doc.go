@@ -1,3 +1,5 @@
-// Package replication says what of a cluster object is kept as policy data, and brings the clusters of every known
-// inventory into one normal form. It is pure: objects in, documents out.
+// Package replication defines which parts of a cluster object become replica data. It also converts the cluster objects
+// of every known inventory to one normal form.
+//
+// Prepare strips an object and adds its normal form. The package does no I/O.
 package replication

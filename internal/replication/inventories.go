@@ -11,23 +11,23 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Inventories are the resource types whose objects stand for clusters: those that Berth knows, and declared ones. It is
-// immutable and safe for concurrent use. Create it with NewInventories.
+// Inventories are the resource types whose objects represent clusters: built-in and declared ones. It is immutable and
+// safe for concurrent use. Create it with NewInventories.
 type Inventories struct {
 	all []inventory
 }
 
-// inventory is a resource type whose objects stand for clusters.
+// inventory is a resource type whose objects represent clusters.
 type inventory struct {
 	resource schema.GroupVersionResource
-	// read sets the fields of the normal form that are not the same for all inventories.
+	// read sets the fields of the normal form that differ between inventories.
 	read func(obj, out map[string]any)
-	// name is the path of the cluster's name; nil for that of the object.
+	// name is the path of the cluster's name; nil if the object's name is used.
 	name path
 }
 
-// NewInventories returns the inventories that Berth knows and, after those, the declared ones in their order. Errors are
-// those of the declarations; at is where they are written.
+// NewInventories returns the built-in inventories followed by the declared ones, in their order. The errors concern the
+// declarations; the parameter at is the path of the list of declarations.
 func NewInventories(at *field.Path, declared ...Declaration) (*Inventories, field.ErrorList) {
 	out := &Inventories{all: slices.Clone(known)}
 	var errs field.ErrorList
@@ -49,7 +49,7 @@ func NewInventories(at *field.Path, declared ...Declaration) (*Inventories, fiel
 	return out, nil
 }
 
-// Known returns the inventories that Berth knows.
+// Known returns the built-in inventories.
 func Known() *Inventories { return &Inventories{all: known} }
 
 func (i *Inventories) find(resource schema.GroupVersionResource) *inventory {
@@ -61,8 +61,8 @@ func (i *Inventories) find(resource schema.GroupVersionResource) *inventory {
 	return nil
 }
 
-// Resources are the inventories' types in order of precedence: of two objects that stand for a cluster of the same name,
-// the one of the earlier type is used. A type may be there in several versions.
+// Resources returns the inventories' types in order of precedence. If two objects represent clusters of the same name,
+// the object of the earlier type is used. A type may occur in several versions.
 func (i *Inventories) Resources() []schema.GroupVersionResource {
 	out := make([]schema.GroupVersionResource, len(i.all))
 	for at, in := range i.all {
@@ -71,8 +71,9 @@ func (i *Inventories) Resources() []schema.GroupVersionResource {
 	return out
 }
 
-// Needs are the fields of the normal form that have to be kept of an inventory's objects where the given ones are read,
-// sealed: where clusters have names other than those of the objects, the name is found nowhere else.
+// Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
+// given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
+// name.
 func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.Fields) *projection.Fields {
 	if in := i.find(resource); in == nil || in.name == nil {
 		return read
@@ -82,13 +83,13 @@ func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projecti
 	return projection.Union(read, name.Seal())
 }
 
-// Cluster brings an inventory's object into the normal form at data.clusters[name]. Every document has name,
-// namespace, source, labels, annotations, properties, taints and ready; region, zones, provider, version, capacity,
-// allocatable and allocated are there where the inventory knows them. Resources are quantities by name as the inventory
-// has them, and what is left of them is allocatable less allocated.
+// Cluster converts an inventory's object to the normal form at data.clusters[name]. Every document has name, namespace,
+// source, labels, annotations, properties, taints, and ready. It has region, zones, provider, version, capacity,
+// allocatable, and allocated if the inventory provides them. Resources are quantities, keyed by resource name. Free
+// resources are allocatable minus allocated.
 //
-// ok is false for other resources, and for an object that does not have the name of its cluster yet. The object is not
-// written to, and the document shares values with it.
+// The result ok is false for other resource types, and for an object that does not have the name of its cluster yet.
+// The object is not changed, and the document shares values with it.
 func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
 	in := i.find(resource)
 	if in == nil {
@@ -114,53 +115,53 @@ func (i *Inventories) Cluster(resource schema.GroupVersionResource, obj map[stri
 	return out, true
 }
 
-// Declaration says how the objects of a resource type that Berth does not know stand for clusters.
+// Declaration describes how the objects of a custom resource type represent clusters.
 type Declaration struct {
-	// Group, Version and Resource name the type as in fleet.example.com, v1, sites.
+	// Group, Version, and Resource identify the type, for example fleet.example.com, v1, and sites.
 	Group    string `json:"group"`
 	Version  string `json:"version"`
 	Resource string `json:"resource"`
-	// Fields are where in an object the fields of the normal form are.
+	// Fields are the paths of the normal form's fields in an object.
 	Fields DeclaredFields `json:"fields"`
 }
 
-// DeclaredFields are paths of fields in an object: names joined by dots, as in status.resources.allocatable; a name with
-// dots of its own is a subscript, as in metadata.labels['example.com/tier']. What is declared nowhere, and what an
-// object does not have, is unknown.
+// DeclaredFields are paths of fields in an object. Names are joined by dots, as in status.resources.allocatable. A name
+// that contains dots is a subscript, as in metadata.labels['example.com/tier']. A field that is not declared, or that
+// an object does not have, is unknown.
 type DeclaredFields struct {
-	// Name is the cluster's; that of the object where it is not declared.
+	// Name is the cluster's name. The default is the object's name.
 	Name string `json:"name,omitempty"`
-	// Labels are an object of texts; those of the object where they are not declared.
+	// Labels is an object of strings. The default is the object's labels.
 	Labels string `json:"labels,omitempty"`
-	// Properties are an object, or a list of name and value pairs.
+	// Properties is an object, or a list of name and value pairs.
 	Properties string `json:"properties,omitempty"`
-	// Taints are a list as in a Node's spec.
+	// Taints is a list as in a Node's spec.
 	Taints string `json:"taints,omitempty"`
-	// Region, Provider and Version are texts. A region is otherwise that of the well-known label.
+	// Region, Provider, and Version are strings. The default of Region is the well-known label.
 	Region   string `json:"region,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Zones are a list of texts, or one text; otherwise that of the well-known label.
+	// Zones is a list of strings, or one string. The default is the well-known label.
 	Zones string `json:"zones,omitempty"`
-	// Capacity, Allocatable and Allocated are objects of quantities. Available is what is left of Allocatable, for an
-	// inventory that does not have Allocated.
+	// Capacity, Allocatable, and Allocated are objects of quantities. Available is the unused part of Allocatable, for
+	// inventories that do not have Allocated.
 	Capacity    string `json:"capacity,omitempty"`
 	Allocatable string `json:"allocatable,omitempty"`
 	Allocated   string `json:"allocated,omitempty"`
 	Available   string `json:"available,omitempty"`
-	// Ready says when a cluster is ready; without it, all are.
+	// Ready defines when a cluster is ready. If it is not set, all clusters are ready.
 	Ready *DeclaredReady `json:"ready,omitempty"`
 }
 
-// DeclaredReady is either of two ways to say that a cluster is ready.
+// DeclaredReady is one of two ways to define that a cluster is ready.
 type DeclaredReady struct {
-	// Condition is the type of a condition in status.conditions that has to be True.
+	// Condition is the type of a condition in status.conditions that must be True.
 	Condition string `json:"condition,omitempty"`
-	// Field is the path of a boolean that has to be true.
+	// Field is the path of a boolean that must be true.
 	Field string `json:"field,omitempty"`
 }
 
-// compile returns the inventory that is declared.
+// compile returns the inventory for a declaration.
 func (d Declaration) compile(at *field.Path) (inventory, field.ErrorList) {
 	var errs field.ErrorList
 	check := func(name, value string, valid func(string) []string) {

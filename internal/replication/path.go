@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// path leads to a field of an object, name by name. A nil path leads nowhere.
+// path is the path of a field in an object, as a list of names. A nil path selects nothing.
 type path []string
 
-// maxPath bounds the text of a path.
+// maxPath is the maximum length of a path, in bytes.
 const maxPath = 1024
 
-// step is one name of a path.
+// step matches one name of a path.
 var step = regexp.MustCompile(`^(?:\.([A-Za-z0-9_-]+)|\['([^']+)'\]|\["([^"]+)"\])`)
 
-// parsePath reads a path of names that are joined by dots, with or without a dot in front, as a downward API reference's
-// fieldPath and a CustomResourceDefinition's jsonPath have them: spec.region, .spec.region,
-// metadata.labels['example.com/tier']. Of what JSONPath has besides, such as wildcards and filters, nothing is
-// understood: a path leads to one field. That is why it is not read by kubectl's JSONPath, which finds any number of
-// values, and belongs to the client.
+// parsePath parses a path of names joined by dots, with or without a leading dot. The syntax is that of a downward API
+// fieldPath and of a CustomResourceDefinition's jsonPath: spec.region, .spec.region,
+// metadata.labels['example.com/tier']. A path selects one field, so other features of JSONPath, such as wildcards and
+// filters, are rejected. For the same reason it does not use kubectl's JSONPath, which finds any number of values. That
+// parser also belongs to the client libraries, which this package may not import.
 func parsePath(text string) (path, error) {
 	if len(text) > maxPath {
 		return nil, fmt.Errorf("is longer than %d bytes", maxPath)
@@ -45,7 +45,7 @@ func parsePath(text string) (path, error) {
 	return out, nil
 }
 
-// value returns what is at the path, not to be written to; nil if nothing is.
+// value returns the value at the path, which must not be changed; nil if there is none.
 func (p path) value(obj map[string]any) any {
 	if p == nil {
 		return nil
@@ -54,13 +54,13 @@ func (p path) value(obj map[string]any) any {
 	return value
 }
 
-// text returns the text at the path; empty if there is none.
+// text returns the string at the path; empty if there is none.
 func (p path) text(obj map[string]any) string {
 	s, _ := p.value(obj).(string)
 	return s
 }
 
-// object returns the map at the path, never nil, not to be written to.
+// object returns the map at the path, which must not be changed. It never returns nil.
 func (p path) object(obj map[string]any) map[string]any {
 	if m, ok := p.value(obj).(map[string]any); ok && m != nil {
 		return m
@@ -68,7 +68,7 @@ func (p path) object(obj map[string]any) map[string]any {
 	return map[string]any{}
 }
 
-// list returns the slice at the path, never nil, not to be written to.
+// list returns the slice at the path, which must not be changed. It never returns nil.
 func (p path) list(obj map[string]any) []any {
 	if l, ok := p.value(obj).([]any); ok && l != nil {
 		return l

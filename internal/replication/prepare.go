@@ -11,11 +11,12 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// normalForm is the name under which a prepared object has its normal form. No field of an object has it.
+// normalForm is the key under which a prepared object has its normal form. No Kubernetes object has a field of this
+// name.
 const normalForm = "placement.berth.dev/normal-form"
 
-// Prepare makes, in place, of an object what policies may read of it: it is stripped, and its normal form is laid beside
-// its own fields if it has one, so that both can be cut to what is read of them.
+// Prepare changes an object in place to what policies may read of it. It strips the object and, if the object has a
+// normal form, stores that beside the object's own fields. Both can then be cut to the fields that policies read.
 func (i *Inventories) Prepare(resource schema.GroupVersionResource, obj *unstructured.Unstructured) {
 	Strip(resource.GroupResource(), obj)
 	if normal := i.normalize(resource, obj.Object); normal != nil {
@@ -23,7 +24,7 @@ func (i *Inventories) Prepare(resource schema.GroupVersionResource, obj *unstruc
 	}
 }
 
-// normalize returns the normal form of an object, nil if it has none.
+// normalize returns the normal form of an object; nil if it has none.
 func (i *Inventories) normalize(resource schema.GroupVersionResource, obj map[string]any) map[string]any {
 	if cluster, ok := i.Cluster(resource, obj); ok {
 		return cluster
@@ -32,7 +33,8 @@ func (i *Inventories) normalize(resource schema.GroupVersionResource, obj map[st
 	return quota
 }
 
-// Parts returns a prepared object's own fields and its normal form, nil if it has none. The object is not changed.
+// Parts returns a prepared object's own fields and its normal form; normal is nil if it has none. The object is not
+// changed.
 func Parts(obj map[string]any) (own, normal map[string]any) {
 	normal, ok := obj[normalForm].(map[string]any)
 	if !ok {
@@ -43,13 +45,13 @@ func Parts(obj map[string]any) (own, normal map[string]any) {
 	return own, normal
 }
 
-// NormalFields are the fields of a prepared object of which the normal form has the given ones, sealed.
+// NormalFields returns the sealed field set of a prepared object whose normal form has the given fields.
 func NormalFields(fields *projection.Fields) *projection.Fields {
 	return projection.Below(normalForm, fields)
 }
 
-// Paths are the fields of a prepared object as text, sorted: those of the object and those of its normal form, each with
-// all that is below it; "**" stands for the whole, and so does nil.
+// Paths returns the fields of a prepared object as sorted texts, for the object and for its normal form. A path
+// includes everything below it. "**" stands for the whole object, and so does nil.
 func Paths(fields *projection.Fields) []string {
 	if fields == nil {
 		return []string{"**"}
@@ -69,12 +71,12 @@ func Paths(fields *projection.Fields) []string {
 	return slices.Compact(out)
 }
 
-// normalPath is the normal form as paths of fields have it.
+// normalPath is the path of the normal form in texts of field sets.
 var normalPath = func() string {
 	return NormalFields(&projection.Fields{}).Paths()[0]
 }()
 
-// FieldsOfNormal are the fields of the normal form among those of a prepared object, sealed.
+// FieldsOfNormal returns the sealed fields of the normal form in the field set of a prepared object.
 func FieldsOfNormal(fields *projection.Fields) *projection.Fields {
 	return fields.Below(normalForm)
 }

@@ -9,15 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxQuantity bounds the text of an amount, and maxExponent the digits of its decimal exponent: the arithmetic of
-// quantities takes time and memory by what they stand for, and who writes an inventory is not always an administrator.
+// maxQuantity limits the length of a quantity's text, and maxExponent the digits of its decimal exponent. The time and
+// memory of quantity arithmetic grow with the value, and inventories may be written by users who are not
+// administrators.
 const (
 	maxQuantity = 64
 	maxExponent = 2
 )
 
-// Quantity reads an amount of a resource as objects have it: a quantity's text, or a number. ok is false for what is no
-// quantity, and for what nothing can have that many of.
+// Quantity parses an amount of a resource, which is a quantity's text or a number. The result ok is false for a value
+// that is not a quantity, and for one that exceeds the limits above.
 func Quantity(value any) (q resource.Quantity, ok bool) {
 	var text string
 	switch v := value.(type) {
@@ -35,7 +36,7 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	if len(text) > maxQuantity {
 		return q, false
 	}
-	// A lone E is a suffix, that of 10^18.
+	// An E without digits is the suffix for 10^18.
 	if _, exponent, found := strings.Cut(strings.ToLower(text), "e"); found && len(strings.TrimLeft(exponent, "+-0")) > maxExponent {
 		return q, false
 	}
@@ -43,7 +44,7 @@ func Quantity(value any) (q resource.Quantity, ok bool) {
 	return q, err == nil
 }
 
-// sum adds up amounts by resource; what is no quantity counts for nothing. Both are not written to.
+// sum adds amounts by resource and ignores values that are not quantities. It changes neither argument.
 func sum(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a
@@ -63,8 +64,8 @@ func sum(a, b map[string]any) map[string]any {
 	return out
 }
 
-// difference is what of a is not in b, by resource, and never less than nothing; resources of which either is not known
-// are left out. Both are not written to.
+// difference returns a minus b by resource, but at least zero. It omits resources that are unknown in either argument,
+// and changes neither.
 func difference(a, b map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, value := range b {

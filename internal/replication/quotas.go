@@ -7,13 +7,13 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// isQuota says whether objects of the resource are quotas.
+// isQuota reports whether the resource is a ScopedQuota or a ClusterScopedQuota.
 func isQuota(resource schema.GroupResource) bool {
 	return resource.Group == placementv1.GroupVersion.Group && (resource.Resource == "scopedquotas" || resource.Resource == "clusterscopedquotas")
 }
 
-// Quota is what data.berth shows of a quota: hard and used as its status has them, each an object that is empty as
-// long as nothing is counted. ok is false for other resources.
+// Quota returns the document for a quota in data.berth. It has hard and used from the quota's status, each of them an
+// object that is empty until something is counted. The result ok is false for other resource types.
 func Quota(resource schema.GroupVersionResource, obj map[string]any) (document map[string]any, ok bool) {
 	if !isQuota(resource.GroupResource()) {
 		return nil, false
@@ -21,7 +21,7 @@ func Quota(resource schema.GroupVersionResource, obj map[string]any) (document m
 	return map[string]any{"hard": object(obj, "status", "hard"), "used": object(obj, "status", "used")}, true
 }
 
-// stripQuota leaves out what changes with every charge without meaning anything to a policy.
+// stripQuota removes fields that change with every charge and that no policy needs.
 func stripQuota(obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "resourceVersion")
 	for _, field := range []string{"reservations", "conditions", "module", "summary", "observedGeneration"} {

@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// lastApplied is kubectl's copy of the manifest; it doubles an object and no decision may depend on it.
+// lastApplied is kubectl's copy of the manifest. It doubles the size of an object, and no decision may depend on it.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Strip removes, in place, what never becomes policy data: managed fields, kubectl's copy of the manifest, the payload
-// of Secrets, and the bookkeeping of quotas.
+// Strip removes, in place, fields that never become replica data: managed fields, kubectl's copy of the manifest, the
+// payload of Secrets, and internal status fields of quotas.
 func Strip(resource schema.GroupResource, obj *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(obj.Object, "metadata", "annotations", lastApplied)
