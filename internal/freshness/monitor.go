@@ -1,5 +1,7 @@
-// Package freshness finds out whether this replica knows the policies that the API server has. A watch that stands
-// still looks like one on which nothing happens, so every replica asks the API server actively.
+// Package freshness determines whether this replica has loaded the policies that the API server has. A stalled watch
+// looks like a watch without events, so every replica polls the API server.
+//
+// Create a Monitor with New, add it to a manager, and call Current or Confirm before a decision.
 package freshness
 
 import (
@@ -26,10 +28,10 @@ import (
 // DefaultBound is the default of Options.Bound.
 const DefaultBound = 20 * time.Second
 
-// catchUpInterval is how often a round compares again while this replica is behind.
+// catchUpInterval is the interval at which a round repeats the comparison while this replica is behind.
 const catchUpInterval = 20 * time.Millisecond
 
-// maxCatchUp is how long a round waits for this replica to load what it found.
+// maxCatchUp is the maximum time that a round waits for this replica to load the listed policies.
 const maxCatchUp = time.Second
 
 var (
@@ -39,29 +41,29 @@ var (
 
 // Options configure a Monitor.
 type Options struct {
-	// Live reads from the API server, over the connection that the watches use.
+	// Live reads from the API server, over the same connection as the watches.
 	Live client.Reader
 	// Registry has the policies that this replica has loaded.
 	Registry *placement.Registry
-	// Bound is how old the last confirmation may be while this replica counts as current. The API server has a third of
-	// it to answer; it is asked every quarter of it.
+	// Bound is the maximum age of the last confirmation for this replica to count as current. The timeout of a request
+	// to the API server is a third of it. The interval between requests is at most a quarter of it.
 	Bound time.Duration
-	// Rewound is called when the API server's store turns out to have gone back to an earlier state. It must be quick.
+	// Rewound is called when the API server's store has returned to an earlier state. It must return quickly.
 	Rewound func()
 }
 
 // Monitor confirms that this replica has the API server's policies. It is safe for concurrent use.
 type Monitor struct {
 	options Options
-	// confirmed is when the last successful round began; nil before there is one.
+	// confirmed is the start time of the last successful round; nil before the first one.
 	confirmed atomic.Pointer[time.Time]
 
 	mu sync.Mutex
-	// next is the round that begins after the one that runs; nil if nobody waits for one.
+	// next is the round that begins after the current one; nil if no caller waits for one.
 	next *round
 	busy bool
 
-	// version is the resource version of the last list. Only the round that runs uses it.
+	// version is the resource version of the last list. Only the current round uses it.
 	version string
 }
 
@@ -74,10 +76,10 @@ type round struct {
 // New returns a monitor. Add it to a manager.
 func New(o Options) *Monitor { return &Monitor{options: o} }
 
-// NeedLeaderElection returns false: every replica answers admission requests.
+// NeedLeaderElection returns false, because every replica answers admission requests.
 func (*Monitor) NeedLeaderElection() bool { return false }
 
-// Start confirms at intervals until ctx ends.
+// Start runs rounds at intervals until ctx ends.
 func (m *Monitor) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("freshness")
 	failing := false
@@ -96,7 +98,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 				log.Info("The policies of this replica are confirmed again")
 			}
 		}
-		// Replicas that started together ask at different times.
+		// The jitter spreads the requests of replicas that started together.
 		pause := time.NewTimer(time.Duration((0.8 + 0.2*rand.Float64()) * float64(interval-time.Since(begin))))
 		select {
 		case <-ctx.Done():
@@ -113,7 +115,7 @@ func (m *Monitor) Current() bool {
 	return at != nil && time.Since(*at) <= m.options.Bound
 }
 
-// Confirmed returns when this replica last had the API server's policies for certain; zero for never.
+// Confirmed returns when this replica was last confirmed to have the API server's policies; zero if never.
 func (m *Monitor) Confirmed() time.Time {
 	if at := m.confirmed.Load(); at != nil {
 		return *at
@@ -121,8 +123,8 @@ func (m *Monitor) Confirmed() time.Time {
 	return time.Time{}
 }
 
-// Confirm asks the API server, after the call began, whether this replica has its policies. Concurrent calls share a
-// request. An error means that the replica is behind, or that the API server did not answer.
+// Confirm checks that this replica has the API server's policies. The request to the API server begins after the call.
+// Concurrent calls share a request. An error means that the replica is behind, or that the API server did not answer.
 func (m *Monitor) Confirm(ctx context.Context) error {
 	m.mu.Lock()
 	r := m.next
@@ -143,7 +145,7 @@ func (m *Monitor) Confirm(ctx context.Context) error {
 	}
 }
 
-// serve runs rounds until nobody waits for one.
+// serve runs rounds until no caller waits for one.
 func (m *Monitor) serve(ctx context.Context) {
 	for {
 		m.mu.Lock()
@@ -159,7 +161,7 @@ func (m *Monitor) serve(ctx context.Context) {
 	}
 }
 
-// compare is one round: it lists the live policies and waits a little until this replica has loaded them.
+// compare runs one round. It lists the live policies and waits briefly until this replica has loaded them.
 func (m *Monitor) compare(ctx context.Context) error {
 	begin := time.Now()
 	before := m.loaded()
@@ -179,7 +181,7 @@ func (m *Monitor) compare(ctx context.Context) error {
 	return nil
 }
 
-// list returns the policies that the API server has: their names, UIDs and generations.
+// list returns the metadata of the policies that the API server has.
 func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.options.Bound/3)
 	defer cancel()
@@ -187,12 +189,13 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 	list.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicyList"))
 	if err := m.options.Live.List(ctx, list); err != nil {
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			// The type is not installed, so there are none.
+			// The CRD is not installed, so no policies exist.
 			return nil, nil
 		}
 		return nil, err
 	}
-	// The requests follow one after the other, and each is answered by the newest state.
+	// The requests are sequential, and the API server answers each from its newest state. So the version can't
+	// decrease.
 	if order, err := resourceversion.CompareResourceVersion(list.ResourceVersion, m.version); err == nil && order < 0 && m.options.Rewound != nil {
 		ctrllog.FromContext(ctx).Info("The API server's store has gone back to an earlier state; listing every type again", "from", m.version, "to", list.ResourceVersion)
 		m.options.Rewound()
@@ -201,7 +204,7 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 	return list.Items, nil
 }
 
-// loaded returns what this replica has loaded.
+// loaded returns the policies that this replica has loaded.
 func (m *Monitor) loaded() map[string]placement.Loaded {
 	out := map[string]placement.Loaded{}
 	for name, standing := range m.options.Registry.All() {
@@ -210,8 +213,9 @@ func (m *Monitor) loaded() map[string]placement.Loaded {
 	return out
 }
 
-// behind returns an error that says what is to be loaded yet; nil if nothing is. Before is what was loaded when the list
-// of live policies began, and now what is: what was loaded since then may be newer than the list.
+// behind returns an error that describes what the replica has not loaded yet; nil if it has loaded everything. The
+// parameter before is what was loaded when the list request began, and now is what is loaded now. A policy that was
+// loaded in between may be newer than the list.
 func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.Loaded) error {
 	there := make(map[string]bool, len(live))
 	for _, p := range live {
