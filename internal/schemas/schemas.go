@@ -1,4 +1,7 @@
 // Package schemas checks policies against the OpenAPI schemas that the API server publishes.
+//
+// Create a Checker with NewChecker. Check returns a Report. Report.Outdated reports when the schemas that it used have
+// changed and the check should be repeated.
 package schemas
 
 import (
@@ -20,42 +23,42 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// Catalog tells what the API server serves.
+// Catalog describes the resource types that the API server serves.
 type Catalog interface {
 	policy.Served
 	// Kinds returns the kinds of the served types that the function selects, in every version.
 	Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string
-	// Kind returns the kind of a type; empty if it is not served.
+	// Kind returns the kind of a resource type; empty if it is not served.
 	Kind(schema.GroupVersionResource) string
 }
 
-// Checker checks the types of policies. It is safe for concurrent use. It keeps the schemas of a group and version only
-// while a Report that used them is in use.
+// Checker checks the types of policies. It is safe for concurrent use. It caches the schemas of a group and version
+// only while a Report that used them is in use.
 type Checker struct {
 	catalog Catalog
 	client  openapi.Client
-	// documents are by the address in the index, which has the document's hash.
+	// documents is keyed by the URL in the index, which contains the document's hash.
 	documents weakcache.Cache[typecheck.Kinds]
 }
 
-// NewChecker returns a checker that reads schemas by the client.
+// NewChecker returns a checker that reads schemas with the client.
 func NewChecker(catalog Catalog, client openapi.Client) *Checker {
 	return &Checker{catalog: catalog, client: client}
 }
 
-// Report is the result of a check, and which schemas it used.
+// Report is the result of a check. It also records the schemas that the check used.
 type Report struct {
 	typecheck.Result
-	// uses has the address of each document by its path in the index; empty where there was none.
+	// uses maps the path of each document in the index to its URL. The URL is empty if the document did not exist.
 	uses map[string]string
-	// held keeps the documents in the cache.
+	// held keeps the documents alive in the weak cache.
 	held []*typecheck.Kinds
 }
 
-// Index has the address of each published document by its path.
+// Index maps the path of each published document to its URL.
 type Index map[string]openapi.GroupVersion
 
-// Outdated reports whether the index has other documents than the report used.
+// Outdated reports whether one of the documents that the report used has changed in the index.
 func (r *Report) Outdated(index Index) bool {
 	for path, address := range r.uses {
 		if index.address(path) != address {
@@ -72,7 +75,7 @@ func (i Index) address(path string) string {
 	return ""
 }
 
-// Index asks the API server for the index of the published documents.
+// Index reads the index of the published documents from the API server.
 func (c *Checker) Index() (Index, error) {
 	paths, err := c.client.Paths()
 	if err != nil {
@@ -81,11 +84,13 @@ func (c *Checker) Index() (Index, error) {
 	return paths, nil
 }
 
-// maxKinds is how many matched kinds are checked one by one. Of more only the metadata is checked.
+// maxKinds is the maximum number of matched kinds that are checked individually. With more, only the metadata is
+// checked.
 const maxKinds = 16
 
-// Check checks a policy that compiles, and whose text is bound to some groups; nil for one that was not bound yet. An error means that schemas could not be read. A policy that a remote engine
-// decides has no findings.
+// Check checks a policy that compiles. The parameter bound has the groups that its plural names are bound to; nil for a
+// policy that has not been bound yet. An error means that the policy can't be compiled or bound, that schemas could not
+// be read, or that ctx ended. A policy that a remote engine decides has no findings.
 func (c *Checker) Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*Report, error) {
 	report := &Report{uses: map[string]string{}}
 	if spec.Remote != nil || spec.Rego == "" {
@@ -123,8 +128,8 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	return report, nil
 }
 
-// matched returns the kinds that a policy matches: none if one of them is unknown, and what all objects have
-// in common if the policy matches by a wildcard.
+// matched returns the kinds that a policy matches. It returns nil if the kind of one of them is unknown. If the policy
+// matches by a wildcard, or matches too many kinds, it returns one kind with the fields that all objects share.
 func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]typecheck.Kind, error) {
 	var out []typecheck.Kind
 	for _, rule := range m.ResourceRules {
@@ -134,7 +139,7 @@ func (c *Checker) matched(report *Report, index Index, m placementv1.Match) ([]t
 		matcher, _ := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule}}, field.NewPath("match"))
 		kinds := c.catalog.Kinds(matcher.SelectsResource)
 		if len(kinds) == 0 {
-			// The type may come later, or can't be watched.
+			// The type may be installed later, or does not support watches.
 			return nil, nil
 		}
 		byName := func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) }
