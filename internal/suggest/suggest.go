@@ -1,4 +1,4 @@
-// Package suggest finds the name that somebody who misspelt one has probably meant.
+// Package suggest finds the correct spelling of a misspelt name in a list of candidates.
 package suggest
 
 import (
@@ -7,10 +7,10 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Nearest returns the candidate that differs from name by the fewest edits, and whether there is one that is near enough
-// to be meant: upper and lower case are not told apart, and a third of the name's characters may differ, but at least
-// one. Of equally near candidates it returns the one that sorts first, in whatever order they come. A candidate that is
-// equal to name is returned as well. Names that are longer than 256 bytes have no suggestion.
+// Nearest returns the candidate with the fewest edits from name, and reports whether there is one that is near enough.
+// It ignores case. Up to a third of the name's characters may differ, and at least one. Among equally near candidates,
+// it returns the one that sorts first, regardless of their order. A candidate equal to name is returned, too. For names
+// longer than 256 bytes, there is no suggestion.
 func Nearest(name string, candidates []string) (string, bool) {
 	if name == "" || len(name) > maxLength {
 		return "", false
@@ -29,5 +29,5 @@ func Nearest(name string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// maxLength bounds the work, which grows with the product of two lengths.
+// maxLength limits the work, which grows with the product of the lengths of two names.
 const maxLength = 256
