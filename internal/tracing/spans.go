@@ -17,12 +17,12 @@ import (
 // Attributes of spans.
 const (
 	Outcome = attribute.Key("berth.outcome")
-	// Decision is the digest that the audit log has too.
+	// Decision is the digest that the audit log contains, too.
 	Decision   = attribute.Key("berth.decision")
 	Policy     = attribute.Key("berth.policy")
 	Generation = attribute.Key("berth.policy.generation")
 	Mode       = attribute.Key("berth.policy.mode")
-	// Revision is that of the data which the policy read; it means nothing to other replicas.
+	// Revision is the revision of the data that the policy read. It is meaningful only within one replica.
 	Revision   = attribute.Key("berth.data.revision")
 	Operations = attribute.Key("berth.patch.operations")
 	Object     = attribute.Key("berth.object.name")
@@ -31,22 +31,22 @@ const (
 	Operation  = attribute.Key("berth.request.operation")
 	Request    = attribute.Key("berth.request.uid")
 	DryRun     = attribute.Key("berth.request.dry_run")
-	// Round is the number of the attempt, from 1; Requests are decided together, Writes stored, Conflicts come too late.
+	// Round is the number of the attempt and starts at 1. Requests is the number of requests decided together. Writes
+	// is the number of quotas stored. Conflicts is the number of writes that failed with a conflict.
 	Round     = attribute.Key("berth.quota.round")
 	Requests  = attribute.Key("berth.quota.requests")
 	Writes    = attribute.Key("berth.quota.writes")
 	Conflicts = attribute.Key("berth.quota.conflicts")
-	// Asked is the number of quotas and limits that decided, Read how fresh they were.
+	// Asked is the number of quotas and limits that decided. Read describes how fresh they were.
 	Asked = attribute.Key("berth.quota.asked")
 	Read  = attribute.Key("berth.quota.read")
 )
 
-// prefix begins the attributes that are named like audit annotations.
+// prefix is the prefix of the attributes that are named like audit annotations.
 const prefix = "berth."
 
-// Start begins a part of what the span in ctx is about. End the span. Where there is no span, or it is not recorded, it
-// returns ctx and a span that records nothing, at no cost; ask the span whether IsRecording before you describe what
-// nobody may read.
+// Start starts a child of the span in ctx. The caller must end it. If ctx has no recorded span, Start returns ctx and a
+// span that records nothing, at no cost. Call the span's IsRecording before you compute expensive attributes.
 func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -55,7 +55,7 @@ func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
 }
 
-// Detach returns ctx without its span, for work that others share.
+// Detach returns ctx without its span, for work that several callers share.
 func Detach(ctx context.Context) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -63,7 +63,7 @@ func Detach(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, noop.Span{})
 }
 
-// Join returns ctx with the span of another context, if that is recorded.
+// Join returns ctx with the span of another context, if that span is recorded.
 func Join(ctx, other context.Context) context.Context {
 	span := trace.SpanFromContext(other)
 	if !span.IsRecording() {
@@ -72,7 +72,7 @@ func Join(ctx, other context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, span)
 }
 
-// Fail marks a span as failed; nil is no failure.
+// Fail marks a span as failed. It does nothing if err is nil.
 func Fail(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
 		span.RecordError(err)
@@ -80,12 +80,12 @@ func Fail(span trace.Span, err error) {
 	}
 }
 
-// ResourceName is the value of Resource: deployments.v1.apps, or configmaps.v1.
+// ResourceName returns the value of the attribute Resource, such as deployments.v1.apps or configmaps.v1.
 func ResourceName(r schema.GroupVersionResource) string {
 	return strings.TrimSuffix(strings.Join([]string{r.Resource, r.Version, r.Group}, "."), ".")
 }
 
-// Answered describes the request of the span in ctx, and its answer with the annotations for the audit log.
+// Answered adds the request and its response, including the audit annotations, to the span in ctx.
 func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome string, audited map[string]string) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -101,7 +101,7 @@ func Answered(ctx context.Context, r *admissionv1.AdmissionRequest, outcome stri
 	)
 }
 
-// Evaluated describes the evaluation of a policy and ends its span.
+// Evaluated adds the evaluation of a policy to its span and ends the span.
 func Evaluated(span trace.Span, p *placement.Policy, outcome string, err error) {
 	if span.IsRecording() {
 		span.SetAttributes(Policy.String(p.Name), Generation.Int64(p.Generation), Mode.String(string(p.Mode)), Outcome.String(outcome),

@@ -1,5 +1,5 @@
-// Package tracing sends OpenTelemetry traces of what Berth does to a collector. While it is off, nothing of it costs
-// anything; while the collector is down or slow, spans are dropped, and nobody waits.
+// Package tracing exports OpenTelemetry traces to a collector. While tracing is off, it costs nothing. While the
+// collector is unavailable or slow, spans are dropped, and no request waits.
 package tracing
 
 import (
@@ -24,13 +24,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// scope is who makes the spans.
+// scope is the name of the instrumentation scope.
 const scope = "github.com/berth-dev/berth"
 
-// flushTimeout bounds how long the end of the process waits for the last spans to be taken.
+// flushTimeout is the maximum time that the process waits at exit for the last spans to be exported.
 const flushTimeout = 2 * time.Second
 
-// perMillion is the sampling rate by which everything is traced.
+// perMillion is the sampling rate that records every trace.
 const perMillion = 1_000_000
 
 var (
@@ -38,26 +38,26 @@ var (
 	_ manager.LeaderElectionRunnable = (*Provider)(nil)
 )
 
-// Options configure a Provider. Beyond them the environment variables OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME
-// and OTEL_RESOURCE_ATTRIBUTES say what they say to every program with OpenTelemetry's SDK.
+// Options configure a Provider. In addition, the standard environment variables of OpenTelemetry's SDK apply:
+// OTEL_EXPORTER_OTLP_*, OTEL_BSP_*, OTEL_SERVICE_NAME, and OTEL_RESOURCE_ATTRIBUTES.
 type Options struct {
-	// Endpoint is where the collector takes OTLP over gRPC: http://host:port, or https:// for TLS.
+	// Endpoint is the address at which the collector receives OTLP over gRPC: http://host:port, or https:// for TLS.
 	Endpoint string
-	// SamplingPerMillion is how many of a million traces that begin in Berth are recorded. What the API server has begun
-	// is recorded if the API server records it.
+	// SamplingPerMillion is the number of traces recorded per million that begin in Berth. Traces that the API server
+	// began are recorded if the API server records them.
 	SamplingPerMillion int
-	// Version is the process's.
+	// Version is the version of this process.
 	Version string
 }
 
-// Provider makes spans and sends them to a collector. A nil one is off. It is safe for concurrent use.
+// Provider creates spans and exports them to a collector. A nil Provider does nothing. It is safe for concurrent use.
 type Provider struct {
 	spans *sdktrace.TracerProvider
 	root  trace.Tracer
 }
 
-// New returns a provider; nil if there is no endpoint. It does not wait for the collector. Add it to a manager, which
-// sends the last spans at its end.
+// New returns a provider; nil if there is no endpoint. It does not wait for the collector. Add the provider to a
+// manager, which exports the last spans at exit.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -74,7 +74,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-endpoint %q: %w", o.Endpoint, err)
 	}
-	// The name of the pod, where there is one; without any the replicas can't be told apart, which is no reason to stop.
+	// The host name is the name of the pod, if there is one. Without it the replicas can't be distinguished in traces,
+	// but tracing still works.
 	host, _ := os.Hostname()
 	about, err := resource.New(ctx,
 		resource.WithSchemaURL(semconv.SchemaURL),
@@ -97,7 +98,8 @@ func newProvider(spans *sdktrace.TracerProvider) *Provider {
 // propagator reads and writes the header traceparent.
 var propagator = propagation.TraceContext{}
 
-// Handler has every request to next traced by name, as a part of the caller's trace where there is one.
+// Handler traces every request to next under a fixed name. The span is a child of the caller's span if the request has
+// one.
 func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 	if p == nil {
 		return next
@@ -106,7 +108,7 @@ func (p *Provider) Handler(name string, next http.Handler) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(name string, _ *http.Request) string { return name }))
 }
 
-// Wrap has a client's calls traced that are made in a recorded span. Watches and leases are not.
+// Wrap traces a client's requests that are made in a recorded span. Watches and lease renewals have no such span.
 func (p *Provider) Wrap(cfg *rest.Config) {
 	if p == nil {
 		return
@@ -117,7 +119,7 @@ func (p *Provider) Wrap(cfg *rest.Config) {
 	})
 }
 
-// Root begins a trace. End the span.
+// Root starts a new trace. The caller must end the span.
 func (p *Provider) Root(ctx context.Context, name string) (context.Context, trace.Span) {
 	if p == nil {
 		return ctx, noop.Span{}
@@ -125,16 +127,16 @@ func (p *Provider) Root(ctx context.Context, name string) (context.Context, trac
 	return p.root.Start(ctx, name)
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica has spans to send.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because every replica exports spans.
 func (*Provider) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable: at the end it sends what is left.
+// Start implements manager.Runnable. When ctx ends, it exports the remaining spans.
 func (p *Provider) Start(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	if err := p.spans.Shutdown(ctx); err != nil {
-		// Traces are lost, nothing else.
+		// Only traces are lost, so this is not an error.
 		ctrllog.FromContext(ctx).Info("The last traces were not sent", "reason", err.Error())
 	}
 	return nil
