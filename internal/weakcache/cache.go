@@ -1,4 +1,4 @@
-// Package weakcache shares values that are costly to make among those who use them at the same time.
+// Package weakcache shares values that are costly to create among concurrent users.
 package weakcache
 
 import (
@@ -9,25 +9,24 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Cache holds values by key for as long as somebody else holds them, and not longer: it has no size to be chosen, and
-// evicts nothing that is in use. The zero value is ready to use; it is safe for concurrent use.
+// Cache holds values by key only for as long as other code holds them. It has no configurable size, and it never evicts
+// a value that is in use. The zero value is ready to use. A Cache is safe for concurrent use.
 //
-// Values must not be changed, and must not refer to themselves by anything that is never collected, such as a map that
-// nobody clears.
+// Values must not be changed. They must not be reachable from memory that is never collected, such as a global map.
 type Cache[V any] struct {
 	mu      sync.RWMutex
 	entries map[string]weak.Pointer[V]
 	making  singleflight.Group
 }
 
-// Get returns the key's value; if nobody holds one it is made, once for all who ask meanwhile. An error is theirs too,
-// and is not kept.
+// Get returns the key's value. If no value is alive, it calls make once for all concurrent callers. They also share an
+// error, which is not cached.
 func (c *Cache[V]) Get(key string, make func() (*V, error)) (*V, error) {
 	if v := c.find(key); v != nil {
 		return v, nil
 	}
 	shared, err, _ := c.making.Do(key, func() (any, error) {
-		// Somebody may have made it since.
+		// Another call may have created the value in the meantime.
 		if v := c.find(key); v != nil {
 			return v, nil
 		}
@@ -42,7 +41,7 @@ func (c *Cache[V]) Get(key string, make func() (*V, error)) (*V, error) {
 	return v, err
 }
 
-// Len returns the number of values that are held, and of those that are gone and not cleared away yet.
+// Len returns the number of entries, including those whose value was collected but not removed yet.
 func (c *Cache[V]) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -66,7 +65,7 @@ func (c *Cache[V]) put(key string, v *V) {
 	runtime.AddCleanup(v, func(pointer weak.Pointer[V]) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// The key may have another value by now.
+		// The key may have a newer value by now.
 		if c.entries[key] == pointer {
 			delete(c.entries, key)
 		}
