@@ -14,68 +14,70 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Input is a policy that compiles, and what is known of the objects that it reads.
+// Input is a policy that compiles, with the types of the objects that it reads.
 type Input struct {
 	Spec placementv1.PlacementPolicySpec
-	// Binding has the places of the replicated types in `data`.
+	// Binding has the paths of the replicated types in `data`.
 	Binding *policy.Binding
-	// Kinds are the kinds that the policy matches; empty for any. An expression is a finding only if it is wrong for each of
-	// them: the type checker does not follow how a text tells kinds apart.
+	// Kinds are the kinds that the policy matches; empty for any kind. An expression is a finding only if it is wrong
+	// for each of them, because the type checker does not understand how a policy distinguishes kinds.
 	Kinds []Kind
-	// Objects are the types of replicated objects. A type that is missing may have any fields.
+	// Objects are the types of replicated objects. Objects of a missing type may have any fields.
 	Objects map[schema.GroupVersionResource]types.Type
-	// Known are the findings of the text's compilation.
+	// Known are the findings of the policy's compilation.
 	Known []policy.Finding
 
-	// optional are the places of references that may be undefined.
+	// optional has the positions of references that may be undefined.
 	optional map[place]bool
 }
 
 // Kind is a kind that a policy matches.
 type Kind struct {
-	// Resource is the type whose objects have the kind, perhaps in one of several versions. It is empty for AnyObject.
+	// Resource is the resource type of the kind, possibly in one of several versions. It is empty for AnyObject.
 	Resource schema.GroupResource
 	Type     types.Type
 }
 
-// Finding is an expression that can't have the value that its author means.
+// Finding is an expression that can't have the value that its author intended.
 type Finding struct {
-	// Line and Column are its place in the text, from 1.
+	// Line and Column are its position in the Rego. Both count from 1.
 	Line, Column int
 	Message      string
-	// Rule is the rule of the decision contract that can't have a value for the finding; empty if there is none.
+	// Rule is the contract rule that can't have a value because of the finding; empty if there is none.
 	Rule string
-	// Warned reports whether the warnings of policy.Module say it, too.
+	// Warned reports whether the warnings of policy.Module already contain the finding.
 	Warned bool
 	// suggests reports whether the message has a suggestion.
 	suggests bool
-	// holds reports whether the expression may be true nevertheless, as a comparison that always is.
+	// holds reports whether the expression may be true nevertheless, such as a comparison that is always true.
 	holds bool
 }
 
-// at reports whether two findings are at the same place.
+// at reports whether two findings have the same position.
 func (f Finding) at(other Finding) bool { return f.Line == other.Line && f.Column == other.Column }
 
-// Result is what a check finds.
+// Result is the result of a check.
 type Result struct {
-	// Findings are ordered by place, without duplicates, and at most MaxFindings. Total is how many there are.
+	// Findings are sorted by position, without duplicates, and limited to MaxFindings. Total is the number without the
+	// limit.
 	Findings []Finding
 	Total    int
-	// Impossible are the rules of the decision contract that can never have a value, in the contract's order.
+	// Impossible are the contract rules that can never have a value, in the contract's order.
 	Impossible []string
-	// Unchecked is why the text could not be checked; empty if it was.
+	// Unchecked is the reason why the policy could not be checked; empty if it was checked.
 	Unchecked string
 }
 
-// MaxFindings bounds the findings of one policy.
+// MaxFindings is the maximum number of findings of one policy.
 const MaxFindings = 10
 
-// textFile names the policy's text in the compilation.
+// textFile is the file name of the policy's Rego in the compilation.
 const textFile = "policy.rego"
 
-// Check returns what OPA's type checker finds in a policy's text, comparisons of values of different types, comparisons of
-// quantities as text, the kinds of which the policy can never say anything, and what the compilation found. The text must
-// compile by itself. A text whose types take too much work to check has no findings.
+// Check returns the findings in a policy. It reports errors of OPA's type checker, comparisons of values of different
+// types, comparisons of quantities as text, kinds for which the policy can never produce a result, and the findings of
+// the compilation. The policy must compile without types. If its types take too much work to check, the result has no
+// findings.
 func Check(in Input) Result {
 	source, _, err := policy.ParseText(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {
@@ -105,8 +107,9 @@ func Check(in Input) Result {
 	return Result{Findings: found[:min(len(found), MaxFindings)], Total: len(found), Impossible: impossible}
 }
 
-// checkKinds returns the findings for each kind; members reports whether the text has the operator `in`. Where those that all
-// kinds have in common are enough, it stops at the first kind that rules them all out.
+// checkKinds returns the findings for each kind. The parameter members reports whether the policy uses the operator
+// `in`. If onlyCommon is true, only findings that all kinds share matter, so it stops at the first kind without
+// findings.
 func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 	each := make([][]Finding, 0, len(in.Kinds))
 	for _, kind := range in.Kinds {
@@ -127,7 +130,7 @@ func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 	return each, nil
 }
 
-// common returns the findings at whose place both kinds have one, with a message that has a suggestion if there is one.
+// common returns the findings at positions at which both lists have one. It prefers a message with a suggestion.
 func common(a, b []Finding) []Finding {
 	var out []Finding
 	for _, f := range a {
@@ -143,8 +146,8 @@ func common(a, b []Finding) []Finding {
 	return out
 }
 
-// checkKind returns what the type checker finds where `input` has one type, and the clauses of the decision contract whose
-// value can never be valid.
+// checkKind returns the type checker's findings for one type of `input`, and the clauses of contract rules whose value
+// can never be valid.
 func checkKind(in Input, input types.Type) ([]Finding, error) {
 	operators := comparisons{}
 	compiler, err := compile(in, input, nil, operators.unify)
@@ -157,7 +160,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 	}
 	for _, d := range compiler.Contract(textFile) {
 		f := Finding{Line: d.Row, Column: d.Col, Message: d.Message}
-		// One mistake in a clause is enough: the others are in the same value.
+		// One finding per clause is enough, because the others concern the same value.
 		if !slices.ContainsFunc(found, f.at) {
 			found = append(found, f)
 		}
@@ -165,9 +168,9 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 	return sorted(found), nil
 }
 
-// compile returns a compiler that compiled the text where `input`, and the documents that are known, have types. It has the
-// type checker's errors. The stage changes the modules before the type checker sees them; the text may then call more builtin
-// functions.
+// compile compiles the policy with the given type of `input` and the types of the known documents. The returned
+// compiler has the type checker's errors. The stage changes the modules before the type checker runs. The policy may
+// then also call the given builtin functions.
 func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*ast.Compiler) *ast.Error) (*policy.TypedCompiler, error) {
 	text, _, err := policy.ParseText(textFile, in.Spec.Rego, in.Spec.RegoVersion)
 	if err != nil {
@@ -199,25 +202,25 @@ func compile(in Input, input types.Type, builtins []*ast.Builtin, stage func(*as
 	return compiler, nil
 }
 
-// Names of the document that stands for `input` in the compilation. OPA reads the type of `input` from a JSON schema alone,
-// which can't say what the values of a map are.
+// Names of the document that replaces `input` in the compilation. OPA reads the type of `input` only from a JSON
+// schema, which can't express the type of a map's values.
 const (
 	typeRoot  = "__berth__"
 	inputName = "object"
 	anyName   = "any"
 )
 
-// typed is a reference to one of the documents of typeRoot.
+// typed returns a reference to one of the documents below typeRoot.
 func typed(name string, at *ast.Location) ast.Ref {
 	root := ast.NewTerm(ast.DefaultRootDocument.Value).SetLocation(at)
 	return ast.Ref{root, ast.StringTerm(typeRoot).SetLocation(at), ast.StringTerm(name).SetLocation(at)}
 }
 
-// redirectInput has a module refer to the document that stands for `input`.
+// redirectInput replaces references to `input` in a module with references to the typed document.
 func redirectInput(m *ast.Module) {
 	ast.WalkExprs(m, func(e *ast.Expr) bool {
 		for _, with := range e.With {
-			// A document that a rule makes can only be replaced as a whole.
+			// `with` can replace a document that a rule defines only as a whole.
 			if ref, ok := with.Target.Value.(ast.Ref); ok && ref[0].Equal(ast.InputRootDocument) && len(ref) > 1 {
 				with.Target.Value = ref[:1]
 				with.Value = ast.NewTerm(typed(anyName, with.Value.Location)).SetLocation(with.Value.Location)
@@ -233,8 +236,8 @@ func redirectInput(m *ast.Module) {
 	})
 }
 
-// replaceWhole has a `with` that replaces a part of a document replace all of the document by anything: a document that a
-// rule makes can only be replaced as a whole.
+// replaceWhole changes each `with` that replaces a part of a known document: it then replaces the whole document by any
+// value. `with` can replace a document that a rule defines only as a whole.
 func replaceWhole(m *ast.Module, known []document) {
 	ast.WalkExprs(m, func(e *ast.Expr) bool {
 		for _, with := range e.With {
@@ -253,7 +256,8 @@ func replaceWhole(m *ast.Module, known []document) {
 	})
 }
 
-// module is a module whose rule has the document's type, since it is the result of a function that has.
+// module returns a module with one rule, whose value has the document's type because it is the result of a builtin
+// function declared with that type.
 func (d document) module(function string, version placementv1.RegoVersion) (*ast.Module, error) {
 	m, _, err := policy.ParseText("document.rego", "package document\n\nvalue := "+function+"()\n", version)
 	if err != nil {
@@ -270,8 +274,8 @@ func (d document) module(function string, version placementv1.RegoVersion) (*ast
 	return m, nil
 }
 
-// optionalReads are the places of references to spec.data under `not`: which fields its entries have is up to the policy's
-// author, and one that no entry has now may come.
+// optionalReads returns the positions of references to spec.data under `not`. The policy's author decides which fields
+// the entries have, and may add a field later that no entry has now.
 func optionalReads(source *ast.Module) map[place]bool {
 	out := map[place]bool{}
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
@@ -297,11 +301,11 @@ func readsOwnData(ref ast.Ref) bool {
 	return ok && !slices.Contains(policy.Roots, string(name))
 }
 
-// comparisons are the operators of the comparisons of a text, by place.
+// comparisons has the operators of a policy's comparisons, keyed by position.
 type comparisons map[place]string
 
-// unify is a stage of the compiler after which comparisons want operands of one type, as equality does. What is compiled is
-// not evaluated.
+// unify is a compiler stage that replaces comparison operators with equality, which requires operands of one type. The
+// result is not evaluated.
 func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 	for _, module := range c.Modules {
 		ast.WalkExprs(module, func(e *ast.Expr) bool {
@@ -329,8 +333,9 @@ func isNull(t *ast.Term) bool {
 	return ok
 }
 
-// findings makes findings of the type checker's errors, ordered by place and without duplicates. Another error means that
-// the text can't be checked. References at optional places may be undefined, unless the name of a field was probably misspelt.
+// findings converts the type checker's errors to findings, sorted by position and without duplicates. It returns an
+// error if the policy can't be checked. References at optional positions may be undefined, unless a field was probably
+// misspelt.
 func findings(errs ast.Errors, operators comparisons, optional map[place]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
@@ -351,7 +356,7 @@ func findings(errs ast.Errors, operators comparisons, optional map[place]bool) (
 	return sorted(out), nil
 }
 
-// sorted orders findings by place, and leaves out duplicates.
+// sorted sorts findings by position and removes duplicates.
 func sorted(found []Finding) []Finding {
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))

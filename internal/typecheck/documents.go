@@ -15,9 +15,9 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// document is a place in `data` and the type of what is there.
+// document is a path in `data` and the type of the value there.
 type document struct {
-	// path is below `data`.
+	// path is the path below `data`.
 	path []string
 	tpe  types.Type
 }
@@ -26,11 +26,11 @@ var (
 	stringsByName    = types.NewObject(nil, types.NewDynamicProperty(types.S, types.S))
 	anythingByName   = types.NewObject(nil, types.NewDynamicProperty(types.S, types.A))
 	quantitiesByName = types.NewObject(nil, types.NewDynamicProperty(types.S, quantity))
-	// amountsByName are quantities as an inventory has them: text or numbers.
+	// amountsByName is the type of quantities in an inventory: strings or numbers.
 	amountsByName = types.NewObject(nil, types.NewDynamicProperty(types.S, types.NewAny(types.S, types.N)))
 )
 
-// objectOf is the type of an object that has fields of some types and no others.
+// objectOf returns the type of an object that has the given fields and no others.
 func objectOf(fields map[string]types.Type) *types.Object {
 	static := make([]*types.StaticProperty, 0, len(fields))
 	for name, t := range fields {
@@ -43,7 +43,7 @@ func byName(t types.Type) types.Type {
 	return types.NewObject(nil, types.NewDynamicProperty(types.S, t))
 }
 
-// cluster is the normal form of a cluster in data.clusters; see replication.Inventories.
+// cluster is the type of a cluster's normal form in data.clusters. See replication.Inventories.
 var cluster = objectOf(map[string]types.Type{
 	"name": types.S, "namespace": types.S, "source": types.S,
 	"labels": stringsByName, "annotations": stringsByName, "properties": anythingByName,
@@ -52,10 +52,10 @@ var cluster = objectOf(map[string]types.Type{
 	"capacity": amountsByName, "allocatable": amountsByName, "allocated": amountsByName,
 })
 
-// quota is what data.berth has of a quota.
+// quota is the type of a quota in data.berth.
 var quota = objectOf(map[string]types.Type{"hard": quantitiesByName, "used": quantitiesByName})
 
-// metadata is the metadata of every object, without managed fields.
+// metadata is the type of every object's metadata, without managed fields.
 var metadata = objectOf(map[string]types.Type{
 	"name": types.S, "generateName": types.S, "namespace": types.S, "selfLink": types.S, "uid": types.S,
 	"resourceVersion": types.S, "generation": types.N, "labels": stringsByName, "annotations": stringsByName,
@@ -73,7 +73,7 @@ var AnyObject types.Type = types.NewObject([]*types.StaticProperty{
 	types.NewStaticProperty("metadata", metadata),
 }, types.NewDynamicProperty(types.S, types.A))
 
-// documents are the places in `data` whose types are known to a bound policy.
+// documents returns the paths in `data` whose types are known for a bound policy.
 func documents(in Input) []document {
 	var out []document
 	for _, bound := range in.Binding.Paths {
@@ -100,13 +100,13 @@ func namespaced(b *policy.Binding, resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(b.Resources, func(r policy.Resource) bool { return r.GroupVersionResource == resource && r.Namespaced })
 }
 
-// replicated is the type of what is replicated of an object; see replication.Strip.
+// replicated returns the type of the replicated part of an object. See replication.Strip.
 func replicated(resource schema.GroupResource, t types.Type) types.Type {
 	switch {
 	case resource == schema.GroupResource{Resource: "secrets"}:
 		return without(t, secretPayload...)
 	case resource.Group == placementv1.GroupVersion.Group:
-		// Most of a quota's status is not replicated, and little of it means anything to a policy.
+		// Most of a quota's status is not replicated, so the status may have any value.
 		return replaced(t, "status", func(types.Type) types.Type { return types.A })
 	}
 	return t
@@ -115,7 +115,7 @@ func replicated(resource schema.GroupResource, t types.Type) types.Type {
 // secretPayload are the fields of Secrets that are never replicated.
 var secretPayload = []string{"data", "stringData"}
 
-// ownDocuments are the types of spec.data.
+// ownDocuments returns the types of the documents in spec.data.
 func ownDocuments(data *apiextensionsv1.JSON) []document {
 	if data == nil {
 		return nil
@@ -133,10 +133,10 @@ func ownDocuments(data *apiextensionsv1.JSON) []document {
 	return out
 }
 
-// maxStatic is up to how many members an object of spec.data has a type for each of them.
+// maxStatic is the maximum number of members for which an object in spec.data has a type per member.
 const maxStatic = 128
 
-// typeOf is the type of a JSON value. Arrays have one type for all of their items.
+// typeOf returns the type of a JSON value. All items of an array have one type.
 func typeOf(value any) types.Type {
 	switch value := value.(type) {
 	case []any:
@@ -162,7 +162,7 @@ func typeOf(value any) types.Type {
 	}
 }
 
-// hides reports whether a document is at, or above, the package of the text: rules of two modules can't be there both.
+// hides reports whether a document is at or above the package of a module. Two modules can't both define rules there.
 func (d document) hides(pkg ast.Ref) bool {
 	for i, name := range d.path {
 		if i+1 >= len(pkg) {

@@ -12,10 +12,11 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// explain returns the message of a type checker's error at a comparison with an operator, empty for others; ok is false for
-// what is no mistake, and holds is true for an expression that may be true nevertheless. OPA takes the fields of an object
-// to be there always: two objects with different fields could never be equal. In a schema most fields are optional, so that
-// objects, and arrays of them, can be equal whatever their fields are.
+// explain returns the message for a type checker's error at a comparison with the given operator, which is empty
+// elsewhere. The result ok is false if the error is not a mistake. The result holds is true if the expression may be
+// true nevertheless. OPA assumes that all fields of an object exist, so that two objects with different fields are
+// never equal. In a schema, most fields are optional. Therefore objects, and arrays of objects, may be equal whatever
+// their fields are.
 func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 	switch d := err.Details.(type) {
 	case *ast.RefErrInvalidDetail:
@@ -46,7 +47,7 @@ func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 // order has the types in the order in which Rego sorts values of different types.
 var order = []string{"null", "a boolean", "a number", "a string", "an array", "an object", "a set"}
 
-// outcome says what the result of a comparison of values of different types is, and whether it may be true.
+// outcome describes the result of a comparison of values of different types, and reports whether it may be true.
 func outcome(left types.Type, operator string, right types.Type) (text string, holds bool) {
 	l, r := slices.Index(order, policy.DescribeType(left)), slices.Index(order, policy.DescribeType(right))
 	switch {
@@ -62,8 +63,8 @@ func outcome(left types.Type, operator string, right types.Type) (text string, h
 	return "it is always false", false
 }
 
-// original is a reference as the text has it, and the position in it. Variables that the compiler generated, as for
-// `some x in collection`, become `_`, and are left out at the end.
+// original returns a reference as it is written in the policy, and the corresponding position in it. Variables that the
+// compiler generated, as for `some x in collection`, become `_` or are removed at the end.
 func original(ref ast.Ref, pos int) (ast.Ref, int) {
 	out := make(ast.Ref, len(ref))
 	for i, term := range ref {
@@ -105,10 +106,10 @@ func explainMissing(d *ast.RefErrInvalidDetail) string {
 	return message
 }
 
-// didYouMean begins a suggestion.
+// didYouMean is the start of a suggestion.
 const didYouMean = "did you mean"
 
-// hint says what the author of a reference has probably meant.
+// hint returns what the author of a reference probably meant; "" if unknown.
 func hint(ref ast.Ref, pos int, fields []string) string {
 	name := string(ref[pos].Value.(ast.String))
 	if ref[:pos].Equal(ast.InputRootRef) {
@@ -120,7 +121,7 @@ func hint(ref ast.Ref, pos int, fields []string) string {
 	if at := 2; len(ref) > at && ref[:at].Equal(ast.MustParseRef("data.kubernetes")) && ref[at].Equal(ast.StringTerm("secrets")) && (name == "data" || name == "stringData") {
 		return "the payload of Secrets is never replicated"
 	}
-	// A level too many, as in cluster.metadata.labels.
+	// The reference has an extra level, as in cluster.metadata.labels.
 	if pos+1 < len(ref) {
 		if next, ok := ref[pos+1].Value.(ast.String); ok {
 			if slices.Contains(fields, string(next)) {
@@ -142,7 +143,7 @@ func hint(ref ast.Ref, pos int, fields []string) string {
 	return ""
 }
 
-// transposed returns the field that differs from the name by two letters that changed places.
+// transposed returns a field that equals the name after two adjacent characters are swapped.
 func transposed(name string, fields []string) (string, bool) {
 	for i := range len(name) - 1 {
 		swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]
@@ -153,7 +154,7 @@ func transposed(name string, fields []string) (string, bool) {
 	return "", false
 }
 
-// maxListed is how many fields a message lists.
+// maxListed is the maximum number of fields that a message lists.
 const maxListed = 8
 
 func names(values []ast.Value) []string {
@@ -166,7 +167,7 @@ func names(values []ast.Value) []string {
 	return out
 }
 
-// sourceOf is the first line of an expression as its author wrote it.
+// sourceOf returns the first line of an expression as its author wrote it.
 func sourceOf(at *ast.Location) string {
 	if at == nil {
 		return "the expression"
@@ -185,7 +186,7 @@ func sourceOf(at *ast.Location) string {
 	return line
 }
 
-// possible reports whether some value can be of both types, whatever fields objects have.
+// possible reports whether a value can have both types, whatever fields objects have.
 func possible(a, b types.Type) bool {
 	a, b = policy.PlainType(a), policy.PlainType(b)
 	if x, ok := a.(types.Any); ok {

@@ -9,11 +9,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// place is a line and a column of the text.
+// place is a line and a column in the policy's Rego.
 type place struct{ line, column int }
 
-// locate sets the contract's rule of each finding that keeps a definition of it from ever having a value, and returns the
-// rules of which that is true of every definition, in the contract's order.
+// locate sets the Rule of each finding that prevents a definition of a contract rule from ever having a value. It
+// returns the contract rules that have no other definitions, in the contract's order.
 func locate(module *ast.Module, findings []Finding) []string {
 	if len(findings) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func locate(module *ast.Module, findings []Finding) []string {
 		_, found := failure(module.Package.Path, rule, broken, dead)
 		return found
 	}
-	// A helper that has no value takes those with it that want one; a set or an object without members is a value.
+	// A helper without a value also invalidates the rules that need it. An empty set or object is a value.
 	for changed := true; changed; {
 		changed = false
 		for name, definitions := range rules {
@@ -68,13 +68,13 @@ func nameOf(rule *ast.Rule) string {
 	return ""
 }
 
-// hasValueAnyway reports whether a rule's document is there even if no body of it is ever true.
+// hasValueAnyway reports whether a rule's document exists even if none of its bodies is ever true.
 func hasValueAnyway(rule *ast.Rule) bool {
 	return rule.Default || rule.Head.RuleKind() == ast.MultiValue || len(rule.Head.Ref()) > 1
 }
 
-// failure reports whether a rule's body or head can never have a value, and where the finding is for which that is so; the
-// zero place stands for a helper.
+// failure reports whether a rule's body or head can never have a value, and returns the position of the finding that
+// causes this. The position is zero if the cause is a helper.
 func failure(pkg ast.Ref, rule *ast.Rule, broken map[place]bool, dead map[string]bool) (place, bool) {
 	if rule.Else != nil {
 		if _, found := failure(pkg, rule.Else, broken, dead); !found {
@@ -96,7 +96,7 @@ func failure(pkg ast.Ref, rule *ast.Rule, broken map[place]bool, dead map[string
 	return failureIn(pkg, rule.Head, broken, dead)
 }
 
-// visible leaves out the helpers that variables of a rule hide.
+// visible returns the helpers without a value, except those that the rule's variables hide.
 func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 	out := maps.Clone(dead)
 	hide := func(x any) {
@@ -129,8 +129,8 @@ func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 	return out
 }
 
-// failureIn looks for a finding, or for a helper without a value, that a node needs to have a value itself. What is in a
-// comprehension or in a negation is not needed.
+// failureIn searches a node for a finding, or for a helper without a value, that prevents the node from having a value.
+// It skips comprehensions and negations, which do not.
 func failureIn(pkg ast.Ref, node any, broken map[place]bool, dead map[string]bool) (at place, found bool) {
 	look := func(location *ast.Location) {
 		if location != nil && !found && broken[place{location.Row, location.Col}] {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// asksMembers reports whether a text has the operator `in` outside of `some`, where it declares variables.
+// asksMembers reports whether a policy uses the operator `in` outside of `some`, where `in` declares variables.
 func asksMembers(source *ast.Module) bool {
 	asks := false
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
@@ -26,12 +26,12 @@ func asksMembers(source *ast.Module) bool {
 	return asks
 }
 
-// memberships are the operators `in` of a text, by place.
+// memberships has the uses of the operator `in` in a policy, keyed by position.
 type memberships struct {
 	at map[place]membership
-	// assigned are the references whose values the variables of the text have.
+	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
-	// rewritten are the names in the text of variables of the compiler.
+	// rewritten maps the compiler's variables to their names in the policy.
 	rewritten map[ast.Var]ast.Var
 	pkg       ast.Ref
 }
@@ -41,7 +41,7 @@ type membership struct {
 	element, collection *ast.Term
 }
 
-// ask is a stage of the compiler after which the type checker has an error for each operator `in`.
+// ask is a compiler stage that makes the type checker report an error for each operator `in`, which contains its types.
 func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 	module := c.Modules[textFile]
 	m.pkg, m.rewritten = module.Package.Path, c.RewrittenVars
@@ -61,8 +61,8 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// withMembers adds to the findings of a kind those on the operator `in`, which looks at the values of a collection. It
-// replaces a finding that the type checker has at the same place.
+// withMembers adds the findings about the operator `in` to the findings of a kind. The operator tests the values of a
+// collection. A new finding replaces the type checker's finding at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
 	m := &memberships{at: map[place]membership{}, assigned: map[ast.Var]ast.Ref{}}
 	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
@@ -89,8 +89,8 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 	return sorted(found), nil
 }
 
-// explain returns why an expression does not ask what its author means; "" if it may. holds is true if it may be true
-// nevertheless.
+// explain returns why an expression probably does not test what its author intended; "" if it may. The result holds is
+// true if the expression may be true nevertheless.
 func (m *memberships) explain(asked membership, element, collection types.Type, at *ast.Location) (message string, holds bool) {
 	if collection == nil {
 		return "", false
@@ -123,7 +123,7 @@ func (m *memberships) explain(asked membership, element, collection types.Type, 
 	return fmt.Sprintf("%s; "+didYouMean+" %s, or %s in object.keys(%s)?", message, append(slices.Clone(ref), ast.StringTerm(string(name))), name, ref), holds
 }
 
-// ofScalar returns what is wrong with a collection that has no members; "" for others.
+// ofScalar returns the error for a collection that has no members; "" for other collections.
 func (m *memberships) ofScalar(asked membership, collection types.Type, expression string) string {
 	each, isUnion := policy.PlainType(collection).(types.Any)
 	if !isUnion {
@@ -150,7 +150,7 @@ func isAny(t types.Type) bool {
 	return t == nil || ok && len(either) == 0
 }
 
-// source returns the reference that a term is, or whose value its variable has; nil if there is none.
+// source returns the reference that a term is, or that is assigned to its variable; nil if there is none.
 func (m *memberships) source(t *ast.Term) ast.Ref {
 	switch v := t.Value.(type) {
 	case ast.Ref:
@@ -161,7 +161,7 @@ func (m *memberships) source(t *ast.Term) ast.Ref {
 	return nil
 }
 
-// asWritten returns a reference as the text has it; nil if it has variables that the text does not have.
+// asWritten returns a reference as it is written in the policy; nil if it has variables that the policy does not have.
 func (m *memberships) asWritten(ref ast.Ref) ast.Ref {
 	if ref == nil {
 		return nil

@@ -10,9 +10,10 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// mute returns findings for the matched types of whose objects the policy can never say anything: for each kind of such a
-// type, every rule of the decision contract needs an expression that can never have a value. Types whose first such
-// expression is at the same place share a finding. It does not keep any rule from having a value for other types.
+// mute returns findings for the matched resource types for which the policy can never produce a result. For each kind
+// of such a type, every contract rule needs an expression that can never have a value. Types whose first such
+// expression is at the same position share a finding. The findings do not prevent any rule from having a value for
+// other types.
 func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) []Finding {
 	var out []Finding
 	var named [][]string
@@ -40,8 +41,8 @@ func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) 
 	return out
 }
 
-// muteCause returns the first finding that keeps the policy from saying anything of the objects of a type; ok is false if
-// it may say something of those of one version.
+// muteCause returns the first finding that prevents the policy from producing a result for objects of a type. The
+// result ok is false if the policy may produce one for the objects of at least one version.
 func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, shared []Finding) (cause Finding, ok bool) {
 	for i := range kinds {
 		if kinds[i].Resource != kind.Resource {
@@ -58,7 +59,7 @@ func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, sh
 	return cause, ok
 }
 
-// causeOf prefers a finding in a rule of the decision contract to one in a helper, and either to one of all kinds.
+// causeOf prefers a finding in a contract rule to one in a helper. It ignores findings that all kinds share.
 func causeOf(found, shared []Finding) (Finding, bool) {
 	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.at) }
 	i := slices.IndexFunc(found, func(f Finding) bool { return own(f) && f.Rule != "" })
@@ -71,14 +72,14 @@ func causeOf(found, shared []Finding) (Finding, bool) {
 	return found[i], true
 }
 
-// contractRules are the rules of the decision contract that a text defines.
+// contractRules returns the contract rules that a policy defines.
 func contractRules(source *ast.Module) []string {
 	return slices.DeleteFunc(slices.Clone(policy.ContractRules), func(name string) bool {
 		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return nameOf(r) == name })
 	})
 }
 
-// readsKind reports whether a text may tell kinds apart by the fields that name them.
+// readsKind reports whether a policy may distinguish kinds by input.kind or input.apiVersion.
 func readsKind(source *ast.Module) bool {
 	reads := false
 	ast.WalkRefs(source, func(ref ast.Ref) bool {

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kinds are the types of the objects of one group and version, by kind. It is immutable and safe for concurrent use.
+// Kinds maps the kinds of one group and version to the types of their objects. It is immutable and safe for concurrent
+// use.
 type Kinds map[string]types.Type
 
-// ParseOpenAPI reads the types of all kinds from the OpenAPI v3 document that the API server publishes for a group and
-// version. What it does not understand has the type any.
+// ParseOpenAPI converts the schemas of all kinds in the OpenAPI v3 document that the API server publishes for a group
+// and version. Unsupported schemas become the type any.
 func ParseOpenAPI(gv schema.GroupVersion, document []byte) (Kinds, error) {
 	var parsed struct {
 		Components struct {
@@ -36,7 +37,7 @@ func ParseOpenAPI(gv schema.GroupVersion, document []byte) (Kinds, error) {
 	return out, nil
 }
 
-// openAPISchema is the part of a schema that types are made of.
+// openAPISchema has the parts of a schema that determine a type.
 type openAPISchema struct {
 	Ref             string                    `json:"$ref"`
 	Type            string                    `json:"type"`
@@ -55,11 +56,11 @@ type openAPISchema struct {
 	Kinds           []schema.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// converter makes types of the schemas of one document. Types share their parts.
+// converter converts the schemas of one document. The types share their parts.
 type converter struct {
 	schemas map[string]*openAPISchema
 	done    map[string]types.Type
-	// open are the components on the way to what is being converted: one that is met again is recursive.
+	// open has the components that enclose the current schema. A component that occurs again is recursive.
 	open map[string]bool
 }
 
@@ -81,7 +82,7 @@ func (c *converter) component(name string) types.Type {
 	return t
 }
 
-// quantityPattern is what controller-gen writes for a resource.Quantity into the schema of a custom resource.
+// quantityPattern is the pattern that controller-gen writes into a custom resource's schema for a resource.Quantity.
 const quantityPattern = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 
 func (c *converter) convert(s *openAPISchema) types.Type {
@@ -122,8 +123,8 @@ func (c *converter) bare(s *openAPISchema) types.Type {
 	}
 }
 
-// combined converts a schema that has no type of its own. A single allOf is how a document gives a reference a
-// description or a default.
+// combined converts a schema that has no type of its own. Documents use a single allOf to add a description or a
+// default to a reference.
 func (c *converter) combined(s *openAPISchema) types.Type {
 	if len(s.AllOf) == 1 && len(s.OneOf)+len(s.AnyOf) == 0 {
 		return c.convert(s.AllOf[0])
@@ -167,12 +168,12 @@ func (c *converter) object(s *openAPISchema) types.Type {
 	return types.NewObject(static, dynamic)
 }
 
-// withoutManagedFields is the type of an object without metadata.managedFields, which no policy is given.
+// withoutManagedFields returns the type of an object without metadata.managedFields, which policies do not receive.
 func withoutManagedFields(t types.Type) types.Type {
 	return replaced(t, "metadata", func(metadata types.Type) types.Type { return without(metadata, "managedFields") })
 }
 
-// without returns an object's type without some of its fields. Types other than objects come back as they are.
+// without returns an object's type without some of its fields. Other types are returned unchanged.
 func without(t types.Type, names ...string) types.Type {
 	object, ok := t.(*types.Object)
 	if !ok {
@@ -185,7 +186,7 @@ func without(t types.Type, names ...string) types.Type {
 	return types.NewObject(static, object.DynamicProperties())
 }
 
-// replaced returns an object's type with another type of one field.
+// replaced returns an object's type with another type for one field.
 func replaced(t types.Type, name string, f func(types.Type) types.Type) types.Type {
 	object, ok := t.(*types.Object)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// quantity is the type of an amount, such as "500m" or "2Gi". A type is one of a quantity if it is this very value: other
-// fields may be a string or a number, too, such as a port.
+// quantity is the type of a quantity, such as "500m" or "2Gi". Identity matters: other fields, such as ports, may also
+// be a string or a number, so only this very value denotes a quantity.
 var quantity = types.NewAny(types.S, types.N)
 
 func isQuantity(t types.Type) bool {
@@ -19,21 +19,21 @@ func isQuantity(t types.Type) bool {
 	return ok && len(either) > 0 && &either[0] == &quantity[0]
 }
 
-// ordering has the operators for which the order of the operands matters.
+// ordering has the operators that order their operands.
 var ordering = map[string]*ast.Builtin{
 	ast.LessThan.Name: ast.LessThan, ast.LessThanEq.Name: ast.LessThanEq,
 	ast.GreaterThan.Name: ast.GreaterThan, ast.GreaterThanEq.Name: ast.GreaterThanEq,
 }
 
-// operands is a function whose arguments are always wrong where their types are known, so that the type checker's error has
-// these types. Nothing else is a set of sets of nulls.
+// operands is a function whose arguments are always invalid if their types are known. The type checker's error then
+// contains these types. It works because no real value is a set of sets of nulls.
 var operands = func() *ast.Builtin {
 	never := types.NewSet(types.NewSet(types.Nl))
 	return &ast.Builtin{Name: "berth.typecheck.operands", Decl: types.NewFunction([]types.Type{never, never}, types.B)}
 }()
 
-// quantities returns comparisons by which a text orders quantities as the texts that they are. One kind for which an operand
-// is a quantity is enough, unless the text tells kinds apart.
+// quantities returns the comparisons in which a policy orders quantities as text. A comparison counts if an operand is
+// a quantity for one kind or, if the policy distinguishes kinds, for all kinds.
 func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	if !orders(source) {
 		return nil
@@ -58,7 +58,7 @@ func quantities(in Input, source *ast.Module, byKind bool) []Finding {
 	return out
 }
 
-// orders reports whether a text orders values without asking for their types.
+// orders reports whether a policy orders values without checking their types.
 func orders(source *ast.Module) bool {
 	ordered, asked := false, false
 	look := func(operator string) {
@@ -81,7 +81,7 @@ func orders(source *ast.Module) bool {
 	return ordered && !asked
 }
 
-// ask is a stage of the compiler after which the type checker has an error for each comparison that orders its operands.
+// ask is a compiler stage that makes the type checker report an error for each comparison that orders its operands.
 func (o comparisons) ask(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(c.Modules[textFile], func(e *ast.Expr) bool {
 		if !e.IsCall() {
@@ -96,7 +96,7 @@ func (o comparisons) ask(c *ast.Compiler) *ast.Error {
 	return nil
 }
 
-// quantityFindings makes findings of the errors at comparisons that have a quantity as an operand.
+// quantityFindings converts the errors at comparisons with a quantity operand to findings.
 func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 	var out []Finding
 	for _, err := range errs {
