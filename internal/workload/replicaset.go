@@ -13,11 +13,11 @@ import (
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 )
 
-// deploymentKind is the one kind of Kubernetes' own that makes ReplicaSets.
+// deploymentKind is the only built-in kind that creates ReplicaSets.
 var deploymentKind = schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
 
-// MakesReplicaSets reports whether the objects of a kind may make ReplicaSets of their pod template: Deployments, and the
-// declared kinds.
+// MakesReplicaSets reports whether objects of a kind may create ReplicaSets from their pod template. That applies to
+// Deployments and to the declared kinds.
 func (t *Templates) MakesReplicaSets(gk schema.GroupKind) bool {
 	if gk == deploymentKind {
 		return true
@@ -29,10 +29,10 @@ func (t *Templates) MakesReplicaSets(gk schema.GroupKind) bool {
 	return declared
 }
 
-// MadeBy reports whether a ReplicaSet has the pod template of an object of a kind that MakesReplicaSets. As the deployment
-// controller does (k8s.io/kubernetes/pkg/controller/deployment/util.EqualIgnoreHash), it compares what the API server
-// makes of both templates, without the labels by which the owner tells its ReplicaSets apart. An object without a
-// readable template made no ReplicaSet.
+// MadeBy reports whether a ReplicaSet has the pod template of its owner, an object of a kind for which MakesReplicaSets
+// is true. Like the deployment controller (k8s.io/kubernetes/pkg/controller/deployment/util.EqualIgnoreHash), it
+// compares both templates with the API server's defaults and without the labels by which the owner distinguishes its
+// ReplicaSets. It returns false for an owner without a readable template.
 func (t *Templates) MadeBy(replicaSet, owner map[string]any) bool {
 	k, err := t.kindOf(owner)
 	if err != nil {
@@ -46,8 +46,8 @@ func (t *Templates) MadeBy(replicaSet, owner map[string]any) bool {
 	return err == nil && equality.Semantic.DeepEqual(of, has)
 }
 
-// podTemplate returns the template at a path of an object with the API server's defaults, and without the hash of its
-// owner.
+// podTemplate returns the template at a path of an object, with the API server's defaults and without the owner's hash
+// label.
 func podTemplate(object map[string]any, path []string) (*corev1.PodTemplateSpec, error) {
 	template, err := objectAt(object, path...)
 	if err != nil {
@@ -58,7 +58,7 @@ func podTemplate(object map[string]any, path []string) (*corev1.PodTemplateSpec,
 		return nil, fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 	}
 	corev1defaults.SetObjectDefaults_PodTemplate(out)
-	// Argo Rollouts has a prefix before the name of the label.
+	// Argo Rollouts adds a prefix to the label's name.
 	maps.DeleteFunc(out.Template.Labels, func(label, _ string) bool {
 		return strings.HasSuffix(label, appsv1.DefaultDeploymentUniqueLabelKey)
 	})

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxResourcePairs bounds a pod's init containers times the names of resources in them: Kubernetes adds up, for each
-	// init container, what all before it that keep running ask for.
+	// maxResourcePairs limits the number of a pod's init containers multiplied by the number of resource names in them.
+	// For each init container, Kubernetes adds up the requests of all earlier ones that keep running.
 	maxResourcePairs = 1 << 18
-	// maxVolumes bounds a pod's volumes: predicates compare those of two pods pair by pair.
+	// maxVolumes limits a pod's volumes, because predicates compare the volumes of two pods pairwise.
 	maxVolumes = 1 << 11
 )
 
-// CheckResources returns an error for a pod whose resources Kubernetes would take too long to add up. The error begins
-// with the path below the spec, and names the limit.
+// CheckResources returns an error if Kubernetes would take too long to add up a pod's resources. The error begins with
+// the path below the spec and names the limit.
 func CheckResources(spec *corev1.PodSpec) error {
 	names := sets.New[corev1.ResourceName]()
 	for i := range spec.InitContainers {
@@ -32,7 +32,7 @@ func CheckResources(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// checkSize is CheckResources for a pod that predicates judge.
+// checkSize also limits the volumes, for a pod that predicates evaluate.
 func checkSize(spec *corev1.PodSpec) error {
 	if volumes := len(spec.Volumes); volumes > maxVolumes {
 		return fmt.Errorf("volumes: %d are more than %d; use fewer", volumes, maxVolumes)

@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Template says where a kind of one's own keeps its pod template.
+// Template declares where a custom kind has its pod template.
 type Template struct {
 	schema.GroupResource
-	// Kind is the resource's.
+	// Kind is the kind of the resource.
 	Kind string
-	// Path leads to the template, as in ["spec", "template"]. It begins with "spec".
+	// Path is the path of the template, as in ["spec", "template"]. It begins with "spec".
 	Path []string
 }
 
-// Templates knows the kinds that have a pod template: Kubernetes' own and those that were declared. It is immutable; nil
-// knows Kubernetes' own.
+// Templates are the kinds that have a pod template, built-in and declared. It is immutable. A nil Templates has only
+// the built-in kinds.
 type Templates struct {
-	// declared are the declared ones by kind, and resources by resource.
+	// declared has the declared kinds keyed by kind, and resources keyed by resource.
 	declared  map[schema.GroupKind]kind
 	resources map[schema.GroupResource]kind
 }
 
-// UnknownKindError says that nobody said where a kind has its pod template.
+// UnknownKindError means that the location of a kind's pod template is unknown.
 type UnknownKindError struct {
 	schema.GroupKind
 }
@@ -36,16 +36,17 @@ func (e *UnknownKindError) Error() string {
 	return fmt.Sprintf("%s has no pod template that is known: declare it in the manager's configuration, under podTemplates", e.GroupKind)
 }
 
-// kind is what is known of a kind.
+// kind describes where the objects of a kind have their pods' template.
 type kind struct {
-	// template leads to the pod template, which pods are themselves.
+	// template is the path of the pod template. For pods it is empty and isPod is true.
 	template []string
 	isPod    bool
-	// owner leads to what says how many pods there are to be, the smallest of counts, and which there are, selector. It
-	// is nil where nothing says that.
+	// owner is the path of the object that has the number of pods, as the minimum of the fields in counts, and the
+	// pods' selector. It is nil if the kind has neither.
 	owner  []string
 	counts []string
-	// mapSelector says that the selector is a map of labels, and declared that it may be anything.
+	// mapSelector reports whether the selector is a map of labels. declared reports whether the kind is declared, so
+	// that the selector may have any form.
 	mapSelector, declared bool
 }
 
@@ -56,11 +57,11 @@ type named struct {
 }
 
 var (
-	// builtin are Kubernetes' own kinds, by the resource.
+	// builtin has the built-in kinds, keyed by resource.
 	builtin = func() map[schema.GroupResource]named {
 		spec, template := []string{"spec"}, []string{"spec", "template"}
 		replicated := kind{template: template, owner: spec, counts: []string{"replicas"}}
-		// No more pods run at once than are still to complete. Without a parallelism it is one.
+		// A Job never runs more pods than remain to be completed. The default parallelism is 1.
 		job := []string{"parallelism", "completions"}
 		jobSpec := []string{"spec", "jobTemplate", "spec"}
 		core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
@@ -77,7 +78,7 @@ var (
 			apps("deployments"):            {replicated, "Deployment"},
 			apps("statefulsets"):           {replicated, "StatefulSet"},
 			apps("replicasets"):            {replicated, "ReplicaSet"},
-			// How many pods a DaemonSet has is for the nodes to say.
+			// The nodes determine the number of a DaemonSet's pods.
 			apps("daemonsets"): {kind{template: template, owner: spec}, "DaemonSet"},
 			batch("jobs"):      {kind{template: template, owner: spec, counts: job}, "Job"},
 			batch("cronjobs"):  {kind{template: append(slices.Clone(jobSpec), "template"), owner: jobSpec, counts: job}, "CronJob"},
@@ -92,8 +93,8 @@ var (
 	}()
 )
 
-// NewTemplates returns those of Kubernetes and the declared ones. A declaration that is not whole, or of a kind that is
-// known already, is an error, which names the field as in podTemplates[0].path.
+// NewTemplates returns the built-in and the declared templates. A declaration that is incomplete, or of a known kind,
+// is an error that names the field, as in podTemplates[0].path.
 func NewTemplates(declared ...Template) (*Templates, error) {
 	t := &Templates{declared: map[schema.GroupKind]kind{}, resources: map[schema.GroupResource]kind{}}
 	var errs field.ErrorList
@@ -146,8 +147,8 @@ func (t *Templates) validate(d Template, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// Path returns where the objects of a resource have the spec of their pods, as in ["spec", "template", "spec"]; of pods
-// that is ["spec"].
+// Path returns the path of the pod spec in the objects of a resource, as in ["spec", "template", "spec"]. For pods, it
+// is ["spec"]. The result ok is false for unknown resources.
 func (t *Templates) Path(resource schema.GroupResource) (path []string, ok bool) {
 	if k, known := builtin[resource]; known {
 		return k.podSpec(), true

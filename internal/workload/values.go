@@ -26,8 +26,8 @@ func objectAt(object map[string]any, path ...string) (map[string]any, error) {
 	return at, nil
 }
 
-// OptionalObject returns the member of an object that is to be an object; nil if there is none. The error begins with the
-// member's name.
+// OptionalObject returns a member of an object that must be an object itself; nil if it is missing. The error begins
+// with the member's name.
 func OptionalObject(object map[string]any, name string) (map[string]any, error) {
 	value, there := object[name]
 	if !there || value == nil {
@@ -40,7 +40,7 @@ func OptionalObject(object map[string]any, name string) (map[string]any, error) 
 	return out, nil
 }
 
-// textAt returns a member of an object of some name; empty if there is none.
+// textAt returns a string member of an object; empty if it is missing. The parameter of is the object's path in errors.
 func textAt(object map[string]any, of, name string) (string, error) {
 	value, there := object[name]
 	if !there || value == nil {
@@ -79,7 +79,7 @@ func stringMap(value map[string]any, of string) (map[string]string, error) {
 	return out, nil
 }
 
-// countAt returns a number of pods; ok is false if there is none.
+// countAt returns a number of pods. The result ok is false if it is missing.
 func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	switch v := object[name].(type) {
 	case nil:
@@ -96,7 +96,7 @@ func countAt(object map[string]any, name string) (n int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%s is not a number of pods", name)
 }
 
-// below has an error name a path that leads to where it is.
+// below prefixes an error with the path of the object that it concerns.
 func below(path []string, err error) error {
 	if len(path) == 0 {
 		return err
@@ -104,8 +104,8 @@ func below(path []string, err error) error {
 	return fmt.Errorf("%s.%w", strings.Join(path, "."), err)
 }
 
-// plainNumbers returns the value with int64 and float64 in place of other numbers, which API types can't be made of. It
-// shares with the value what needs no change.
+// plainNumbers replaces numbers of other types with int64 and float64, which conversion to API types requires, and
+// reports whether it changed anything. The result shares unchanged parts with the value.
 func plainNumbers(value any) (out any, changed bool) {
 	switch v := value.(type) {
 	case json.Number:

@@ -1,5 +1,6 @@
-// Package workload knows where the kinds of workloads keep the template of their pods, and what of it says where the
-// pods run.
+// Package workload locates the pod templates of workloads and extracts the fields that affect scheduling.
+//
+// Templates.Of converts an object to a Workload. Declare custom kinds with NewTemplates.
 package workload
 
 import (
@@ -15,24 +16,25 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Workload is what is to be placed.
+// Workload describes the pods that a workload needs to place.
 type Workload struct {
-	// Pod is the pod, or one that is made of the workload's template: its namespace, labels and spec. The namespace is set.
+	// Pod is the pod itself, or a pod built from the workload's template. It has namespace, labels, and spec. The
+	// namespace is always set.
 	Pod *corev1.Pod
-	// Replicas is how many of them there are to be at once; at least 1.
+	// Replicas is the number of pods that run at the same time; at least 1.
 	Replicas int
-	// Own selects the pods in the pod's namespace that the workload has already: it does not compete with itself, and
-	// they are judged as if they were not there. Nil selects none.
+	// Own selects the workload's existing pods in the pod's namespace. Predicates ignore these pods, because a workload
+	// does not compete with itself. Nil selects none.
 	Own labels.Selector
-	// Name is that of the pod if it is one that exists, which does not compete with itself either; empty for templates.
+	// Name is the name of an existing pod, which does not compete with itself either. It is empty for templates.
 	Name string
-	// Single says that the object is the pod itself. It may have no name yet.
+	// Single reports whether the object is the pod itself, which may not have a name yet.
 	Single bool
 }
 
-// Of returns what is to be placed for an object: a Pod, an object of a kind that has a template, or a bare template with
-// metadata and spec. Numbers may be those of any JSON decoder. The error says what the object lacks; it is an
-// *UnknownKindError where nobody said where the kind has its template.
+// Of returns the workload for an object: a Pod, an object of a kind with a pod template, or a bare template with
+// metadata and spec. Numbers may have the types of any JSON decoder. The error describes what the object lacks. It is
+// an *UnknownKindError if the location of the kind's template is unknown.
 func (t *Templates) Of(object map[string]any) (Workload, error) {
 	if plain, changed := plainNumbers(object); changed {
 		object, _ = plain.(map[string]any)
@@ -70,7 +72,7 @@ func (t *Templates) Of(object map[string]any) (Workload, error) {
 	return out, err
 }
 
-// PathOf returns where an object that Of takes has the spec of its pods, as Path does for its resource.
+// PathOf returns the path of the pod spec in an object that Of accepts, like Path does for a resource.
 func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	k, err := t.kindOf(object)
 	if err != nil {
@@ -79,7 +81,7 @@ func (t *Templates) PathOf(object map[string]any) ([]string, error) {
 	return k.podSpec(), nil
 }
 
-// kindOf finds the kind of an object; one that has neither apiVersion nor kind is a bare template.
+// kindOf returns the kind of an object. An object with neither apiVersion nor kind is a bare template.
 func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	apiVersion, err := textAt(object, "", "apiVersion")
 	if err != nil {
@@ -104,7 +106,7 @@ func (t *Templates) kindOf(object map[string]any) (kind, error) {
 	return k, nil
 }
 
-// podOf makes a pod of a template, which is at the path of an object.
+// podOf builds a pod from a template. The path locates the template in errors.
 func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	metadata, err := OptionalObject(template, "metadata")
 	if err != nil {
@@ -124,13 +126,13 @@ func podOf(template map[string]any, path []string) (*corev1.Pod, error) {
 	if err := checkSize(&pod.Spec); err != nil {
 		return nil, below(path, fmt.Errorf("spec.%w", err))
 	}
-	// The API server sets these in a pod, and not in its template: a limit is a request where there is none, and so is a
-	// port of the node where the pod is in the node's network.
+	// The API server sets these defaults in pods, but not in templates. For example, a limit is the default of a
+	// request, and a host-network pod's container ports are host ports.
 	corev1defaults.SetDefaults_Pod(pod)
 	return pod, nil
 }
 
-// fill adds how many pods there are to be, and which there are.
+// fill sets the number of pods and the selector of the existing pods.
 func (k kind) fill(w *Workload, object map[string]any) error {
 	owner, err := objectAt(object, k.owner...)
 	if err != nil {
@@ -159,12 +161,12 @@ func (k kind) replicas(owner map[string]any) (int, error) {
 	return max(out, 1), nil
 }
 
-// own reads the selector. One that selects everything selects no workload's own pods.
+// own returns the selector of the workload's pods. An empty selector, which selects everything, yields nil.
 func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	value, err := OptionalObject(owner, "selector")
 	if err != nil || len(value) == 0 {
 		if k.declared {
-			// The declaration says nothing of a selector: what the kind has there may be anything.
+			// A declaration does not describe the selector, so the field may have any form.
 			err = nil
 		}
 		return nil, err
@@ -201,7 +203,7 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 	}
 }
 
-// fields is what Fields returns.
+// fields is the result of Fields.
 var fields = func() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("apiVersion")
@@ -211,10 +213,10 @@ var fields = func() *projection.Fields {
 	metadata.Name("namespace")
 	metadata.Name("labels").All()
 	f.Name("spec").All()
-	// PodTemplates have theirs there.
+	// A PodTemplate has its template here.
 	f.Name("template").All()
 	return f.Seal()
 }()
 
-// Fields are those that Of looks at, sealed.
+// Fields returns the sealed set of fields that Of reads.
 func Fields() *projection.Fields { return fields }
