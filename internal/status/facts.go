@@ -1,11 +1,13 @@
-// Package status turns what the parts of Berth know of a policy into its conditions, and writes status without
-// writing when nothing changed.
+// Package status computes the status of policies, quotas, and limits from the facts that Berth's components report.
+//
+// Compute, ComputeQuota, and ComputeLimit return a new status. They do not write it. Equal facts give an equal status,
+// so the callers can skip writes that change nothing.
 package status
 
-// HookState says how a policy's part in the webhook configuration fares.
+// HookState is the state of a policy's rules in the webhook configuration.
 type HookState struct {
 	// Generation is the policy's generation whose rules were written; 0 if none were.
 	Generation int64
-	// Rejected is why the API server refused the rules of that generation; empty if it did not.
+	// Rejected is the API server's error for the rules of that generation; empty if it accepted them.
 	Rejected string
 }

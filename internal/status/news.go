@@ -10,32 +10,32 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Topic is what a change of a policy's status is about.
+// Topic classifies a change of a policy's status.
 type Topic int
 
 const (
-	// TopicReady is that the policy decides, and did not before.
+	// TopicReady means that the policy now decides and did not before.
 	TopicReady Topic = iota
-	// TopicNotReady is that the policy does not decide, for a cause that does not go away in a moment.
+	// TopicNotReady means that the policy does not decide, for a reason other than the normal steps of a start.
 	TopicNotReady
-	// TopicUndecided is that some existing objects can't be decided; before, all could.
+	// TopicUndecided means that some existing objects can't be decided now, and all could before.
 	TopicUndecided
-	// TopicDecided is that all existing objects can be decided; before, some could not.
+	// TopicDecided means that all existing objects can be decided now, and some could not before.
 	TopicDecided
-	// TopicViolated is that some existing objects differ from what the policy decides; before, none did.
+	// TopicViolated means that some existing objects now differ from the policy's decision, and none did before.
 	TopicViolated
 )
 
-// News is a change of a policy's status that people are told of.
+// News is a change of a policy's status that is reported to users.
 type News struct {
 	Topic   Topic
 	Message string
 }
 
-// starting are reasons of Ready that each policy goes through when it is new or changes.
+// starting are the reasons of Ready that every policy passes through after it is created or changed.
 var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating}
 
-// Changes returns what people are told of when a policy's status changes.
+// Changes returns the changes between two statuses that are reported to users.
 func Changes(before, after placementv1.PlacementPolicyStatus) []News {
 	var out []News
 	was, is := known(before), known(after)
@@ -63,7 +63,7 @@ func Changes(before, after placementv1.PlacementPolicyStatus) []News {
 	return out
 }
 
-// known returns the condition Ready; an empty one if there is none.
+// known returns the condition Ready; an empty condition if there is none.
 func known(s placementv1.PlacementPolicyStatus) metav1.Condition {
 	if c := meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady); c != nil {
 		return *c
@@ -71,7 +71,7 @@ func known(s placementv1.PlacementPolicyStatus) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// differing returns the number of objects that the policy decides otherwise than they are.
+// differing returns the number of objects that differ from the policy's decision.
 func differing(s placementv1.PlacementPolicyStatus) int32 {
 	return number(s.WouldDeny) + number(s.WouldMove)
 }

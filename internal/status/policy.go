@@ -23,47 +23,48 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Facts is all that the leader knows of one policy.
+// Facts is everything that the leader knows about one policy.
 type Facts struct {
 	Spec       placementv1.PlacementPolicySpec
 	Generation int64
-	// Engine is where the policy is evaluated.
+	// Engine is the name of the engine that evaluates the policy.
 	Engine string
-	// Standing is nil while the policy is not loaded.
+	// Standing is the policy as this replica has loaded it; nil while it is not loaded.
 	Standing *placement.Standing
-	// Replication says how some fields of a type fare that the policy reads, and how many objects it has.
+	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
+	// objects.
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	// World says the same of what predicates look at, which the policy asks.
+	// World returns the same for the types that the policy's predicates read.
 	World func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	// Stale is why what the policy reads is too old to decide by; nil if it is not.
+	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
-	// Supply says how a type fares that the engine elsewhere is to have, and how many objects it has there; SupplyErr is
-	// why that engine does not take what it is to have, and Settled says that it has all of it. They are of use for
-	// policies with such an engine alone.
+	// Supply returns the watch state of a type that is pushed to the remote engine, and the number of its objects
+	// there. SupplyErr is the error with which the engine rejects the push. Settled reports whether the engine has
+	// everything. The three are used only for policies with a remote engine.
 	Supply    func(schema.GroupVersionResource) (watches.State, int)
 	SupplyErr error
 	Settled   bool
 	Hook      HookState
-	// Coverage is what there is to be matched; nil if that is not known.
+	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
-	// NoNamespaces says that the namespace selector selects none of the namespaces that there are.
+	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
-	// Meant returns a question after the type that is probably meant by a plural name, to be appended; nil for none.
+	// Meant returns a question that suggests a similar plural name, for appending to a message. It may be nil.
 	Meant func(plural string) string
-	// Targets says how reading what the policy matches fares.
+	// Targets is the watch state of the types that the policy matches.
 	Targets watches.State
-	// Deciding reports that existing objects of the matched types are about to be decided.
+	// Deciding reports whether existing objects of the matched types are about to be decided.
 	Deciding bool
-	// Resuming reports that it is not known yet whether an earlier leader paused remediation.
+	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
 	Resuming bool
 	Report   remediation.Report
-	// Types is what the type checker says of the generation that Standing is of; nil while it has not said anything.
+	// Types is the type checker's result for the generation in Standing; nil if there is none yet.
 	Types *TypeState
-	// RemediatedBefore is the count that the report's comes on top of.
+	// RemediatedBefore is the count to which the report's count is added.
 	RemediatedBefore int64
 }
 
-// Limits of texts and lists in a status. They are below the schema's.
+// Limits on texts and lists in a status. They are lower than the schema's limits.
 const (
 	maxConditionMessage  = 4096
 	maxDependencyMessage = 512
@@ -75,11 +76,12 @@ const (
 	maxNames             = 3
 )
 
-// Compute folds the facts into the policy's status. What it keeps of the old status are the times of transitions, and how
-// many objects could not be decided, until that is known again. Otherwise, equal facts have equal results.
+// Compute returns the policy's status for the facts. From the old status it keeps the transition times. It also keeps
+// what a new leader does not know yet: the pause, the findings, and the number of undecided objects. Otherwise, equal
+// facts give equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
 	if f.Standing == nil && len(old.Conditions) > 0 {
-		// A leader that has just started knows less than the last one wrote.
+		// A leader that has just started knows less than the previous leader wrote.
 		return old
 	}
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
@@ -89,7 +91,7 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
 		return out
 	}
-	// A newer generation may be stored already: of that one nothing is known yet.
+	// The API server may already have a newer generation, about which nothing is known yet.
 	out.ObservedGeneration, s.generation = f.Standing.Generation, f.Standing.Generation
 	if !f.Standing.Broken {
 		out.GenerationInForce = f.Standing.Policy.Generation
@@ -111,11 +113,11 @@ func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.Placeme
 	return out
 }
 
-// setter sets conditions.
+// setter sets the conditions of one policy.
 type setter struct {
 	out        *placementv1.PlacementPolicyStatus
 	generation int64
-	// impossible reports whether the type checker found that a rule of the decision contract can never have a value.
+	// impossible reports whether the type checker found a contract rule that can never have a value.
 	impossible bool
 }
 
@@ -153,7 +155,7 @@ func (s *setter) compiled(f Facts) {
 	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.Standing.Err.Error())
 }
 
-// undecided is what becomes of objects that a policy can't decide.
+// undecided describes what happens to requests for objects that a policy can't decide.
 func undecided(p placementv1.FailurePolicy) string {
 	if p == placementv1.FailurePolicyIgnore {
 		return "admitted without it"
@@ -161,7 +163,7 @@ func undecided(p placementv1.FailurePolicy) string {
 	return "denied"
 }
 
-// matched says what of the match there is; the condition goes if that is not known.
+// matched sets the condition Matched. It removes the condition if the coverage is unknown.
 func (s *setter) matched(f Facts) {
 	set := func(status metav1.ConditionStatus, reason, message string) {
 		s.set(placementv1.ConditionMatched, status, reason, message)
@@ -182,7 +184,7 @@ func (s *setter) matched(f Facts) {
 	}
 }
 
-// effective reports whether a condition Matched lets the policy have an effect; nil stands for one that is not known.
+// effective reports whether the policy can have an effect according to its condition Matched, which is nil if unknown.
 func effective(matched *metav1.Condition) bool {
 	return matched == nil || matched.Reason != placementv1.ReasonNotServed && matched.Reason != placementv1.ReasonNothingMatched
 }
@@ -259,7 +261,7 @@ func (s *setter) replicated(f Facts) {
 	s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonReplicated, message)
 }
 
-// names are reads of types that are not served, with what is probably meant.
+// names returns the names of reads whose types are not served, with suggestions.
 func (f Facts) names(missing []policy.Read) string {
 	texts := make([]string, len(missing))
 	for i, read := range missing {
@@ -282,7 +284,7 @@ func reasonOf(err error) string {
 	}
 }
 
-// explain says what is wrong with reading a type and, where a grant is missing, which.
+// explain describes an error in reading a type. If permissions are missing, it names the rule to grant.
 func explain(r schema.GroupResource, err error) string {
 	if apierrors.IsForbidden(err) {
 		return grant("read", r, "get, list, watch", err)
@@ -290,13 +292,14 @@ func explain(r schema.GroupResource, err error) string {
 	return fmt.Sprintf("reading %s: %v", r, err)
 }
 
-// grant says that Berth may not do something with a type, and which rule lets it.
+// grant returns a message that Berth lacks permissions for a type, with the rule to grant.
 func grant(what string, r schema.GroupResource, verbs string, err error) string {
 	return fmt.Sprintf("Berth may not %s %s: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: [%q], resources: [%q], verbs: [%s]} (%v)",
 		what, r, r.Group, r.Resource, verbs, err)
 }
 
-// targets says why what a policy matches can't be read. The API server's refusal names the type.
+// targets returns why the objects that a policy matches can't be read. A Forbidden error of the API server names the
+// type.
 func targets(err error) (reason, message string) {
 	var refusal apierrors.APIStatus
 	if !apierrors.IsForbidden(err) {
@@ -309,7 +312,7 @@ func targets(err error) (reason, message string) {
 	return placementv1.ReasonForbiddenTargets, grant("remediate", r, "get, list, watch, patch", err)
 }
 
-// read is a type that a policy reads, or its predicates, or both.
+// read is a type that a policy reads, or that its predicates read, or both.
 type read struct {
 	resource schema.GroupVersionResource
 	fields   *projection.Fields
@@ -317,8 +320,8 @@ type read struct {
 	objects  int
 }
 
-// reads are the types that a bound policy reads, or that its engine is to have, and then those that only its predicates
-// look at.
+// reads returns the types that a bound policy reads or that are pushed to its remote engine, followed by the types that
+// only its predicates read.
 func (f Facts) reads() []read {
 	var out []read
 	binding := f.Standing.Binding
@@ -341,7 +344,7 @@ func (f Facts) reads() []read {
 			continue
 		}
 		out[at].fields = projection.Union(out[at].fields, fields)
-		// It is complete when both are.
+		// The type is synced only when both watches are.
 		if out[at].state.Synced {
 			out[at].state = state
 		}
@@ -371,7 +374,7 @@ func dependencies(f Facts) []placementv1.Dependency {
 	return out[:min(len(out), maxDependencies)]
 }
 
-// fieldNames names fields as far as a status has room for them. Budget is the room for all dependencies together.
+// fieldNames returns the names of fields that fit into the status. The budget, in bytes, is shared by all dependencies.
 func fieldNames(fields *projection.Fields, budget *int) []string {
 	var out []string
 	for _, path := range replication.Paths(fields) {
@@ -384,7 +387,7 @@ func fieldNames(fields *projection.Fields, budget *int) []string {
 	return out
 }
 
-// summarize names the dependencies, the first few in full.
+// summarize returns the names of the first dependencies and the number of the others.
 func summarize(dependencies []placementv1.Dependency) string {
 	names := make([]string, len(dependencies))
 	for i, d := range dependencies {
@@ -418,7 +421,7 @@ func (s *setter) enforced(f Facts) {
 	}
 }
 
-// counts sets the numbers of objects. before is how many could not be decided according to the old status.
+// counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
 	if !f.Standing.Policy.Followed() {
@@ -458,7 +461,7 @@ func (s *setter) compliant(f Facts) {
 	}
 }
 
-// paused says whether remediation is paused. A leader that has just started does not end the pause of an earlier one.
+// paused sets the condition Paused. A leader that has just started keeps the pause of an earlier leader.
 func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	pause := f.Report.Pause
 	if f.Resuming && pause == nil {
@@ -477,7 +480,7 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 	s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, truncate(pause.Message(f.Standing.Policy.Name), maxConditionMessage))
 }
 
-// few names the first of a sorted list and counts the rest.
+// few returns the first names of a sorted list and the number of the others.
 func few(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
@@ -494,7 +497,8 @@ func (s *setter) conflicted(f Facts) {
 		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", few(f.Report.Conflicts)))
 }
 
-// ready sums up the parts that have to be in place for the policy to decide, and whether it can decide each object.
+// ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
+// undecided objects.
 func (s *setter) ready(f Facts) {
 	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
 	for _, part := range []string{placementv1.ConditionCompiled, placementv1.ConditionMatched, placementv1.ConditionReachable, placementv1.ConditionReplicated, placementv1.ConditionEnforced} {
@@ -528,8 +532,8 @@ func (s *setter) ready(f Facts) {
 	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, message)
 }
 
-// undecidedObjects returns how many existing objects can't be decided. As long as all is not decided yet, as after a change of
-// leaders, what was known before counts if nothing else is known.
+// undecidedObjects returns the number of existing objects that can't be decided. While a new leader has not decided all
+// of them, it returns the number from the old status unless newer information is available.
 func (f Facts) undecidedObjects(before *int32) int32 {
 	if f.Held(before) {
 		return *before
@@ -537,7 +541,7 @@ func (f Facts) undecidedObjects(before *int32) int32 {
 	return int32(f.Report.Failed)
 }
 
-// Held reports whether the number of undecided objects that was known before still counts: it is not known yet whether
+// Held reports whether the number of undecided objects in the old status is kept, because it is not known yet whether
 // they can be decided now.
 func (f Facts) Held(before *int32) bool {
 	return before != nil && *before > 0 && f.Report.Failed == 0 && f.Targets.Err == nil && (f.Deciding || !f.Targets.Synced)

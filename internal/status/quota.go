@@ -15,43 +15,43 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// QuotaFacts is all that the leader knows of one quota.
+// QuotaFacts is everything that the leader knows about one quota.
 type QuotaFacts struct {
 	Quota placementv1.Quota
 	Rules *quota.Rules
-	// Recount is what is used.
+	// Recount is the recomputed usage.
 	Recount *quota.Recount
-	// Untracked are names of hard that count nothing.
+	// Untracked are the names in spec.hard for which Berth counts nothing.
 	Untracked []string
-	// Types says how reading the types fares that are not known.
+	// Types has the watch states of the counted types that have not been read.
 	Types map[schema.GroupResource]watches.State
 	Hook  HookState
-	// Exempt says that the quota is where nothing is counted.
+	// Exempt reports whether the quota is in a namespace in which nothing is counted.
 	Exempt bool
-	// Reach is what there is to be counted; nil if that is not known.
+	// Reach describes which of the things that the quota refers to exist; nil if unknown.
 	Reach *QuotaReach
-	// Served is what the API server serves, for suggestions; nil for none.
+	// Served describes what the API server serves, for suggestions. It may be nil.
 	Served *match.Served
 }
 
-// QuotaReach is what of a quota's scopes and selector there is not.
+// QuotaReach lists the things that a quota's scopes and selector refer to and that do not exist.
 type QuotaReach struct {
-	// Impossible is why the quota can't count anything, as its namespace selector or its scopes are, with the path of the
-	// field; "" if it can.
+	// Impossible is the reason why the quota's namespace selector or scopes can't match anything, with the path of the
+	// field; "" if they can.
 	Impossible string
-	// NoNamespaces says that it selects none of those that there are.
+	// NoNamespaces reports whether the selector selects no existing namespace.
 	NoNamespaces bool
 	// UnknownClasses are priority classes that do not exist.
 	UnknownClasses []string
 	// UnknownStorageClasses are storage classes that do not exist.
 	UnknownStorageClasses []string
-	// Unserved are the counted types that the API server does not serve in namespaces; Served reports whether it serves
-	// some other one.
+	// Unserved are the counted types that the API server does not serve as namespaced types. Served reports whether it
+	// serves at least one of the counted types.
 	Unserved []schema.GroupResource
 	Served   bool
 }
 
-// ComputeQuota folds the facts into a quota's status. What it keeps of the old status are the times of transitions.
+// ComputeQuota returns a quota's status for the facts. From the old status it keeps the transition times.
 func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 	old := f.Quota.QuotaStatus()
 	hard := f.Quota.QuotaSpec().Hard
@@ -73,10 +73,10 @@ func ComputeQuota(f QuotaFacts) placementv1.QuotaStatus {
 	return out
 }
 
-// maxRego is the schema's limit on a module's text.
+// maxRego is the schema's limit on the length of a module's Rego.
 const maxRego = 65536
 
-// module is what a status shows of a module; a text that is too long is left out.
+// module returns the module for a status. It omits Rego that is too long.
 func module(rules *quota.Rules) *placementv1.QuotaModule {
 	out := rules.Module
 	if len(out.Rego) > maxRego {
@@ -85,7 +85,7 @@ func module(rules *quota.Rules) *placementv1.QuotaModule {
 	return &out
 }
 
-// conditions sets those of one object.
+// conditions sets the conditions of one object.
 type conditions struct {
 	list       *[]metav1.Condition
 	generation int64
@@ -97,10 +97,10 @@ func (c *conditions) set(conditionType string, status metav1.ConditionStatus, re
 	})
 }
 
-// stalled are the reasons of Ready that stay until the author acts.
+// stalled are the reasons of Ready that remain until the author changes the object.
 var stalled = []string{placementv1.ReasonExempt, placementv1.ReasonNotTracked, placementv1.ReasonNothingMatched, placementv1.ReasonWebhookRejected}
 
-// stall sets Stalled from Ready.
+// stall derives the condition Stalled from Ready.
 func (c *conditions) stall() {
 	ready := meta.FindStatusCondition(*c.list, placementv1.ConditionReady)
 	if !slices.Contains(stalled, ready.Reason) {
@@ -129,7 +129,7 @@ func (c *conditions) usage(f QuotaFacts) {
 	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
 }
 
-// meant names types that are not served, with what is probably meant.
+// meant returns the names of types that are not served, with suggestions.
 func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	out := typeNames(types)
 	for i, t := range types {
@@ -138,7 +138,7 @@ func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	return out
 }
 
-// reach says what there is to be counted; the condition goes if that is not known.
+// reach sets the condition Matched. It removes the condition if nothing is known about it.
 func (c *conditions) reach(f QuotaFacts) {
 	switch r := f.Reach; {
 	case r == nil:
@@ -215,7 +215,7 @@ func (c *conditions) quotaReady(f QuotaFacts) {
 	}
 }
 
-// ComputeNamespaces is the breakdown of a ClusterScopedQuota by namespace.
+// ComputeNamespaces returns the usage of a ClusterScopedQuota by namespace, for at most MaxNamespaces namespaces.
 func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	var out []placementv1.NamespaceUsage
 	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {
@@ -227,15 +227,16 @@ func ComputeNamespaces(r *quota.Recount) []placementv1.NamespaceUsage {
 	return out
 }
 
-// LimitedType is what is known of the type that a LimitedResource names.
+// LimitedType describes the resource type that a LimitedResource names.
 type LimitedType struct {
-	// Never says that the type is never limited, Served that the API server has objects of it in namespaces.
+	// Never reports whether the type is never limited. Served reports whether the API server serves it as a namespaced
+	// type.
 	Never, Served bool
-	// Impossible is why nothing of the type can be limited, with the path of the field; "" if something can.
+	// Impossible is the reason why no object of the type can be limited, with the path of the field; "" if some can.
 	Impossible string
 }
 
-// limits says whether there is something that a LimitedResource can limit.
+// limits sets the condition Matched of a LimitedResource.
 func (c *conditions) limits(name string, t LimitedType) {
 	switch {
 	case !t.Served:
@@ -247,7 +248,7 @@ func (c *conditions) limits(name string, t LimitedType) {
 	}
 }
 
-// ComputeLimit is the status of a LimitedResource.
+// ComputeLimit returns the status of a LimitedResource.
 func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, t LimitedType) placementv1.LimitedResourceStatus {
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}

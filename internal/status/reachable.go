@@ -14,7 +14,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// reachable says how asking the engine fares that decides the policy; the condition goes if Berth itself does.
+// reachable sets the condition Reachable from the health of the remote engine. It removes the condition if the policy
+// has no remote engine.
 func (s *setter) reachable(f Facts) {
 	remote, ok := f.Standing.Policy.Remote()
 	if !ok {
@@ -29,7 +30,8 @@ func (s *setter) reachable(f Facts) {
 		reason, what := trouble(h)
 		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.Standing.Policy.FailurePolicy))
 		if old := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionReachable); old != nil && old.Reason == reason && strings.HasPrefix(old.Message, message) {
-			// Of one time of trouble the first error is told: each names another port, or another number of attempts.
+			// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
+			// and each would be a new status.
 			message = old.Message
 		} else {
 			message += fmt.Sprint(h.Err)
@@ -42,7 +44,7 @@ func (s *setter) reachable(f Facts) {
 	}
 }
 
-// trouble is why an engine gives no answers, as a reason and in words.
+// trouble returns the reason and the description for an engine that does not decide.
 func trouble(h placement.RemoteHealth) (reason, what string) {
 	if h.Open {
 		return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"

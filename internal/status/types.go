@@ -11,18 +11,18 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// TypeState is what the type checker says of a policy's text.
+// TypeState is the type checker's result for a policy.
 type TypeState struct {
 	typecheck.Result
-	// Err is why the text could not be checked; nil if it was.
+	// Err is the reason why the policy could not be checked; nil if it was checked.
 	Err error
 }
 
-// maxFindingMessage bounds a finding's message. It is the schema's limit.
+// maxFindingMessage limits a finding's message. It equals the schema's limit.
 const maxFindingMessage = 512
 
-// typeChecked sets the condition TypeChecked and the findings. While the generation is not checked, it keeps what an older
-// status says of the same generation.
+// typeChecked sets the condition TypeChecked and the findings. Until the generation is checked, it keeps the result in
+// the old status if that is for the same generation.
 func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) {
 	_, remote := f.Standing.Policy.Remote()
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
