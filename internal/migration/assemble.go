@@ -12,8 +12,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// assemble makes one text of a package and of the modules of other packages that it reads. The text of a package that
-// is one module and reads no other stays as it is.
+// assemble joins the modules of a package, and the modules of other packages that it reads, into one text. A package of
+// one module that reads no others keeps its text.
 func (w *world) assemble(p *pkg) (*draft, error) {
 	modules, err := w.closure(p)
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *world) assemble(p *pkg) (*draft, error) {
 	return d, a.check()
 }
 
-// closure returns the package's modules and those of other packages that they read, and so on.
+// closure returns the package's modules and the modules of other packages that they read, directly or indirectly.
 func (w *world) closure(p *pkg) ([]*module, error) {
 	modules := slices.Clone(p.modules)
 	for i := 0; i < len(modules); i++ {
@@ -70,7 +70,7 @@ func (w *world) closure(p *pkg) ([]*module, error) {
 	return modules, nil
 }
 
-// common returns the newest language in which all the modules are.
+// common returns the newest Rego version in which all modules parse.
 func common(modules []*module) (placementv1.RegoVersion, error) {
 	for _, l := range languages {
 		if !slices.ContainsFunc(modules, func(m *module) bool { return m.parsed[l] == nil }) {
@@ -88,12 +88,12 @@ func common(modules []*module) (placementv1.RegoVersion, error) {
 	return "", fmt.Errorf("they belong in one module, but %s is Rego v0 and %s is v1: bring both to one version, for instance by opa fmt --v0-v1", v0, v1)
 }
 
-// assembly is the making of one text of several modules.
+// assembly joins several modules into one text.
 type assembly struct {
 	draft *draft
-	// names are the new names of the rules of other packages.
+	// names maps the rules of other packages to their new names.
 	names map[target]string
-	// originals are the modules' rules with every reference in full, in the language of the text.
+	// originals has the modules' rules with complete references, in the language version of the text.
 	originals map[string][]*ast.Rule
 }
 
@@ -137,7 +137,8 @@ var (
 	identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*`)
 )
 
-// renamed returns the new name of the rule that a path below data names, and how many of the path's parts name it.
+// renamed returns the new name of the rule at a path below data, and the number of leading parts of the path that name
+// it.
 func (a *assembly) renamed(path []string) (name string, parts int, ok bool) {
 	for t, name := range a.names {
 		if n := len(t.pkg.path); len(path) > n && slices.Equal(path[:n], t.pkg.path) && path[n] == t.name {
@@ -147,13 +148,13 @@ func (a *assembly) renamed(path []string) (name string, parts int, ok bool) {
 	return "", 0, false
 }
 
-// edit replaces a piece of a module's text.
+// edit replaces a range of a module's text.
 type edit struct {
 	start, end int
 	text       string
 }
 
-// text writes the modules below one package and one list of imports.
+// text returns the joined modules with one package and one list of imports.
 func (a *assembly) text() (string, error) {
 	var imports, bodies []string
 	aliases := map[ast.Var]*ast.Import{}
@@ -180,14 +181,15 @@ func (a *assembly) text() (string, error) {
 	return head + strings.Join(bodies, "\n"), nil
 }
 
-// body returns a module's text without package and imports, under the new names, and the imports that it needs.
+// body returns a module's text with the new names and without package and imports. It also returns the imports that the
+// text still needs.
 func (a *assembly) body(m *module) (string, []*ast.Import, error) {
 	parsed := m.parsed[a.draft.language]
 	edits := []edit{line(m.text, parsed.Package.Location)}
 	for _, i := range parsed.Imports {
 		edits = append(edits, line(m.text, i.Location))
 	}
-	// The names of imports that stay in the text.
+	// used are the first names of the references that remain in the text.
 	used := map[string]bool{}
 	var err error
 	for _, rule := range a.originals[m.source.String()] {
@@ -196,7 +198,7 @@ func (a *assembly) body(m *module) (string, []*ast.Import, error) {
 				edits = append(edits, e)
 			}
 		}
-		// The compiler keeps the place of a term that it resolves, and not those of its parts.
+		// When the compiler resolves a term, it keeps the location of the term but not those of its parts.
 		ast.WalkTerms(rule, func(term *ast.Term) bool {
 			ref, ok := term.Value.(ast.Ref)
 			if !ok {
@@ -230,7 +232,7 @@ func (a *assembly) body(m *module) (string, []*ast.Import, error) {
 	return text, kept, nil
 }
 
-// ofOther says whether the import may be there for a package that is taken over.
+// ofOther reports whether the import may refer to a package whose rules are included.
 func (a *assembly) ofOther(i *ast.Import) bool {
 	ref, ok := i.Path.Value.(ast.Ref)
 	if !ok || !ref.HasPrefix(ast.DefaultRootRef) {
@@ -244,19 +246,19 @@ func (a *assembly) ofOther(i *ast.Import) bool {
 	return false
 }
 
-// heading renames a rule where it is defined.
+// heading returns the edit that renames a rule at its definition.
 func (a *assembly) heading(m *module, rule *ast.Rule) (edit, bool) {
 	name := headName(rule)
 	at := rule.Head.Ref()[0].Location
 	if at == nil || at.Offset >= len(m.text) || identifier.FindString(m.text[at.Offset:]) != name {
-		// Further bodies and else branches have no name of their own in the text.
+		// Additional bodies and else branches do not repeat the name in the text.
 		return edit{}, false
 	}
 	return edit{at.Offset, at.Offset + len(name), a.names[target{pkg: m.pkg, name: name}]}, true
 }
 
-// reference renames a reference to a rule that is taken over. Without one to be renamed, it returns the name with which
-// the reference begins in the text.
+// reference returns the edit that renames a reference to an included rule. If there is nothing to rename, it returns
+// the name with which the reference begins in the text.
 func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast.Location) (*edit, string, error) {
 	if at == nil || at.Offset >= len(m.text) {
 		return nil, "", nil
@@ -285,7 +287,7 @@ func (a *assembly) reference(m *module, parsed *ast.Module, ref ast.Ref, at *ast
 	return &edit{at.Offset, end, name}, "", nil
 }
 
-// remainder returns the parts of the path to a rule that the text has after the name with which the reference begins.
+// remainder returns the parts of a rule's path that follow the reference's first name in the text.
 func remainder(m *module, parsed *ast.Module, written string, path []string) ([]string, bool) {
 	for _, i := range parsed.Imports {
 		if ref, ok := i.Path.Value.(ast.Ref); ok && string(i.Name()) == written && ref.HasPrefix(ast.DefaultRootRef) {
@@ -304,7 +306,7 @@ func remainder(m *module, parsed *ast.Module, written string, path []string) ([]
 	return nil, false
 }
 
-// cutPart cuts .part or ["part"] off the text.
+// cutPart removes .part or ["part"] from the start of the text.
 func cutPart(text, part string) (string, bool) {
 	if after, ok := strings.CutPrefix(text, "."); ok && identifier.FindString(after) == part {
 		return after[len(part):], true
@@ -312,7 +314,7 @@ func cutPart(text, part string) (string, bool) {
 	return strings.CutPrefix(text, "["+ast.String(part).String()+"]")
 }
 
-// line is the removal of a statement's line, and of the empty lines before it.
+// line returns the edit that removes a statement's line and the empty lines before it.
 func line(text string, at *ast.Location) edit {
 	end := len(text)
 	if i := strings.IndexByte(text[at.Offset:], '\n'); i >= 0 {
@@ -328,7 +330,7 @@ func line(text string, at *ast.Location) edit {
 
 var errOverlap = errors.New("it can't be joined with others: put each import and each rule on lines of its own")
 
-// apply makes the edits. Those of one place must be the same.
+// apply applies the edits to a text. Duplicates are allowed, but overlapping edits are an error.
 func apply(text string, edits []edit) (string, error) {
 	slices.SortFunc(edits, func(x, y edit) int { return x.start - y.start })
 	edits = slices.Compact(edits)
@@ -346,8 +348,8 @@ func apply(text string, edits []edit) (string, error) {
 	return strings.Trim(out.String(), "\r\n"), nil
 }
 
-// check holds the text against the modules that it was made of: resolved, their rules must be the same, one by one.
-// What OPA's compiler does from there on hangs on nothing else.
+// check compares the resolved rules of the joined text with those of the original modules. They must be equal one by
+// one. The further work of OPA's compiler depends on nothing else.
 func (a *assembly) check() error {
 	parsed, err := ast.ParseModuleWithOpts("joined", a.draft.text, ast.ParserOptions{RegoVersion: parserVersions[a.draft.language]})
 	if err != nil {
@@ -381,7 +383,7 @@ func (a *assembly) check() error {
 	return nil
 }
 
-// rename returns the rule as it must come out.
+// rename returns a rule as it must be in the joined text.
 func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 	out, err := transform(rule, func(x any) any {
 		ref, ok := x.(ast.Ref)
@@ -416,7 +418,7 @@ func (a *assembly) rename(m *module, rule *ast.Rule) (*ast.Rule, error) {
 	return numberWildcards(out)
 }
 
-// numberWildcards numbers a rule's wildcards in their order; the parser numbers them through the whole text.
+// numberWildcards renumbers a rule's wildcards in order. The parser numbers them across the whole text.
 func numberWildcards(rule *ast.Rule) (*ast.Rule, error) {
 	numbers := map[ast.Var]ast.Var{}
 	return transform(rule, func(x any) any {
@@ -431,7 +433,7 @@ func numberWildcards(rule *ast.Rule) (*ast.Rule, error) {
 	})
 }
 
-// transform returns a copy of the rule in which each part is what f makes of it.
+// transform returns a copy of the rule in which f has replaced each node.
 func transform(rule *ast.Rule, f func(any) any) (*ast.Rule, error) {
 	var t *ast.GenericTransformer
 	t = ast.NewGenericTransformer(func(x any) (any, error) {
@@ -439,7 +441,7 @@ func transform(rule *ast.Rule, f func(any) any) (*ast.Rule, error) {
 		if !ok {
 			return f(x), nil
 		}
-		// OPA does not look into these, although `some x in ...` has whole terms in it.
+		// OPA's transformer does not visit these, although `some x in ...` contains whole terms.
 		for i, symbol := range some.Symbols {
 			value, err := ast.Transform(t, symbol)
 			if err != nil {

@@ -1,6 +1,6 @@
-// Package migration turns the ConfigMaps from which kube-mgmt feeds an OPA into PlacementPolicies that decide the same.
+// Package migration converts the ConfigMaps that kube-mgmt loads into OPA to PlacementPolicies with the same decisions.
 //
-// It is pure: ConfigMaps in; policies, and a finding for each module and document, out. What it can't carry over without
-// changing what it means it leaves out and says why; whatever it puts together from several modules it holds against
-// them, as OPA's own compiler resolves them, before it hands it out.
+// Convert takes ConfigMaps and returns policies, and a finding for each module and document. The package does no I/O.
+// It omits modules and documents that it can't convert without changing their meaning, and reports why. If it joins
+// several modules, it verifies with OPA's compiler that the resolved rules are unchanged.
 package migration

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// hints are what a user should know of a policy that compiles.
+// hints returns what a user should know about a policy that compiles.
 func (c *converter) hints(d *draft) []string {
 	var out []string
 	kinds, clusters, missing := c.survey(d)
@@ -51,8 +51,8 @@ func (c *converter) hints(d *draft) []string {
 	return slices.Compact(out)
 }
 
-// survey returns the kinds that the draft asks for, whether it reads clusters by the federation's name, and the
-// documents that it reads and that nobody gave.
+// survey returns the kinds that the draft compares input.kind with, whether it reads data.kubernetes.clusters, and the
+// documents that it reads and that no ConfigMap contains.
 func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []string) {
 	for _, m := range d.modules {
 		for _, rule := range m.resolved {
@@ -68,7 +68,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 			case slices.Contains(policy.Roots, path[0]):
 			case !slices.ContainsFunc(c.documents, func(doc *document) bool { return agree(path, doc.path()) }) &&
 				slices.ContainsFunc(c.documents, func(doc *document) bool { return doc.path()[0] == path[0] }):
-				// A first part that no document has is found by the compiler itself.
+				// The compiler reports paths whose first part is not the name of any document.
 				missing = append(missing, referenceTo(path))
 			}
 		}
@@ -94,7 +94,7 @@ func askedKind(e *ast.Expr) []string {
 	return []string{string(kind)}
 }
 
-// plural is what the resource of a kind is usually called.
+// plural returns the usual resource name for a kind.
 func plural(kind string) string {
 	guess, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	return guess.Resource

@@ -17,54 +17,57 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// The labels by which kube-mgmt finds ConfigMaps, unless it is told others.
+// The default label selectors with which kube-mgmt finds ConfigMaps.
 const (
 	DefaultPolicySelector = "openpolicyagent.org/policy=rego"
 	DefaultDataSelector   = "openpolicyagent.org/data=opa"
 )
 
 const (
-	// FromLabel marks policies that were made from ConfigMaps.
+	// FromLabel is the label of policies that were converted from ConfigMaps.
 	FromLabel = "placement.berth.dev/migrated-from"
-	// FromConfigMaps is its value.
+	// FromConfigMaps is the value of FromLabel.
 	FromConfigMaps = "configmaps"
-	// ModulesAnnotation lists the modules that a policy was made from, as in "namespace/configmap/key".
+	// ModulesAnnotation lists the modules that a policy was converted from, in the form "namespace/configmap/key".
 	ModulesAnnotation = "placement.berth.dev/migrated-modules"
 )
 
 const (
-	// maxText is the number of characters that a policy's text may have by the schema.
+	// maxText is the schema's limit on a policy's Rego, in characters.
 	maxText = 65536
-	// maxSpec is how many bytes a spec may have as JSON, so that it and its copy in the last good version are stored.
+	// maxSpec is the maximum size of a spec, in bytes of JSON. The API server must be able to store both the policy and
+	// the copy of its spec in the last good version.
 	maxSpec = 1 << 20
-	// rootCertificates is the ConfigMap that Kubernetes puts into every namespace.
+	// rootCertificates is the ConfigMap that Kubernetes creates in every namespace.
 	rootCertificates = "kube-root-ca.crt"
 )
 
-// statusAnnotations are where kube-mgmt notes whether OPA took a ConfigMap; the second one is of its older versions.
+// statusAnnotations are the annotations in which kube-mgmt records whether OPA accepted a ConfigMap. Older versions of
+// kube-mgmt use the second one.
 var statusAnnotations = []string{"openpolicyagent.org/kube-mgmt-status", "openpolicyagent.org/policy-status"}
 
-// Options say what policies get that ConfigMaps don't have.
+// Options supply what policies need and ConfigMaps do not have.
 type Options struct {
-	// Policies and Data select the ConfigMaps; what Data selects has documents, whatever Policies says.
+	// Policies and Data select the ConfigMaps. A ConfigMap that Data selects has documents, even if Policies selects
+	// it, too.
 	Policies, Data labels.Selector
-	// Packages are those that OPA is asked for, such as "kubernetes.placement"; empty for all that define a rule of
-	// the decision contract.
+	// Packages are the packages that clients query in OPA, such as "kubernetes.placement". If empty, every package that
+	// defines a contract rule is converted.
 	Packages []string
-	// Language is what the modules are written in; empty to find out from each text.
+	// Language is the Rego version of the modules. If empty, it is detected for each module.
 	Language placementv1.RegoVersion
-	// Resources, Mode and Remediation become those of every policy.
+	// Resources, Mode, and Remediation are set in every policy.
 	Resources   []placementv1.ResourceRule
 	Mode        placementv1.Mode
 	Remediation placementv1.RemediationMode
 }
 
-// Source is where a module or a document is.
+// Source identifies a module or a document.
 type Source struct {
 	Namespace, ConfigMap, Key string
 }
 
-// String is the name that kube-mgmt gives a module in OPA. It lacks what the source lacks.
+// String returns the name that kube-mgmt gives a module in OPA. It omits parts that are empty.
 func (s Source) String() string {
 	if s.Key == "" {
 		return s.Namespace + "/" + s.ConfigMap
@@ -72,30 +75,30 @@ func (s Source) String() string {
 	return s.Namespace + "/" + s.ConfigMap + "/" + s.Key
 }
 
-// Outcome says what became of a source.
+// Outcome is the result for a source.
 type Outcome string
 
 const (
-	// Converted is what is in a policy.
+	// Converted means that a policy contains the source.
 	Converted Outcome = "converted"
-	// Unneeded is what is in no policy, and no decision is lost with it.
+	// Unneeded means that no policy contains the source, and that no decision is lost.
 	Unneeded Outcome = "not needed"
-	// LeftOut is what is in no policy, and somebody has to look at it.
+	// LeftOut means that no policy contains the source, and that a user must review it.
 	LeftOut Outcome = "left out"
-	// Warning is what somebody should know of a source, besides what became of it.
+	// Warning is additional information about a source.
 	Warning Outcome = "warning"
 )
 
-// Finding is what became of a source, and why.
+// Finding describes what happened to a source, and why.
 type Finding struct {
 	Source  Source
 	Outcome Outcome
-	// Policy is set for Converted.
+	// Policy is the name of the policy; set only for Converted.
 	Policy  string
 	Message string
 }
 
-// String is the finding on one line.
+// String returns the finding on one line.
 func (f Finding) String() string {
 	text := string(f.Outcome)
 	if f.Source != (Source{}) {
@@ -110,23 +113,23 @@ func (f Finding) String() string {
 	return text
 }
 
-// Policy is a policy and what is known about it.
+// Policy is a converted policy with information about it.
 type Policy struct {
 	Object *placementv1.PlacementPolicy
-	// Reads are the resource types that Berth will watch for it.
+	// Reads are the resource types that Berth will watch for the policy.
 	Reads []policy.Read
 }
 
-// Result is what ConfigMaps become.
+// Result is the result of a conversion.
 type Result struct {
-	// Policies have distinct names, by which they are sorted.
+	// Policies have distinct names and are sorted by name.
 	Policies []Policy
-	// Findings are sorted by source. Every key of every ConfigMap has one that is no Warning; one of a whole
-	// ConfigMap stands for all of its keys. One without a source is of the options.
+	// Findings are sorted by source. Every key of every ConfigMap has a finding other than a Warning; a finding about a
+	// whole ConfigMap covers all of its keys. A finding without a source is about the options.
 	Findings []Finding
 }
 
-// LeftOut counts the sources that were left out.
+// LeftOut returns the number of sources that were left out.
 func (r Result) LeftOut() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -137,7 +140,7 @@ func (r Result) LeftOut() int {
 	return n
 }
 
-// Convert makes policies of ConfigMaps. Their order does not matter.
+// Convert converts ConfigMaps to policies. The order of the ConfigMaps does not matter.
 func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 	c := &converter{options: o}
 	c.gather(configMaps)
@@ -153,7 +156,7 @@ func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 	return c.result
 }
 
-// converter is one conversion.
+// converter holds the state of one conversion.
 type converter struct {
 	options   Options
 	modules   []*module
@@ -162,7 +165,7 @@ type converter struct {
 	result    Result
 }
 
-// document is a data document: what stands in OPA at data.<namespace>.<configmap>.<key>.
+// document is a data document, which OPA has at data.<namespace>.<configmap>.<key>.
 type document struct {
 	source Source
 	value  json.RawMessage
@@ -177,7 +180,7 @@ func (c *converter) find(s Source, outcome Outcome, format string, args ...any) 
 	c.result.Findings = append(c.result.Findings, Finding{Source: s, Outcome: outcome, Message: fmt.Sprintf(format, args...)})
 }
 
-// gather takes the ConfigMaps apart as kube-mgmt does.
+// gather splits the ConfigMaps into modules and documents as kube-mgmt does.
 func (c *converter) gather(configMaps []corev1.ConfigMap) {
 	sorted := slices.Clone(configMaps)
 	slices.SortStableFunc(sorted, func(x, y corev1.ConfigMap) int {
@@ -250,17 +253,17 @@ func (c *converter) gatherModules(cm corev1.ConfigMap) {
 	slices.SortFunc(c.modules, func(x, y *module) int { return strings.Compare(x.source.String(), y.source.String()) })
 }
 
-// draft is a policy that is being made of a package.
+// draft is a policy under construction from a package.
 type draft struct {
 	pkg *pkg
-	// modules are all that it is made of; the package's own come first.
+	// modules are all modules that the policy consists of. The package's own come first.
 	modules  []*module
 	text     string
 	language placementv1.RegoVersion
 	name     string
 }
 
-// drafts assembles the packages that become policies. The modules of one that can't be are left out.
+// drafts assembles the packages that become policies. If a package can't be assembled, its modules are left out.
 func (c *converter) drafts() []*draft {
 	var out []*draft
 	for _, name := range c.options.Packages {
@@ -284,7 +287,7 @@ func (c *converter) drafts() []*draft {
 	return out
 }
 
-// wanted says whether the package is to become a policy.
+// wanted reports whether the package should become a policy.
 func (c *converter) wanted(p *pkg) bool {
 	if len(c.options.Packages) > 0 {
 		return slices.Contains(c.options.Packages, p.String())
@@ -292,7 +295,7 @@ func (c *converter) wanted(p *pkg) bool {
 	return p.definesAny(designRules)
 }
 
-// finish compiles a draft as the webhook will, and hands it out.
+// finish compiles a draft as the webhook will, and adds the policy to the result.
 func (c *converter) finish(d *draft) {
 	object, used, err := c.object(d)
 	if err == nil {
@@ -358,7 +361,7 @@ func (c *converter) read(d *draft) []*document {
 	return out
 }
 
-// tree puts documents where OPA has them.
+// tree places the documents at the paths that they have in OPA.
 func tree(documents []*document) (*apiextensionsv1.JSON, error) {
 	if len(documents) == 0 {
 		return nil, nil
@@ -400,7 +403,7 @@ func (c *converter) accept(d *draft, object *placementv1.PlacementPolicy, used [
 	}
 }
 
-// settle says what became of what no policy has.
+// settle adds a finding for each module and document that no policy contains.
 func (c *converter) settle() {
 	for _, m := range c.modules {
 		switch {
@@ -419,7 +422,7 @@ func (c *converter) settle() {
 	}
 }
 
-// leftOver is how much a module is missed that nobody wanted: not at all if the user named the packages that count.
+// leftOver returns the outcome for an unused module. It is Unneeded if the user named the packages to convert.
 func (c *converter) leftOver(m *module) Outcome {
 	if len(c.options.Packages) > 0 && !slices.Contains(c.options.Packages, m.pkg.String()) {
 		return Unneeded

@@ -16,9 +16,10 @@ type replacement struct {
 	old, new string
 }
 
-// modernise returns a text of Rego v0 with today's names of builtin functions (json.marshal for json_marshal), and of the
-// object, which was input.resource in the federation's first policies. notes say what was replaced, sorted.
-// A text that does not parse, or that defines a function of such a name, is returned as it is.
+// modernise updates Rego v0. It replaces old names of builtin functions (json.marshal for json_marshal), and
+// input.resource, where the first policies of Kubernetes federation found the object, with input. The notes describe
+// the replacements, sorted. A text that does not parse is returned unchanged. A function that the text itself defines
+// keeps its name.
 func modernise(text string) (modern string, notes []string) {
 	parsed, err := ast.ParseModuleWithOpts("", text, ast.ParserOptions{RegoVersion: ast.RegoV0})
 	if err != nil || parsed == nil {
@@ -57,7 +58,7 @@ func modernise(text string) (modern string, notes []string) {
 	return text, slices.Compact(notes)
 }
 
-// failing are builtin functions that fail on values of the right type, such as texts that are no number.
+// failing are builtin functions that fail on some values of the right type, such as strings that are not numbers.
 var failing = []string{
 	"to_number", "format_int", "json.unmarshal", "yaml.unmarshal", "base64.decode", "base64url.decode", "hex.decode", "urlquery.decode",
 	"time.parse_ns", "time.parse_rfc3339_ns", "time.parse_duration_ns", "units.parse", "units.parse_bytes", "semver.compare",
@@ -65,7 +66,7 @@ var failing = []string{
 	"cast_array", "cast_boolean", "cast_null", "cast_object", "cast_set", "cast_string",
 }
 
-// failures names the builtin functions that can fail in a module's denials.
+// failures returns the builtin functions that can fail in a module's rules that deny objects.
 func failures(m *module) []string {
 	var out []string
 	for _, rule := range m.resolved {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// nameAll gives each draft a name after its first module: the shortest of <configmap>, <configmap>-<key> and
-// <namespace>-<configmap>-<key> that no other draft would want. Where none is left, a hash of the module's place is
-// appended. Names do not depend on the order of what is given.
+// nameAll gives each draft a name derived from its first module. It uses the shortest of <configmap>,
+// <configmap>-<key>, and <namespace>-<configmap>-<key> that is valid and that no other draft would use. If there is
+// none, it appends a hash of the module's source. Names do not depend on the order of the drafts.
 func nameAll(drafts []*draft) {
 	taken := map[string]bool{}
 	open := drafts
@@ -49,14 +49,14 @@ var nameForms = []func(Source) string{
 	func(s Source) string { return labelOf(s.Namespace + "-" + s.ConfigMap + "-" + stem(s.Key)) },
 }
 
-// stem is a key without its extension.
+// stem returns a key without its extension.
 func stem(key string) string {
 	return strings.TrimSuffix(key, path.Ext(key))
 }
 
 var notInLabels = regexp.MustCompile(`[^a-z0-9]+`)
 
-// labelOf makes a name of any text. Dots would be allowed, and would have rules of their own.
+// labelOf converts a text to a name without dots. Dots would be allowed, but with additional rules.
 func labelOf(text string) string {
 	return strings.Trim(notInLabels.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }

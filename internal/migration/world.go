@@ -12,7 +12,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// languages are the versions of Rego, the newest first.
+// languages are the versions of Rego, newest first.
 var languages = []placementv1.RegoVersion{placementv1.RegoV1, placementv1.RegoV0}
 
 var parserVersions = map[placementv1.RegoVersion]ast.RegoVersion{
@@ -20,23 +20,23 @@ var parserVersions = map[placementv1.RegoVersion]ast.RegoVersion{
 	placementv1.RegoV1: ast.RegoV1,
 }
 
-// module is one key of a ConfigMap.
+// module is one key of a ConfigMap with Rego.
 type module struct {
 	source Source
 	text   string
-	// parsed has the module in every language in which it is one.
+	// parsed has the parsed module for each Rego version in which it is valid.
 	parsed map[placementv1.RegoVersion]*ast.Module
-	// ambiguous says that it is a module in both languages, and not the same.
+	// ambiguous reports whether the module is valid in both versions with different meanings.
 	ambiguous bool
 	pkg       *pkg
-	// resolved are its rules with every reference in full.
+	// resolved are the module's rules with complete references.
 	resolved []*ast.Rule
 
 	converted bool
 	refused   string
 }
 
-// language is the newest one in which the module is one.
+// language returns the newest version in which the module is valid.
 func (m *module) language() placementv1.RegoVersion {
 	if m.parsed[placementv1.RegoV1] != nil {
 		return placementv1.RegoV1
@@ -44,7 +44,7 @@ func (m *module) language() placementv1.RegoVersion {
 	return placementv1.RegoV0
 }
 
-// parse reads a module in the language, or in each one if that is empty.
+// parse parses a module in the given version, or in each version if language is empty.
 func parse(source Source, text string, language placementv1.RegoVersion) (*module, error) {
 	m := &module{source: source, text: text, parsed: map[placementv1.RegoVersion]*ast.Module{}}
 	var errs []error
@@ -70,20 +70,20 @@ func parse(source Source, text string, language placementv1.RegoVersion) (*modul
 	return m, nil
 }
 
-// pkg is a package: all modules that say they are of it.
+// pkg is a package: all modules that declare it.
 type pkg struct {
-	// path is below data.
+	// path is the path below data.
 	path []string
 	// modules are sorted by source.
 	modules []*module
-	// rules are the first parts of its rules' names, and which modules define them.
+	// rules maps the first part of each rule's name to the modules that define the rule.
 	rules map[string][]*module
 }
 
-// String is the path as a module writes it.
+// String returns the path as a module writes it, without "data.".
 func (p *pkg) String() string { return strings.TrimPrefix(referenceTo(p.path), "data.") }
 
-// referenceTo is a path below data as a module writes it.
+// referenceTo returns a path below data as a module writes it.
 func referenceTo(path []string) string {
 	ref := ast.Ref{ast.DefaultRootDocument}
 	for _, part := range path {
@@ -96,13 +96,13 @@ func (p *pkg) definesAny(rules []string) bool {
 	return slices.ContainsFunc(rules, func(name string) bool { return p.rules[name] != nil })
 }
 
-// world is all that one OPA has.
+// world is the set of all modules in one OPA.
 type world struct {
-	// packages are sorted by their paths.
+	// packages are sorted by path.
 	packages []*pkg
 }
 
-// newWorld groups modules, which are sorted by source, into packages, and resolves their references.
+// newWorld groups modules into packages and resolves their references. The modules must be sorted by source.
 func newWorld(modules []*module) *world {
 	packages := map[string]*pkg{}
 	parsed := map[string]*ast.Module{}
@@ -130,11 +130,11 @@ func newWorld(modules []*module) *world {
 	return &world{packages: slices.SortedFunc(maps.Values(packages), func(x, y *pkg) int { return slices.Compare(x.path, y.path) })}
 }
 
-// errStop ends a compilation of which no more is wanted. OPA wants an error of its own type.
+// errStop ends a compilation after the stage of interest. OPA requires an error of its own type.
 var errStop = ast.NewError(ast.CompileErr, nil, "resolved")
 
-// resolve returns the modules' rules as OPA's compiler sees them once it knows what each name means: imports and names
-// of a package's own rules are replaced by references in full.
+// resolve returns the modules' rules after OPA's compiler has resolved names: it has replaced imports and the names of
+// a package's own rules with complete references.
 func resolve(modules map[string]*ast.Module) map[string][]*ast.Rule {
 	out := map[string][]*ast.Rule{}
 	compiler := ast.NewCompiler().WithStageAfterID(ast.StageResolveRefs, ast.CompilerStageDefinition{
@@ -152,7 +152,7 @@ func resolve(modules map[string]*ast.Module) map[string][]*ast.Rule {
 	return out
 }
 
-// headName is the first part of a rule's name.
+// headName returns the first part of a rule's name.
 func headName(rule *ast.Rule) string {
 	if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok {
 		return string(name)
@@ -160,7 +160,8 @@ func headName(rule *ast.Rule) string {
 	return ""
 }
 
-// constants are the parts of a reference to data below data, up to the first that only evaluation knows.
+// constants returns the constant parts of a reference below data, up to the first part that is known only at
+// evaluation.
 func constants(ref ast.Ref) []string {
 	var out []string
 	for _, term := range ref[1:] {
@@ -173,7 +174,7 @@ func constants(ref ast.Ref) []string {
 	return out
 }
 
-// agree says whether one path begins with the other.
+// agree reports whether one path is a prefix of the other.
 func agree(x, y []string) bool {
 	n := min(len(x), len(y))
 	return slices.Equal(x[:n], y[:n])
@@ -197,8 +198,8 @@ type target struct {
 	name string
 }
 
-// targets returns the rule that a path below data names, if it names one, and else the packages that it reads as a
-// whole, or may.
+// targets returns the rule that a path below data names. If it names none, targets returns the packages that the path
+// reads completely or may read completely.
 func (w *world) targets(path []string) (rule *target, whole []*pkg) {
 	for _, p := range w.packages {
 		switch {
@@ -215,7 +216,8 @@ func (w *world) targets(path []string) (rule *target, whole []*pkg) {
 	return nil, whole
 }
 
-// reads returns the paths below data at which the module reads documents. Each ends where only evaluation knows more.
+// reads returns the paths below data at which the module reads documents, up to the first part that is known only at
+// evaluation.
 func (w *world) reads(m *module) [][]string {
 	var out [][]string
 	m.references(func(_ ast.Ref, path []string) {
@@ -226,10 +228,10 @@ func (w *world) reads(m *module) [][]string {
 	return out
 }
 
-// admissionFields are what the input of an admission controller's policy has below it, and an object has not.
+// admissionFields are fields that the input of an admission controller's policy has and that an object lacks.
 var admissionFields = []string{"request", "review"}
 
-// admission returns the first reference of the modules to an admission request.
+// admission returns the first reference of the modules to a field of an admission request, and its module.
 func admission(modules []*module) (*module, ast.Ref) {
 	for _, m := range modules {
 		var found ast.Ref
@@ -251,16 +253,16 @@ func admission(modules []*module) (*module, ast.Ref) {
 	return nil, nil
 }
 
-// designRules are the rules that OPA was asked for, in the design that policies are migrated from.
+// designRules are the rules that clients query in OPA in the design from which policies are migrated.
 var designRules = []string{"annotations", "labels", "errors", "warnings"}
 
-// denials are what other tools ask for where Berth asks for errors.
+// denials are the rules of other tools that correspond to errors in Berth.
 var denials = []string{"deny", "violation"}
 
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not to be had, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
-// whyNot says why a module that can be read is in no policy.
+// whyNot returns why no policy contains a module that parses.
 func (w *world) whyNot(m *module, wanted []string) string {
 	if len(wanted) > 0 && !slices.Contains(wanted, m.pkg.String()) {
 		return fmt.Sprintf("neither is its package %s among those named, nor does one of them read it", m.pkg)
