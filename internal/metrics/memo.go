@@ -2,13 +2,13 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Results of asking for a decision that may be remembered.
+// Results of cache lookups for decisions and rules.
 const (
 	MemoHit  = "hit"
 	MemoMiss = "miss"
 )
 
-// memoMetrics tell of decisions that are remembered.
+// memoMetrics are the metrics of the decision cache and the rule cache.
 type memoMetrics struct {
 	hit, miss                  prometheus.Counter
 	known, evaluated           prometheus.Counter
@@ -22,19 +22,19 @@ func newMemoMetrics() *memoMetrics {
 	return m
 }
 
-// MemoHit counts a decision that was remembered.
+// MemoHit counts a decision that was found in the cache.
 func (m *Metrics) MemoHit() { m.memo.hit.Inc() }
 
-// MemoMiss counts a decision that was not remembered.
+// MemoMiss counts a decision that was not found in the cache.
 func (m *Metrics) MemoMiss() { m.memo.miss.Inc() }
 
-// MemoRules counts the rules that an evaluation asked for, by whether their values were remembered.
+// MemoRules counts the rules that an evaluation needed: those found in the cache (known) and the others (evaluated).
 func (m *Metrics) MemoRules(known, evaluated int) {
 	m.memo.known.Add(float64(known))
 	m.memo.evaluated.Add(float64(evaluated))
 }
 
-// MemoMismatch counts a policy whose remembered decision was wrong.
+// MemoMismatch counts a policy for which the cache returned a wrong decision.
 func (m *Metrics) MemoMismatch(policy string) {
 	m.ofPolicies.touch(policy, func() { m.memo.mismatches.WithLabelValues(policy).Inc() })
 }

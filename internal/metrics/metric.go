@@ -10,35 +10,35 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// Type is what a metric is to Prometheus.
+// Type is a Prometheus metric type.
 type Type string
 
-// Types of metrics.
+// Metric types.
 const (
 	Counter   Type = "counter"
 	Gauge     Type = "gauge"
 	Histogram Type = "histogram"
 )
 
-// Reporter says which replicas have a metric's series.
+// Reporter identifies the replicas that have a metric's series.
 type Reporter string
 
-// Reporters.
 const (
-	// EachReplica tells what it did itself, or has: add counters up, and compare gauges.
+	// EachReplica means that each replica reports its own values. Sum counters over the replicas, and compare gauges.
 	EachReplica Reporter = "each replica"
-	// TheLeader alone tells; another one may become leader, and what the one before counted stays with that one.
+	// TheLeader means that only the leader reports. After a change of leaders, the counters of the old leader stay with
+	// its replica.
 	TheLeader Reporter = "the leader"
 )
 
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Values are all that there are; nil where the label names an object.
+	// Values are all values of the label; nil if the label names an object.
 	Values []string
 }
 
-// Metric declares one metric: what is registered and what is documented are both made from it.
+// Metric declares one metric. Both its registration and its documentation are generated from the declaration.
 type Metric struct {
 	Name   string
 	Type   Type
@@ -46,11 +46,11 @@ type Metric struct {
 	// Help is one sentence.
 	Help     string
 	Reporter Reporter
-	// buckets are a histogram's.
+	// buckets are the buckets of a histogram.
 	buckets []float64
 }
 
-// All returns Berth's metrics by name. What is returned is not to be changed.
+// All returns Berth's metrics, sorted by name. The caller must not change the result.
 func All() []Metric {
 	return slices.SortedFunc(slices.Values([]Metric{
 		decisions, decisionDuration, decisionErrors, decisionMemo, decisionMemoMismatch, ruleMemo, admissionDuration, policies, replicatedObjects, replicatedBytes, replicatedConfirmed, violations, policyPaused, remediations,
@@ -68,7 +68,7 @@ func (m Metric) labelNames() []string {
 	return out
 }
 
-// must has the constructors below agree with the declaration, which is the only thing that can be wrong.
+// must panics if a constructor does not match the declared type, which is the only possible error in a declaration.
 func (m Metric) must(t Type) {
 	if m.Type != t {
 		panic(fmt.Sprintf("metric %s is made as a %s and declared as a %s", m.Name, t, m.Type))
@@ -90,13 +90,13 @@ func (m Metric) histogram() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: m.Help, Buckets: m.buckets}, m.labelNames())
 }
 
-// desc is of a gauge that is read at the moment of the scrape.
+// desc returns the descriptor of a gauge whose value is read at the time of the scrape.
 func (m Metric) desc() *prometheus.Desc {
 	m.must(Gauge)
 	return prometheus.NewDesc(m.Name, m.Help, m.labelNames(), nil)
 }
 
-// Labels that several metrics have.
+// Labels that several metrics share.
 var (
 	ofPolicy   = Label{Name: "policy"}
 	ofSource   = Label{Name: "source", Values: []string{SourceAdmission, SourceRemediation}}

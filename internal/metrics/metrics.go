@@ -1,5 +1,5 @@
-// Package metrics holds Berth's Prometheus metrics. Labels come from closed sets or name a policy or a resource type;
-// the series of a policy go with it.
+// Package metrics defines Berth's Prometheus metrics. Label values come from closed sets, or name an object, a resource
+// type, or the endpoint of a remote engine. The series of a deleted object are removed.
 package metrics
 
 import (
@@ -47,7 +47,7 @@ const (
 	StateBroken   = "broken"
 )
 
-// Who makes the webhooks' certificate.
+// Issuers of the webhooks' certificate.
 const (
 	ManagementSelf     = "self"
 	ManagementExternal = "external"
@@ -55,7 +55,7 @@ const (
 
 // Metrics are the metrics of one replica. It is safe for concurrent use.
 type Metrics struct {
-	// Remote are those of engines that are asked elsewhere.
+	// Remote are the metrics of remote engines.
 	Remote *Remote
 
 	ofPolicies owners[string]
@@ -117,15 +117,15 @@ func (m *Metrics) Decision(policy, source, outcome string, took time.Duration) {
 	})
 }
 
-// Admission counts one answered admission request.
+// Admission counts one admission request and records how long the response took.
 func (m *Metrics) Admission(answer string, took time.Duration) {
 	m.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
-// Unauthenticated counts one request to a webhook that was refused since its caller is not the API server.
+// Unauthenticated counts one request to a webhook that was refused because its caller is not the API server.
 func (m *Metrics) Unauthenticated() { m.refused.Inc() }
 
-// Policies sets how many policies are in which state.
+// Policies sets the number of policies in each state.
 func (m *Metrics) Policies(byState map[string]int) {
 	for _, state := range []string{StateInForce, StateLastGood, StateBroken} {
 		m.policies.WithLabelValues(state).Set(float64(byState[state]))
@@ -151,10 +151,10 @@ func (m *Metrics) Remediation(policy, outcome string) {
 	m.ofPolicies.touch(policy, func() { m.remediations.WithLabelValues(policy, outcome).Inc() })
 }
 
-// AddPolicy lets a policy have series.
+// AddPolicy allows series of a policy. Updates for other policies are ignored.
 func (m *Metrics) AddPolicy(policy string) { m.ofPolicies.add(policy) }
 
-// ForgetPolicy removes a policy's series.
+// ForgetPolicy removes a policy's series and ignores later updates for the policy.
 func (m *Metrics) ForgetPolicy(policy string) {
 	m.ofPolicies.forget(policy, func() {
 		labels := prometheus.Labels{"policy": policy}
@@ -168,14 +168,16 @@ func (m *Metrics) ForgetPolicy(policy string) {
 	})
 }
 
-// CertificateExpiry is the gauge of when the webhook's certificate ends; it has no value until there is one.
+// CertificateExpiry collects the expiry time of the webhook's certificate. It has no value until there is a
+// certificate.
 type CertificateExpiry struct {
 	expiry     func() time.Time
 	management string
 	desc       *prometheus.Desc
 }
 
-// NewCertificateExpiry returns the gauge; expiry returns the zero time while there is no certificate.
+// NewCertificateExpiry returns a collector. The function expiry must return the zero time while there is no
+// certificate.
 func NewCertificateExpiry(expiry func() time.Time, management string) *CertificateExpiry {
 	return &CertificateExpiry{expiry: expiry, management: management, desc: certificateExpiry.desc()}
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Quarantined counts a policy that is not evaluated for a while.
+// Quarantined counts a quarantine of a policy.
 func (m *Metrics) Quarantined(policy string) {
 	m.ofPolicies.touch(policy, func() { m.quarantines.WithLabelValues(policy).Inc() })
 }
 
-// Quarantine collects which policies are not evaluated at the moment of the scrape.
+// Quarantine collects the policies that are in quarantine at the time of the scrape.
 type Quarantine struct {
 	policies func() []*placement.Policy
-	// desc is of whole policies, and namespaces of single namespaces.
+	// desc is the descriptor for policies, and namespaces the one for the number of quarantined namespaces.
 	desc, namespaces *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*Quarantine)(nil)
 
-// NewQuarantine returns a collector that asks for the policies in force.
+// NewQuarantine returns a collector. The function policies returns the policies in force.
 func NewQuarantine(policies func() []*placement.Policy) *Quarantine {
 	return &Quarantine{policies: policies, desc: policyQuarantined.desc(), namespaces: policyQuarantinedNamespaces.desc()}
 }

@@ -18,7 +18,7 @@ const (
 	QuotaError   = "error"
 )
 
-// quotaMetrics are the metrics of quotas that are counted as things happen.
+// quotaMetrics are the metrics of quotas that are updated by events. QuotaUsage collects the others.
 type quotaMetrics struct {
 	requests  *prometheus.HistogramVec
 	denials   *prometheus.CounterVec
@@ -39,30 +39,30 @@ func (m *quotaMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.denials, m.conflicts, m.drift}
 }
 
-// QuotaAdmission counts one answered request.
+// QuotaAdmission counts one request that quotas count and records how long the response took.
 func (m *Metrics) QuotaAdmission(answer string, took time.Duration) {
 	m.quotas.requests.WithLabelValues(answer).Observe(took.Seconds())
 }
 
-// QuotaDenial counts a denial by a quota or a LimitedResource; nil counts nothing.
+// QuotaDenial counts a denial by a quota or a LimitedResource. It does nothing if by is nil.
 func (m *Metrics) QuotaDenial(by runtime.Object) {
 	if k, ok := quota.KeyOf(by); ok {
 		m.quotas.owners.touch(k, func() { m.quotas.denials.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 	}
 }
 
-// QuotaConflict counts a round of decisions that is repeated.
+// QuotaConflict counts a round of decisions that is repeated because of a conflict.
 func (m *Metrics) QuotaConflict() { m.quotas.conflicts.Inc() }
 
-// QuotaDrift counts a correction.
+// QuotaDrift counts a recount that corrected a quota's usage.
 func (m *Metrics) QuotaDrift(k quota.Key) {
 	m.quotas.owners.touch(k, func() { m.quotas.drift.WithLabelValues(k.Kind, k.Namespace, k.Name).Inc() })
 }
 
-// AddQuota lets a quota or a LimitedResource have series.
+// AddQuota allows series of a quota or a LimitedResource. Updates for others are ignored.
 func (m *Metrics) AddQuota(k quota.Key) { m.quotas.owners.add(k) }
 
-// ForgetQuota removes the series of a quota or a LimitedResource.
+// ForgetQuota removes the series of a quota or a LimitedResource and ignores later updates for it.
 func (m *Metrics) ForgetQuota(k quota.Key) {
 	m.quotas.owners.forget(k, func() {
 		m.quotas.denials.DeleteLabelValues(k.Kind, k.Namespace, k.Name)
@@ -70,7 +70,7 @@ func (m *Metrics) ForgetQuota(k quota.Key) {
 	})
 }
 
-// QuotaUsage collects used and hard of the quotas that list returns at the moment of the scrape.
+// QuotaUsage collects the usage and the limits of quotas at the time of the scrape.
 type QuotaUsage struct {
 	list       func() []placementv1.Quota
 	used, hard *prometheus.Desc
@@ -78,7 +78,8 @@ type QuotaUsage struct {
 
 var _ prometheus.Collector = (*QuotaUsage)(nil)
 
-// NewQuotaUsage returns a collector; list is to return at once, from a cache, and nothing on all replicas but one.
+// NewQuotaUsage returns a collector. The function list must return immediately, from a cache, and must return quotas on
+// only one replica.
 func NewQuotaUsage(list func() []placementv1.Quota) *QuotaUsage {
 	return &QuotaUsage{list: list, used: quotaUsed.desc(), hard: quotaHard.desc()}
 }

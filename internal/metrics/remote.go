@@ -12,10 +12,10 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// NoFault is what a request counts as that an engine answered.
+// NoFault is the fault label of a request that the engine answered.
 const NoFault = "none"
 
-// faults are what becomes of requests to engines.
+// faults are the values of the fault label.
 var faults = []string{
 	NoFault, string(engine.FaultCredentials), string(engine.FaultTimeout), string(engine.FaultNetwork), string(engine.FaultUnauthorized),
 	string(engine.FaultBackPressure), string(engine.FaultServer), string(engine.FaultRefused), string(engine.FaultMalformed),
@@ -58,7 +58,7 @@ var (
 	}
 )
 
-// Remote are the metrics of engines that are asked elsewhere. It is safe for concurrent use.
+// Remote are the metrics of remote engines. It is safe for concurrent use.
 type Remote struct {
 	endpoints owners[string]
 
@@ -78,7 +78,7 @@ func (r *Remote) collectors() []prometheus.Collector {
 	return []prometheus.Collector{r.requests, r.pushes, r.loads, r.duration, r.pending}
 }
 
-// Requested counts one request to an engine; fault is empty for none.
+// Requested counts one request to an engine. An empty fault means success.
 func (r *Remote) Requested(endpoint string, fault engine.Fault, took time.Duration) {
 	r.endpoints.touch(endpoint, func() {
 		r.requests.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc()
@@ -88,7 +88,7 @@ func (r *Remote) Requested(endpoint string, fault engine.Fault, took time.Durati
 	})
 }
 
-// Pushed counts one request that was to change what an engine has; fault is empty for none.
+// Pushed counts one push request to an engine. An empty fault means success.
 func (r *Remote) Pushed(endpoint string, fault engine.Fault) {
 	r.endpoints.touch(endpoint, func() { r.pushes.WithLabelValues(endpoint, cmp.Or(string(fault), NoFault)).Inc() })
 }
@@ -98,12 +98,12 @@ func (r *Remote) Loading(endpoint string) {
 	r.endpoints.touch(endpoint, func() { r.loads.WithLabelValues(endpoint).Inc() })
 }
 
-// Pending sets how many changes wait to be sent to an engine.
+// Pending sets the number of changes that wait to be pushed to an engine.
 func (r *Remote) Pending(endpoint string, changes int) {
 	r.endpoints.touch(endpoint, func() { r.pending.WithLabelValues(endpoint).Set(float64(changes)) })
 }
 
-// Released removes what is told of an engine that is no longer kept supplied.
+// Released removes the push metrics of an engine to which Berth no longer pushes.
 func (r *Remote) Released(endpoint string) { r.forgetSupply(endpoint) }
 
 func (r *Remote) forgetSupply(endpoint string) {
@@ -113,10 +113,10 @@ func (r *Remote) forgetSupply(endpoint string) {
 	r.pending.DeletePartialMatch(labels)
 }
 
-// Add lets an engine have series.
+// Add allows series of an engine. Updates for other engines are ignored.
 func (r *Remote) Add(endpoint string) { r.endpoints.add(endpoint) }
 
-// Forget removes the series of an engine that decides no policy any more.
+// Forget removes the series of an engine that no policy uses any more.
 func (r *Remote) Forget(endpoint string) {
 	r.endpoints.forget(endpoint, func() {
 		labels := prometheus.Labels{"endpoint": endpoint}
@@ -126,7 +126,7 @@ func (r *Remote) Forget(endpoint string) {
 	})
 }
 
-// Circuits collects which engines are asked only now and then, at the moment of the scrape.
+// Circuits collects the engines whose circuit breaker is open at the time of the scrape.
 type Circuits struct {
 	policies func() []*placement.Policy
 	desc     *prometheus.Desc
@@ -134,7 +134,7 @@ type Circuits struct {
 
 var _ prometheus.Collector = (*Circuits)(nil)
 
-// NewCircuits returns a collector that asks for the policies in force.
+// NewCircuits returns a collector. The function policies returns the policies in force.
 func NewCircuits(policies func() []*placement.Policy) *Circuits {
 	return &Circuits{policies: policies, desc: remoteCircuitOpen.desc()}
 }

@@ -7,17 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Replica is what a replica of Berth holds of a resource type.
+// Replica describes the replica data of a resource type.
 type Replica struct {
 	Resource schema.GroupResource
 	Objects  int
-	// Bytes is about how much memory they take.
+	// Bytes is the approximate memory usage.
 	Bytes int64
-	// Confirmed is when the API server last told anything of them.
+	// Confirmed is when the API server last confirmed the data.
 	Confirmed time.Time
 }
 
-// Replication collects what there is of each resource type at the moment of the scrape.
+// Replication collects the replica data of each resource type at the time of the scrape.
 type Replication struct {
 	list                      func() []Replica
 	objects, bytes, confirmed *prometheus.Desc
@@ -25,7 +25,7 @@ type Replication struct {
 
 var _ prometheus.Collector = (*Replication)(nil)
 
-// NewReplication returns a collector; list is to return at once, and each type once.
+// NewReplication returns a collector. The function list must return immediately, with each type at most once.
 func NewReplication(list func() []Replica) *Replication {
 	return &Replication{list: list, objects: replicatedObjects.desc(), bytes: replicatedBytes.desc(), confirmed: replicatedConfirmed.desc()}
 }

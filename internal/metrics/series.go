@@ -2,14 +2,14 @@ package metrics
 
 import "sync"
 
-// owners are those that have series of their own, such as policies. What is still under way for one that is gone must
-// not bring its series back. It is safe for concurrent use.
+// owners is the set of objects that may have series, such as policies. Work in progress for a deleted object must not
+// recreate its series. It is safe for concurrent use.
 type owners[K comparable] struct {
 	mu    sync.RWMutex
 	known map[K]bool
 }
 
-// add lets k have series.
+// add allows series of k.
 func (o *owners[K]) add(k K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -19,7 +19,7 @@ func (o *owners[K]) add(k K) {
 	o.known[k] = true
 }
 
-// touch calls f, which touches the series of k, if k may have any.
+// touch calls f, which updates the series of k, only if k may have series.
 func (o *owners[K]) touch(k K, f func()) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -28,7 +28,7 @@ func (o *owners[K]) touch(k K, f func()) {
 	}
 }
 
-// forget calls f, which removes the series of k.
+// forget removes k and calls f, which removes the series of k.
 func (o *owners[K]) forget(k K, f func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
