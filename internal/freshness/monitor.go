@@ -194,8 +194,8 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 		}
 		return nil, err
 	}
-	// The requests are sequential, and the API server answers each from its newest state. So the version can't
-	// decrease.
+	// The requests are sequential, and the API server answers each from its newest state. A lower version means that
+	// the store was restored to an earlier state.
 	if order, err := resourceversion.CompareResourceVersion(list.ResourceVersion, m.version); err == nil && order < 0 && m.options.Rewound != nil {
 		ctrllog.FromContext(ctx).Info("The API server's store has gone back to an earlier state; listing every type again", "from", m.version, "to", list.ResourceVersion)
 		m.options.Rewound()
