@@ -9,7 +9,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// A name that OPA does not know is a typing error, or was renamed by an update of OPA.
+// TestAllowedBuiltinsExist checks that OPA has each allowed function. A missing one is misspelt or was renamed in OPA.
 func TestAllowedBuiltinsExist(t *testing.T) {
 	for _, name := range allowedBuiltins {
 		if _, known := ast.BuiltinMap[name]; !known {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// served is what a fake API server serves, the preferred version of each group first.
+// served is a fake API server. It lists the preferred version of each group first.
 type served []policy.Resource
 
 func (s served) ByPlural(plural string) []policy.Resource {
@@ -38,7 +38,7 @@ func (s served) Exact(resource schema.GroupVersionResource) (policy.Resource, bo
 	return s[i], true
 }
 
-// Inventories are those that Berth knows, and sites.
+// Inventories returns the built-in inventories and the declared type sites.
 func (s served) Inventories() *replication.Inventories {
 	out, _ := replication.NewInventories(nil, replication.Declaration{
 		Group: "fleet.example.com", Version: "v1", Resource: "sites", Fields: replication.DeclaredFields{Name: "spec.cluster"},
@@ -199,7 +199,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// Of two namesakes that are listed, the first stands at the bare plural; both are at their unambiguous places.
+// TestListedNamesakes checks that the first of two listed types with one plural name is bound to the plural name, and
+// that both are bound to their unambiguous paths.
 func TestListedNamesakes(t *testing.T) {
 	old, recent := resource("", "v1", "events"), resource("events.k8s.io", "v1", "events")
 	m, err := policy.Compile("p", specOf(placementv1.RegoV1, "package p\nlabels := input.x"))
@@ -221,8 +222,8 @@ func TestListedNamesakes(t *testing.T) {
 	}
 }
 
-// What is read of a type is gathered from every place at which the policy sees it; of clusters and quotas it is read of
-// the normal form, which is a part of the prepared object.
+// TestBindFields checks that the fields of a type are collected from all paths at which the policy reads it. For
+// clusters and quotas, they are fields of the normal form, which is a part of the prepared object.
 func TestBindFields(t *testing.T) {
 	nodes := resource("", "v1", "nodes")
 	quotas := policy.Resource{GroupVersionResource: placementv1.GroupVersion.WithResource("scopedquotas"), Namespaced: true}

@@ -14,7 +14,7 @@ import (
 func TestClusterConstants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rego string
-		// want are the constants: "!" for those that are given, then the value, and the field.
+		// want has the constants: "!" if Given is true, then the value and the field.
 		want []string
 	}{
 		"set":          {`clusters := {"a", "b"} if input.metadata.labels.x == "c"`, []string{"3:14 !a ", "3:19 !b "}},

@@ -46,12 +46,12 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// specOf is a policy's spec that has nothing but a text.
+// specOf returns a policy spec that has only Rego.
 func specOf(version placementv1.RegoVersion, text string) placementv1.PlacementPolicySpec {
 	return placementv1.PlacementPolicySpec{RegoVersion: version, Rego: text}
 }
 
-// withData adds static data to a spec.
+// withData returns the spec with spec.data set.
 func withData(spec placementv1.PlacementPolicySpec, data string) placementv1.PlacementPolicySpec {
 	spec.Data = &apiextensionsv1.JSON{Raw: []byte(data)}
 	return spec

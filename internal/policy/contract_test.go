@@ -11,8 +11,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// A clause of a contract rule whose value can never be valid is a mistake at its place. Cases want the beginnings of the
-// diagnostics.
+// TestContractTypes checks that a clause of a contract rule whose value can never be valid is an error at the clause's
+// position. The cases have the beginnings of the expected diagnostics.
 func TestContractTypes(t *testing.T) {
 	const code = "berth_contract_error: "
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
@@ -103,7 +103,7 @@ func TestContractTypes(t *testing.T) {
 	}
 }
 
-// What may be valid for some input is taken.
+// TestContractTypesAreSilent checks that clauses whose value may be valid for some input are accepted.
 func TestContractTypesAreSilent(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
 	tests := map[string]struct {
@@ -150,7 +150,8 @@ scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.
 	}
 }
 
-// Rules that look like the contract's, or are other tools', are named, unless a contract rule uses them.
+// TestNearContractRules checks the warnings about rules that resemble contract rules or belong to other tools, unless a
+// contract rule uses them.
 func TestNearContractRules(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
 	tests := map[string]struct {

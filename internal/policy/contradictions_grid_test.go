@@ -7,7 +7,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// Two comparisons contradict each other if and only if no value satisfies both.
+// TestContradictionsOfAllPairs checks that two comparisons contradict each other if and only if no value satisfies
+// both.
 func TestContradictionsOfAllPairs(t *testing.T) {
 	var values, constants []*ast.Term
 	for _, text := range []string{"null", "0", "1", "1.5", "2", "2.5", `""`, `"a"`, `"aa"`, `"b"`, "[]"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// diagnostics compiles and returns what is wrong, a line each; nil if nothing is.
+// diagnostics compiles a policy and returns its errors, one per line; nil if there are none.
 func diagnostics(t *testing.T, spec placementv1.PlacementPolicySpec) []string {
 	t.Helper()
 	_, err := policy.Compile("p", spec)
@@ -35,7 +35,7 @@ func diagnostics(t *testing.T, spec placementv1.PlacementPolicySpec) []string {
 	return lines
 }
 
-// Cases want the beginnings of the diagnostics: file:row:col: code: message.
+// TestDiagnostics compares the beginnings of the diagnostics: file:row:col: code: message.
 func TestDiagnostics(t *testing.T) {
 	v0, v1 := placementv1.RegoV0, placementv1.RegoV1
 	tests := map[string]struct {
@@ -88,7 +88,7 @@ func TestDiagnostics(t *testing.T) {
 	}
 }
 
-// A text without a package is said to be so once, not in a message within a message.
+// TestEmptyTextIsSaidOnce checks that the error for Rego without a package does not contain another error.
 func TestEmptyTextIsSaidOnce(t *testing.T) {
 	for _, text := range []string{"", "# nothing", "\n\n"} {
 		for _, d := range diagnostics(t, specOf(placementv1.RegoV1, text)) {
@@ -99,7 +99,7 @@ func TestEmptyTextIsSaidOnce(t *testing.T) {
 	}
 }
 
-// forbiddenCalls is a call of each builtin that must not be had, of the right type.
+// forbiddenCalls has a well-typed call of each builtin function that policies must not call.
 var forbiddenCalls = map[string]string{
 	"http.send":              `http.send({"method": "GET", "url": "http://localhost"})`,
 	"opa.runtime":            `opa.runtime()`,
@@ -206,7 +206,8 @@ func TestContractRules(t *testing.T) {
 	}
 }
 
-// The API server's answer must not change from try to try.
+// TestDiagnosticsAreStable checks that repeated compilations give the same error, so that the API server's response is
+// stable.
 func TestDiagnosticsAreStable(t *testing.T) {
 	text := "package p\nlabels := {\"a\": \"b\"}\nwarnings contains data.kubernetes[input.a]\nannotations := data.resources[input.b]\nerrors contains data.berth.x"
 	want := diagnostics(t, specOf(placementv1.RegoV1, text))

@@ -14,7 +14,7 @@ func TestNamesWithoutBrackets(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want string
-		// not is what the error must not say.
+		// not is text that the error must not contain.
 		not string
 	}{
 		"Slash":         {text: `labels["a"] := input.metadata.labels.app.kubernetes.io/name`, want: `var name` + brackets + `input.metadata.labels["app.kubernetes.io/name"]`},

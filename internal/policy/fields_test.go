@@ -29,7 +29,8 @@ import (
 
 var programs = flag.Int("programs", 300, "how many random policies TestFieldsOfRandomPolicies tries")
 
-// TestFieldsRead is about how much is read: as little as a typical policy needs, and all where that is not known.
+// TestFieldsRead checks which fields the analysis finds: only the necessary ones for typical policies, and all fields
+// if the necessary ones are unknown.
 func TestFieldsRead(t *testing.T) {
 	federation, err := os.ReadFile("../../test/bench/fixture/federation.yaml")
 	if err != nil {
@@ -106,7 +107,8 @@ func TestFieldsRead(t *testing.T) {
 	}
 }
 
-// world is one object and the cluster's data: data.kubernetes.pods[namespace][name], nodes[name] and data.clusters.
+// world is one object and the cluster data: data.kubernetes.pods[namespace][name], data.kubernetes.nodes[name], and
+// data.clusters.
 type world struct {
 	input    map[string]any
 	pods     map[string]any
@@ -114,7 +116,7 @@ type world struct {
 	clusters map[string]any
 }
 
-// tables are the parts of a world's data, with their reads and whether their objects are in namespaces.
+// tables returns the parts of a world's data, with their reads and whether their objects are namespaced.
 func (w world) tables() []table {
 	return []table{
 		{w.pods, policy.Read{Plural: "pods"}, true},
@@ -137,7 +139,7 @@ func newWorld(g *policytest.Generator) world {
 	}
 }
 
-// change returns a world in which the input, or one object of the data, differs.
+// change returns a world in which the input, or one object in the data, differs.
 func (w world) change(g *policytest.Generator) world {
 	object := func(o any) any {
 		if changed, ok := g.Change(o).(map[string]any); ok {
@@ -165,7 +167,7 @@ func (w world) change(g *policytest.Generator) world {
 	return w
 }
 
-// cut returns the world as the module reads it, and its key.
+// cut returns the world cut to the fields that the module reads, and its key.
 func (w world) cut(t testing.TB, m *policy.Module) (world, string) {
 	t.Helper()
 	key, ok := m.Input.AppendKey(nil, w.input)
@@ -215,7 +217,7 @@ var errTooLong = errors.New("evaluation takes too long")
 
 // decider evaluates a module's rules on worlds.
 type decider struct {
-	// Store is that of the world at hand.
+	// Store has the data of the current world.
 	storage.Store
 	query rego.PreparedEvalQuery
 }
@@ -235,7 +237,7 @@ func newDecider(t testing.TB, m *policy.Module) *decider {
 	return d
 }
 
-// decide returns the values of the rules as text, or that there is an error. The error is errTooLong.
+// decide returns the values of the rules as JSON, or "error". The Go error is errTooLong.
 func (d *decider) decide(t testing.TB, w world) (string, error) {
 	t.Helper()
 	d.Store = inmem.NewFromObjectWithOpts(map[string]any{
@@ -249,7 +251,7 @@ func (d *decider) decide(t testing.TB, w world) (string, error) {
 	case topdown.IsCancel(err) || ctx.Err() != nil:
 		return "", errTooLong
 	case err != nil:
-		// What it says may name a place in the text; that it fails is the decision.
+		// The message may contain a position in the Rego. Only the failure itself is compared.
 		return "error", nil
 	}
 	out, err := json.Marshal(results)
@@ -264,13 +266,14 @@ func compileFor(version placementv1.RegoVersion, text string) (*policy.Module, e
 	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "pods"}, {Resource: "nodes"}}
 	m, err := policy.Compile("p", spec)
 	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() {
-		// What can't be a decision can be compared all the same.
+		// Values that are not valid decisions can be compared, too.
 		return m, nil
 	}
 	return m, err
 }
 
-// compare has a policy decide on worlds and on what it reads of them. It returns how many worlds were cut at all.
+// compare evaluates a policy on complete worlds and on worlds cut to the fields that it reads, and compares the
+// results. It returns the number of worlds from which something was cut.
 func compare(t testing.TB, m *policy.Module, text string, g *policytest.Generator, rounds int) int {
 	t.Helper()
 	d, w := newDecider(t, m), newWorld(g)
@@ -311,7 +314,7 @@ func compare(t testing.TB, m *policy.Module, text string, g *policytest.Generato
 	return cuts
 }
 
-// program writes a policy of the bytes and compares its decisions. It says whether the policy compiles.
+// program generates a policy from the bytes and compares its decisions. It reports whether the policy compiles.
 func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 	t.Helper()
 	g := &policytest.Generator{Bytes: bytes}
@@ -327,15 +330,16 @@ func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 	return true, compare(t, m, text, g, rounds)
 }
 
-// FuzzFields looks for a policy that decides on what the analysis says that it reads otherwise than on everything, or
-// otherwise on two objects with the same key. The bytes choose a policy, documents and changes of them; see policytest.Generator.
-// For hours of it:
+// FuzzFields searches for a policy with a wrong analysis: its decision on the fields that it reads differs from its
+// decision on everything, or two objects with the same key get different decisions. The bytes determine a policy,
+// documents, and changes of the documents. See policytest.Generator. To run it for hours:
 //
 //	go test -run=^$ -fuzz=FuzzFields -fuzztime=4h -fuzzminimizetime=10x ./internal/policy
 //
-// (it takes a minute over every input that reaches new code, and there are many, unless it is told not to), and what is found lies in testdata/fuzz/FuzzFields from then on. A policy that was thought of, not found, goes to
-// testdata/fields; go test -run=TestFieldsOfRandomPolicies -programs=1000000 runs the random policies without the
-// fuzzer's choice, which is faster by far.
+// Without -fuzzminimizetime, the fuzzer spends a minute on each of the many inputs that reach new code. It stores
+// failing inputs in testdata/fuzz/FuzzFields. Add policies that were written by hand to testdata/fields. The command go
+// test -run=TestFieldsOfRandomPolicies -programs=1000000 runs random policies without the fuzzer's coverage guidance,
+// which is much faster.
 func FuzzFields(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(policytest.RandomBytes(seed))
@@ -358,7 +362,7 @@ func TestFieldsOfRandomPolicies(t *testing.T) {
 	}
 }
 
-// TestFieldsOfAdversaries is about policies that are made to read what the analysis might not see.
+// TestFieldsOfAdversaries checks policies that are written to hide reads from the analysis.
 func TestFieldsOfAdversaries(t *testing.T) {
 	files, err := filepath.Glob("testdata/fields/*.rego")
 	if err != nil || len(files) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// FuzzCompile has every text compiled, or refused by a diagnostic, in the same way each time.
+// FuzzCompile checks that every text compiles or is rejected with a diagnostic, with the same result each time.
 func FuzzCompile(f *testing.F) {
 	for _, text := range []string{
 		"", "package p", "package p\nlabels := {}", "package kubernetes.placement\nimport data.kubernetes.clusters\nerrors[x] { clusters[x] }",

@@ -9,7 +9,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// TestHelpers is about the rules that are worth remembering, and what each of them reads of the input.
+// TestHelpers checks which rules are helpers, and which fields of the input each of them reads.
 func TestHelpers(t *testing.T) {
 	const id = "labels := {\"id\": input.id}\n"
 	tests := map[string]struct {
@@ -24,14 +24,14 @@ func TestHelpers(t *testing.T) {
 		},
 		"ThroughOthers": {
 			text: id + "a := input.a\nb contains x if { x := a.b; input.c }\nerrors contains x if some x in b",
-			// Of what a holds the others read a part; who remembers it remembers all of it.
+			// The other rules read only a part of the value of a, but the cache for a has all of it.
 			want: map[string]string{"a": ".a.**", "b": ".a.b.** .c", "errors": ".a.b.** .c"},
 		},
 		"ThroughFunctions": {
 			text: id + "f(o) := o.a\ng(o) := f(o.b)\nx := f(input)\ny := g(input)\nerrors contains \"x\" if x == y",
 			want: map[string]string{"x": ".a.**", "y": ".b.a.**", "errors": ".a.** .b.a.**"},
 		},
-		// The function was run before, for the same places.
+		// The function has already been evaluated for the same places.
 		"FunctionAgain": {
 			text: id + "f(o) := o.a.b\nx if f(input) == 1\ny if f(input) == 2\nerrors contains \"x\" if { x; y }",
 			want: map[string]string{"x": ".a.b.**", "y": ".a.b.**", "errors": ".a.b.**"},

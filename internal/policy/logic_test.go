@@ -9,15 +9,15 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// body is a clause of errors with these expressions.
+// body returns a clause of the rule errors with the given expressions.
 func body(expressions ...string) string {
 	return "errors contains \"x\" if {\n\t" + strings.Join(expressions, "\n\t") + "\n}"
 }
 
-// logicTest is a text, with parts of the warnings that it must give.
+// logicTest is a policy with parts of the warnings that it must cause.
 type logicTest struct {
 	text string
-	// data is spec.data; v0 says that the text is Rego v0.
+	// data is spec.data. v0 reports whether the policy is written in Rego v0.
 	data string
 	v0   bool
 	want []string

@@ -65,7 +65,7 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// A clause with more variables in its value than are looked at is not warned of.
+// TestManyValuesIsBounded checks that there is no warning for a clause with more variables in its value than the limit.
 func TestManyValuesIsBounded(t *testing.T) {
 	for _, tc := range []struct {
 		names int

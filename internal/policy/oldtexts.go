@@ -54,8 +54,8 @@ func isOldInput(ref ast.Ref) bool {
 }
 
 // warnOfNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is
-// undefined, the expression is now true, while OPA before 0.5 failed. A body that requires the key elsewhere is not
-// reported.
+// undefined, the expression is now true, while OPA before 0.5 failed. If another expression of the body requires the
+// key, there is no warning.
 func (m *Module) warnOfNegation(body ast.Body) {
 	var needed []ast.Ref
 	for _, expr := range body {

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// What meant something else in an older OPA is named.
+// TestOldTexts checks the warnings about expressions that had another meaning in older versions of OPA.
 func TestOldTexts(t *testing.T) {
 	const lookup = "not customers[input.metadata.labels.customer]"
 	tests := map[string]struct {

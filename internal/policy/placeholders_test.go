@@ -8,7 +8,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// warned compiles a text and compares its warnings with parts of them.
+// warned compiles a policy and compares its warnings with the expected parts.
 func warned(t *testing.T, spec placementv1.PlacementPolicySpec, want ...string) {
 	t.Helper()
 	m, err := policy.Compile("p", spec)

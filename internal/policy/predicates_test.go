@@ -10,7 +10,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// workloadPaths are what is read of a workload that stands at a prefix, besides others, sorted.
+// workloadPaths returns the sorted paths of the fields read of a workload below a prefix, together with other paths.
 func workloadPaths(prefix string, others ...string) []string {
 	out := others
 	for _, path := range []string{".apiVersion", ".kind", ".metadata.labels.**", ".metadata.name", ".metadata.namespace", ".spec.**", ".template.**"} {
@@ -20,7 +20,7 @@ func workloadPaths(prefix string, others ...string) []string {
 	return out
 }
 
-// clusterPaths are what predicates read of clusters.
+// clusterPaths are the fields of clusters that predicates read.
 var clusterPaths = []string{
 	".allocatable.**", ".allocated.**", ".capacity.**", ".labels.**", ".properties.**", ".ready.**", ".region.**", ".taints.**", ".zones.**",
 }
@@ -109,7 +109,7 @@ func TestPredicatesRead(t *testing.T) {
 	}
 }
 
-// Policies of one text differ by their spec.
+// TestPredicatesOfOneText checks that policies with equal Rego and different spec.predicates do not share results.
 func TestPredicatesOfOneText(t *testing.T) {
 	text := specOf(placementv1.RegoV1, "package p\nlabels := input.metadata.labels")
 	plain, err := policy.Compile("p", text)

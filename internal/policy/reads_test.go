@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// readTexts are what a module reads, in its own words and order.
+// readTexts returns the reads of a module as they are written in Rego, in order.
 func readTexts(m *policy.Module) []string {
 	var out []string
 	for _, r := range m.Reads {
@@ -30,9 +30,9 @@ func TestReads(t *testing.T) {
 		version placementv1.RegoVersion
 		text    string
 		want    []string
-		// refused says that the analysis must refuse the text, unless the types are listed.
+		// refused reports whether the analysis must reject the policy unless the types are listed in spec.replicate.
 		refused bool
-		// recursive says that OPA refuses the text: what reads all of data reads the reading rule, too.
+		// recursive reports whether OPA rejects the policy, because a rule that reads all of data also reads itself.
 		recursive bool
 	}{
 		"Nothing":             {text: "package p\nlabels := {\"a\": input.b}"},
@@ -146,8 +146,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A package or a rule may bear the name of a resource type. What it hides of the cluster must not go unnoticed: the
-// text is refused, or the type is read.
+// TestNamesakesOfResources checks packages and rules that have the name of a resource type and thus hide cluster data.
+// The policy must be rejected, or the type must be read.
 func TestNamesakesOfResources(t *testing.T) {
 	tests := map[string]string{
 		"Package":         "package kubernetes.pods\nerrors contains x if data.kubernetes.pods.shop[x].spec",
@@ -167,7 +167,8 @@ func TestNamesakesOfResources(t *testing.T) {
 	}
 }
 
-// What the text reads and spec.data does not have is a finding at each place; a near-contract rule is one at its head.
+// TestFindings checks that each reference to a document that spec.data lacks is a finding, and so is the head of a rule
+// that resembles a contract rule.
 func TestFindings(t *testing.T) {
 	const missing = "the policy reads data.io, which spec.data does not have; Berth keeps clusters at data.clusters[name] and objects of the cluster at data.kubernetes.<plural>"
 	tests := map[string]struct {
@@ -200,7 +201,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// The message about missing data helps to find the right name.
+// TestMissingDataNamesWhatIsThere checks that the message about missing data suggests the right name.
 func TestMissingDataNamesWhatIsThere(t *testing.T) {
 	const missing = "the policy reads data.zones, which spec.data does not have"
 	testLogic(t, map[string]logicTest{

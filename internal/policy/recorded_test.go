@@ -67,8 +67,8 @@ func TestRecordedBindingsDecideAmongNamesakes(t *testing.T) {
 	}
 }
 
-// Whatever is served before and after, a text that was bound before is bound to the same groups after, by every replica
-// and in any order of what is served.
+// TestRecordedBindingsHoldWhateverIsServed checks that a policy keeps its recorded groups on every replica, whatever
+// types are served before and after, and in any order.
 func TestRecordedBindingsHoldWhateverIsServed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var all served
@@ -154,7 +154,7 @@ func TestBindingsThatAStatusShows(t *testing.T) {
 	}
 }
 
-// A read that is missing tells of the groups that its type may have moved to.
+// TestTypesThatMoved checks that a missing read names the groups to which its type may have moved.
 func TestTypesThatMoved(t *testing.T) {
 	theirs := resource("b.example", "v1", "carts")
 	m := moduleOf(t, `data.kubernetes.carts.x`)

@@ -14,7 +14,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// remoteSpec is a policy that an engine decides at an address, with modules by name and text.
+// remoteSpec returns the spec of a policy with a remote engine at an address. The modules alternate between name and
+// Rego.
 func remoteSpec(address string, modules ...string) placementv1.PlacementPolicySpec {
 	r := &placementv1.Remote{URL: address}
 	for i := 0; i < len(modules); i += 2 {
@@ -111,7 +112,7 @@ func TestRemoteIsRefused(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
-			// The lines of the text that syntax errors show are left out.
+			// Skip the source lines in syntax errors.
 			got := slices.DeleteFunc(strings.Split(list.Error(), "\n"), func(line string) bool { return strings.HasPrefix(line, "\t") })
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("diagnostics (-want +got):\n%s", diff)
@@ -157,7 +158,7 @@ func TestRemoteIsLocated(t *testing.T) {
 	}
 }
 
-// An engine has one address, in whatever way policies write it.
+// TestRemoteHasOneAddress checks that different spellings of an engine's URL give one address.
 func TestRemoteHasOneAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://OPA.Example:443/v1/data/P":   "https://opa.example/v1/data/P",
@@ -179,7 +180,8 @@ func TestRemoteHasOneAddress(t *testing.T) {
 	}
 }
 
-// An engine may know more than Berth, and may read another version of the language.
+// TestRemoteModulesThatOthersMayKnow checks modules with functions that only the engine may have, or in another version
+// of the language.
 func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 	tests := map[string]struct {
 		modules []string
@@ -222,7 +224,8 @@ func TestRemoteModulesThatOthersMayKnow(t *testing.T) {
 	}
 }
 
-// The digest stands for names, texts and their order, and for nothing else.
+// TestModulesDigest checks that the digest depends on the names, the Rego, and the order of the modules, and on nothing
+// else.
 func TestModulesDigest(t *testing.T) {
 	digest := func(spec placementv1.PlacementPolicySpec) string {
 		m, err := policy.Compile("p", spec)
@@ -245,8 +248,8 @@ func TestModulesDigest(t *testing.T) {
 	}
 }
 
-// FuzzRemoteURL has each address refused, or located: where Berth asks is the host that the policy names, without
-// credentials, and what it keeps is below the same host.
+// FuzzRemoteURL checks that each URL is rejected or located. A located document and base must be on the host that the
+// policy names and must have no credentials.
 func FuzzRemoteURL(f *testing.F) {
 	for _, seed := range []string{
 		opaDocument, "http://opa.example/v0/data/p", "https://u:p@opa.example/", "https://opa.example/v1/data/p?q", "https://[::1]:1/a%2Fv1/data/v0/data", "https:opa", "//x", "https://a b/",
@@ -283,7 +286,8 @@ func FuzzRemoteURL(f *testing.F) {
 	})
 }
 
-// A document that is a package of the policy's own modules has a result wherever these are.
+// TestRemoteAsksForItsOwnPackage checks OwnPackage, which reports whether the document is a package of the policy's
+// modules.
 func TestRemoteAsksForItsOwnPackage(t *testing.T) {
 	tests := map[string]struct {
 		address, text string

@@ -10,7 +10,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// chain is n rules, each about the one before: # is its number, and $ that of the one before.
+// chain returns n rules, each of which refers to the previous one. In the template, # is the rule's number and $ the
+// number of the previous rule.
 func chain(n int, first, rule string) string {
 	var out strings.Builder
 	fmt.Fprintln(&out, first)
@@ -24,12 +25,12 @@ func nested(n int, open, inside, shut string) string {
 	return "x := " + strings.Repeat(open, n) + inside + strings.Repeat(shut, n)
 }
 
-// What can be compiled at all can be compiled in the time of a request, however it was made.
+// TestSize checks that every policy within the limits compiles within the time of a request.
 func TestSize(t *testing.T) {
 	const header = "package p\n"
 	tests := map[string]struct {
 		rego, data string
-		// refused is part of the message; empty if the policy is taken.
+		// refused is a part of the message; empty if the policy must be accepted.
 		refused string
 	}{
 		"TheLongestText":       {rego: "#" + strings.Repeat("x", maxRego-len(header)-1)},

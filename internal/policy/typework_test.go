@@ -15,8 +15,9 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// doublings are ways in which values hold the value before twice: # is the number of a value, and $ that of the one
-// before. Each is of rules, or of expressions in one body, and ends in a comparison of two values, numbered @.
+// doublings are ways to build values that contain the previous value twice. In a template, # is the number of a value
+// and $ the number of the previous one. The steps are rules, or expressions in one body. Each ends with a comparison of
+// two values, numbered @.
 var doublings = map[string]doubling{
 	"Arrays":               {"a0 := [1]\nb0 := [1]", "a# := [a$, a$]\nb# := [b$, b$]", "x if a@ == b@"},
 	"Objects":              {"a0 := 1\nb0 := 1", `a# := {"x": a$, "y": a$}` + "\n" + `b# := {"x": b$, "y": b$}`, "x if a@ == b@"},
@@ -39,14 +40,14 @@ var doublings = map[string]doubling{
 	"Union of many shapes": {"a0 := 1", "a# := {\"k#\": a$}", "x[a@] := [v | v := {a@, [a@]}[_]]"},
 }
 
-// text is a policy with n steps.
+// text returns a policy with n steps.
 func (d doubling) text(n int) string {
 	return "package p\n" + chain(n, d.first, d.step) + strings.ReplaceAll(d.last, "@", fmt.Sprint(n-1))
 }
 
 type doubling struct{ first, step, last string }
 
-// compileTime is how long a text takes to be compiled or refused.
+// compileTime returns how long it takes to compile or reject a policy.
 func compileTime(t testing.TB, text string) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
@@ -54,10 +55,11 @@ func compileTime(t testing.TB, text string) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// longest is a generous bound: what takes long takes longer than any test may run.
+// longest is a generous limit. Policies that get past the check of types would take longer than any test may run.
 const longest = 20 * time.Second
 
-// A text whose types double in each step is compiled or refused quickly, however many steps it has.
+// TestTypesThatDouble checks that a policy whose types double in each step is compiled or rejected quickly, for any
+// number of steps.
 func TestTypesThatDouble(t *testing.T) {
 	for name, d := range doublings {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +79,7 @@ func TestTypesThatDouble(t *testing.T) {
 	}
 }
 
-// wide are texts in which many expressions look at many types.
+// wide returns policies in which many expressions use large types.
 func wide() map[string]string {
 	var table, uses, body strings.Builder
 	for i := range 1500 {
@@ -108,7 +110,7 @@ func TestWideTypes(t *testing.T) {
 	}
 }
 
-// The message says where, and what to do.
+// TestTypesAreRefused checks that the message has the position and a suggestion.
 func TestTypesAreRefused(t *testing.T) {
 	_, err := Compile("p", placementv1.PlacementPolicySpec{Rego: doublings["Arrays"].text(16)})
 	want := "p.rego:34:6: berth_size_error: the types of the values here take more than 2000000 steps to check: values that hold other values several times double in each step"
@@ -117,7 +119,8 @@ func TestTypesAreRefused(t *testing.T) {
 	}
 }
 
-// Modules for a remote engine are refused as well: the engine would be busy with them.
+// TestTypesOfModulesAreRefused checks that modules for a remote engine are rejected as well. They would block the
+// engine.
 func TestTypesOfModulesAreRefused(t *testing.T) {
 	_, err := Compile("p", placementv1.PlacementPolicySpec{Remote: &placementv1.Remote{
 		URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: doublings["Objects"].text(16)}},
@@ -127,7 +130,7 @@ func TestTypesOfModulesAreRefused(t *testing.T) {
 	}
 }
 
-// A policy that exists is far from the limit.
+// TestTypesOfPoliciesAreTaken checks that the policies in this repository are far below the limit.
 func TestTypesOfPoliciesAreTaken(t *testing.T) {
 	checked := 0
 	for _, dir := range []string{"../../test", "../../docs", "../../config", "testdata", "../quota"} {
@@ -165,7 +168,7 @@ func TestTypesOfPoliciesAreTaken(t *testing.T) {
 	}
 }
 
-// program writes a small text of random shapes, in which values are made of the ones before.
+// program generates a small policy of random shape, in which each value is built from earlier values.
 func program(r *rand.Rand) string {
 	var out strings.Builder
 	out.WriteString("package p\nv0 := 1\nw0 := [1]\n")
@@ -205,7 +208,7 @@ func program(r *rand.Rand) string {
 	return out.String()
 }
 
-// No small text takes long, whatever its values are made of.
+// TestRandomTypes checks that no small policy takes long, whatever its values are built from.
 func TestRandomTypes(t *testing.T) {
 	refused, slowest := 0, time.Duration(0)
 	for seed := range uint64(150) {
@@ -225,7 +228,7 @@ func TestRandomTypes(t *testing.T) {
 	t.Logf("%d of 150 texts are refused, the slowest takes %v", refused, slowest)
 }
 
-// FuzzTypes searches for as long as one likes.
+// FuzzTypes runs the same check on any number of seeds.
 func FuzzTypes(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {

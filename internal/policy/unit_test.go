@@ -13,7 +13,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// ordinary is a text like those that people write; texts of different numbers differ.
+// ordinary returns a typical policy. Policies with different numbers differ.
 func ordinary(n int) string {
 	return fmt.Sprintf(`package kubernetes.placement
 
@@ -42,7 +42,8 @@ func mustCompile(t testing.TB, name string, spec placementv1.PlacementPolicySpec
 	return m
 }
 
-// Policies share what is made of their text, and nothing that is their own.
+// TestEqualTextsShare checks that policies with equal Rego share the compilation, and nothing that is specific to one
+// policy.
 func TestEqualTextsShare(t *testing.T) {
 	text := "package p\nlabels := {\"a\": data.x, \"b\": data.y}"
 	a := mustCompile(t, "a", placementv1.PlacementPolicySpec{Rego: text, Data: &apiextensionsv1.JSON{Raw: []byte(`{"x": "1"}`)}})
@@ -70,14 +71,15 @@ func TestEqualTextsShare(t *testing.T) {
 	}
 }
 
-// Messages name the policy's own file wherever they name one, whoever compiled the text first.
+// TestMessagesNameTheFile checks that messages name the policy's own file, even if another policy with the same Rego
+// was compiled first.
 func TestMessagesNameTheFile(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"Parse":    {"package p\nlabels := {", "%[1]s.rego:2:"},
 		"Compile":  {"package p\nlabels := x", "%[1]s.rego:2:11: rego_unsafe_var_error: var x is unsafe"},
 		"Contract": {"package p\nlabels(x) := x", "%[1]s.rego:2:1: berth_contract_error: "},
 		"Read":     {"package p\nlabels := data.kubernetes[input.kind]", "%[1]s.rego:2:11: berth_unresolved_read: "},
-		// This one has places in the message itself.
+		// This message itself contains positions.
 		"Defaults": {"package p\ndefault labels := {}\ndefault labels := {}", "%[1]s.rego:2, %[1]s.rego:3"},
 		"Empty":    {"", "%[1]s.rego"},
 	} {
@@ -100,7 +102,7 @@ func TestMessagesNameTheFile(t *testing.T) {
 	}
 }
 
-// heap is the number of bytes in use, when all that is not has been collected.
+// heap returns the number of bytes in use after garbage collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -109,7 +111,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// What is kept of a policy is bounded, and next to nothing for a text that another policy has.
+// TestRetained checks that the memory per policy is bounded, and negligible if another policy has the same Rego.
 func TestRetained(t *testing.T) {
 	const n = 200
 	compiled := func(text func(i int) string) int64 {
@@ -122,7 +124,7 @@ func TestRetained(t *testing.T) {
 		runtime.KeepAlive(modules)
 		return (after - before) / n
 	}
-	// What is made once is not to be counted.
+	// Do not count values that are created only once.
 	compiled(func(int) string { return ordinary(-1) })
 	distinct := compiled(ordinary)
 	shared := mustCompile(t, "shared", placementv1.PlacementPolicySpec{Rego: ordinary(-2)})
@@ -137,7 +139,7 @@ func TestRetained(t *testing.T) {
 	}
 }
 
-// Texts that no policy has any more are not kept.
+// TestUnitsGoWithTheirPolicies checks that a compilation is released when no policy uses it any more.
 func TestUnitsGoWithTheirPolicies(t *testing.T) {
 	before := heap()
 	for i := range 100 {
