@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// randomFields are a sealed set over the names of random documents.
+// randomFields returns a random sealed set with the names that random documents have.
 func randomFields(r *rand.Rand, depth int) *projection.Fields {
 	f := &projection.Fields{}
 	collect(r, f, depth)
@@ -44,7 +44,8 @@ func randomObject(r *rand.Rand) map[string]any {
 	}
 }
 
-// A cut has the value and the key of the document, whatever the fields, and is what it is cut to again.
+// TestCut checks that a cut document has the value and the key of the original, whatever the fields, and that cutting
+// it again changes nothing.
 func TestCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	shorter := 0
@@ -88,7 +89,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// What is not in the set is not in the cut, and what is partly in the set shares nothing that could be written to.
+// TestCutLeavesOut checks that a cut has only the fields in the set, and that partly included objects are copied.
 func TestCutLeavesOut(t *testing.T) {
 	d := document(t, `{"metadata": {"labels": {"level": "1", "team": "a"}, "uid": "x"}, "spec": {"containers": [{"name": "a", "env": [1]}, 2], "hints": {"a": 1}}, "status": {"b": 1}}`)
 	cut := fields().Cut(d)
@@ -106,8 +107,9 @@ func TestCutLeavesOut(t *testing.T) {
 	}
 }
 
-// One set covers another exactly if what is cut to it can still be cut to the other, of every document; of sets that
-// don't cover each other some document tells. A union covers its parts and no more than they need.
+// TestCovers checks that one set covers another if and only if every document that is cut to the first can be cut to
+// the other. For sets that do not cover each other, some random document shows the difference. A union must cover its
+// parts and nothing more than necessary.
 func TestCovers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	covered := 0
@@ -178,7 +180,7 @@ func TestCoversTable(t *testing.T) {
 	}
 }
 
-// Values show the same exactly if what they are cut to is equal, whatever else they have.
+// TestSame checks that Same is true if and only if the cut values are equal, whatever other fields the values have.
 func TestSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	same := 0

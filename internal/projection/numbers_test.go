@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestNumbersAreAsInJSON: a float is written as in JSON, wherever it is, so that all engines see the same text.
+// TestNumbersAreAsInJSON checks that a float is written as in JSON, at any depth, so that all engines see the same
+// text.
 func TestNumbersAreAsInJSON(t *testing.T) {
 	all := &Fields{}
 	all.All()
@@ -22,7 +23,8 @@ func TestNumbersAreAsInJSON(t *testing.T) {
 	}
 }
 
-// FuzzIntegers: the integer and the float of one number have equal keys if they have equal values, and only then.
+// FuzzIntegers checks that the integer and the float of one number have equal keys if and only if their values are
+// equal.
 func FuzzIntegers(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 1000000, 1 << 53, 1<<53 + 1, 1<<53 + 2, -1 << 53, 1 << 62, math.MaxInt64, math.MinInt64} {
 		f.Add(n)
@@ -48,7 +50,7 @@ func FuzzIntegers(f *testing.F) {
 	})
 }
 
-// TestNegativeZeroIsNoInteger: it is written with its sign.
+// TestNegativeZeroIsNoInteger checks that -0 keeps its sign.
 func TestNegativeZeroIsNoInteger(t *testing.T) {
 	fields := &Fields{}
 	fields.All()

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// fields are those of a policy that reads one label, the names and images of containers, and all of a spec's hints.
+// fields returns the fields of a policy that reads one label, the names and images of containers, and all of
+// spec.hints.
 func fields() *projection.Fields {
 	f := &projection.Fields{}
 	metadata := f.Name("metadata")
@@ -58,7 +59,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// What evaluation tells apart has keys of its own.
+// TestKeysDiffer checks that documents that an evaluation can distinguish have different keys.
 func TestKeysDiffer(t *testing.T) {
 	labels := func(level string) string { return `{"metadata": {"labels": {"level": ` + level + `}}}` }
 	documents := []string{
@@ -70,7 +71,7 @@ func TestKeysDiffer(t *testing.T) {
 		`{"spec": {"containers": []}}`, `{"spec": {"containers": {}}}`, `{"spec": {"containers": [{}]}}`, `{"spec": {"containers": [{}, {}]}}`,
 		`{"spec": {"containers": [[]]}}`, `{"spec": {"containers": [{"name": "a"}]}}`, `{"spec": {"containers": [{"image": "a"}]}}`,
 		`{"spec": {"hints": [[], [1]]}}`, `{"spec": {"hints": [[1], []]}}`, `{"spec": {"hints": [[[], 1]]}}`, `{"spec": {"hints": {"a": 1}}}`,
-		// With the byte between them that a text begins with.
+		// The strings contain the byte with which an encoded string begins.
 		`{"spec": {"hints": ["a\u0007b", "c"]}}`, `{"spec": {"hints": ["a", "b\u0007c"]}}`,
 	}
 	keys := map[string]string{}
@@ -116,7 +117,7 @@ func randomDocument(r *rand.Rand, depth int) any {
 	return out
 }
 
-// Equal keys mean equal values, in whatever types of Go the documents come.
+// TestKeysOfRandomDocuments checks that equal keys imply equal values, whatever Go types the documents have.
 func TestKeysOfRandomDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	f := fields()
@@ -157,7 +158,7 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// poolsLose says that what a pool lends may be new each time.
+// poolsLose reports whether a sync.Pool may discard what is returned to it, as under the race detector.
 var poolsLose bool
 
 func TestAppendKeyAllocatesNothing(t *testing.T) {
@@ -203,7 +204,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A set that would grow beyond bounds when it is sealed has the whole document in place of the excess.
+// TestSealIsBounded checks that sealing replaces the excess of a set that grows beyond the limit with complete reads.
 func TestSealIsBounded(t *testing.T) {
 	f := &projection.Fields{}
 	deepest := f

@@ -2,5 +2,5 @@
 
 package projection_test
 
-// The race detector has pools lose what they are given, to find who relies on it.
+// Under the race detector, a sync.Pool randomly discards objects.
 var _ = func() bool { poolsLose = true; return true }()

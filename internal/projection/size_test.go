@@ -21,7 +21,7 @@ func sizeOf(t *testing.T, document any) int {
 	return out.Len() - 1
 }
 
-// The size is that of the JSON of what is left of a document.
+// TestSize checks that the size is that of the JSON of the cut document.
 func TestSize(t *testing.T) {
 	all, some, each := &projection.Fields{}, &projection.Fields{}, &projection.Fields{}
 	all.All()
@@ -43,7 +43,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// It is for any text, as encoding/json writes it.
+// FuzzSizeOfTexts checks the sizes of arbitrary strings against encoding/json.
 func FuzzSizeOfTexts(f *testing.F) {
 	f.Add("a\"b\\\n\t\x00\u2028\u2029\u20ac")
 	all := &projection.Fields{}
