@@ -12,11 +12,12 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// explain returns the message for a type checker's error at a comparison with the given operator, which is empty
-// elsewhere. The result ok is false if the error is not a mistake. The result holds is true if the expression may be
-// true nevertheless. OPA assumes that all fields of an object exist, so that two objects with different fields are
-// never equal. In a schema, most fields are optional. Therefore objects, and arrays of objects, may be equal whatever
-// their fields are.
+// explain returns the message for an error of the type checker. The parameter operator is the comparison operator at
+// the error's position; empty if there is no comparison. The result ok is false if the error is not a mistake. The
+// result holds is true if the expression may be true nevertheless.
+//
+// OPA assumes that all fields of an object exist, so that two objects with different fields are never equal. In a
+// schema, most fields are optional. Therefore objects, and arrays of objects, may be equal whatever their fields are.
 func explain(err *ast.Error, operator string) (message string, holds, ok bool) {
 	switch d := err.Details.(type) {
 	case *ast.RefErrInvalidDetail:
