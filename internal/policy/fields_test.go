@@ -337,9 +337,10 @@ func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 //	go test -run=^$ -fuzz=FuzzFields -fuzztime=4h -fuzzminimizetime=10x ./internal/policy
 //
 // Without -fuzzminimizetime, the fuzzer spends a minute on each of the many inputs that reach new code. It stores
-// failing inputs in testdata/fuzz/FuzzFields. Add policies that were written by hand to testdata/fields. The command go
-// test -run=TestFieldsOfRandomPolicies -programs=1000000 runs random policies without the fuzzer's coverage guidance,
-// which is much faster.
+// failing inputs in testdata/fuzz/FuzzFields. Add policies that were written by hand to testdata/fields. The following
+// command runs random policies without the fuzzer's coverage guidance, which is much faster:
+//
+//	go test -run=TestFieldsOfRandomPolicies -programs=1000000 ./internal/policy
 func FuzzFields(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(policytest.RandomBytes(seed))
