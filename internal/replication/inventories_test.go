@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// sites are an inventory with everything declared that can be at once.
+// sites is an inventory with every field declared that can be declared together.
 var sites = schema.GroupVersionResource{Group: "fleet.example.com", Version: "v1", Resource: "sites"}
 
 func declared(fields replication.DeclaredFields) replication.Declaration {
@@ -38,7 +38,7 @@ func mustDeclare(t testing.TB, all ...replication.Declaration) *replication.Inve
 	return out
 }
 
-// Declared inventories come after those that Berth knows, in the order of their declarations.
+// TestInventoriesInOrder checks that declared inventories follow the built-in ones, in the order of their declarations.
 func TestInventoriesInOrder(t *testing.T) {
 	other := declared(replication.DeclaredFields{})
 	other.Group = "a.example.com"
@@ -109,7 +109,8 @@ func TestDeclarationsAreValidated(t *testing.T) {
 	}
 }
 
-// A declaration with next to nothing takes what every object has, and counts it as ready.
+// TestDeclaredForms checks the forms that declared fields may have. A minimal declaration uses the fields that every
+// object has, and its clusters are ready.
 func TestDeclaredForms(t *testing.T) {
 	condition := &replication.DeclaredReady{Condition: "Healthy"}
 	tests := map[string]struct {
@@ -159,7 +160,7 @@ func TestDeclaredForms(t *testing.T) {
 	}
 }
 
-// An object whose cluster has no name yet stands for none, neither under another name.
+// TestDeclaredNameIsMissing checks that an object without the declared cluster name represents no cluster.
 func TestDeclaredNameIsMissing(t *testing.T) {
 	inventories := mustDeclare(t, declaredSites)
 	for name, spec := range map[string]any{"Missing": map[string]any{}, "Empty": map[string]any{"cluster": ""}, "Number": map[string]any{"cluster": int64(1)}} {
@@ -174,7 +175,8 @@ func TestDeclaredNameIsMissing(t *testing.T) {
 	}
 }
 
-// What a declaration reads of an object need not be kept of it: the normal form is made before the object is cut.
+// TestDeclaredIsCutToWhatIsRead checks that the fields that a declaration reads need not be kept, because the normal
+// form is computed before the object is cut.
 func TestDeclaredIsCutToWhatIsRead(t *testing.T) {
 	inventories := mustDeclare(t, declaredSites)
 	obj := &unstructured.Unstructured{Object: map[string]any{
@@ -227,8 +229,8 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
-// FuzzDeclared has no declaration that is accepted, and no object, break the replication: the document is JSON, has its
-// fields, and the object is as before.
+// FuzzDeclared checks that no accepted declaration and no object breaks the replication. The document must be JSON with
+// the fields of the normal form, and the object must be unchanged.
 func FuzzDeclared(f *testing.F) {
 	f.Add("spec.a", "status.b", "x['y.z']", `{"metadata": {"name": "a"}, "spec": {"a": {"cpu": "1"}}, "status": {"b": [{"name": "p", "value": 1}]}}`, true)
 	f.Add(".metadata", "metadata.name", "status.conditions", `{"metadata": {"name": "a"}, "status": {"conditions": [null, 1, {"type": 2}]}}`, false)

@@ -19,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// inventories are those that Berth knows.
+// inventories are the built-in inventories.
 var inventories = replication.Known().Resources()
 
-// resources are the inventories of the cases in testdata, by file name.
+// resources maps the file names of the cases in testdata to inventories.
 var resources = map[string]schema.GroupVersionResource{
 	"clusterprofile":         inventories[0],
 	"clusterprofile-minimal": inventories[0],
@@ -76,7 +76,7 @@ func TestClusterGolden(t *testing.T) {
 	}
 }
 
-// Every document has the same fields, whatever the inventory, and however broken the object.
+// TestClusterHasItsFields checks that every document has the same fields, for any inventory and any malformed object.
 func TestClusterHasItsFields(t *testing.T) {
 	objects := map[string]string{
 		"Empty":   `{}`,
@@ -187,7 +187,7 @@ spec: {managedFields: kept}
 	}
 }
 
-// FuzzCluster has no object that a strange inventory may hold break the replication.
+// FuzzCluster checks that no object in an inventory breaks the replication.
 func FuzzCluster(f *testing.F) {
 	for name := range resources {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
