@@ -19,7 +19,7 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// served are the types of a cluster.
+// served is a fake API server: resources by plural name.
 type served map[string]policy.Resource
 
 func (s served) ByPlural(plural string) []policy.Resource {
@@ -36,7 +36,7 @@ func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 
 func (served) Inventories() *replication.Inventories { return replication.Known() }
 
-// cluster serves some types of Kubernetes, an inventory, and quotas.
+// cluster serves some built-in types, an inventory, and quotas.
 var cluster = func() served {
 	out := served{}
 	for _, r := range []policy.Resource{
@@ -61,7 +61,7 @@ var kindOf = map[string]string{
 	"deployments": "Deployment", "statefulsets": "StatefulSet", "jobs": "Job",
 }
 
-// kinds are the types of all kinds of the recorded documents.
+// kinds has the types of all kinds in the recorded OpenAPI documents.
 var kinds = sync.OnceValue(func() map[schema.GroupVersionKind]types.Type {
 	out := map[schema.GroupVersionKind]types.Type{}
 	for _, gv := range []schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "batch", Version: "v1"}} {
@@ -85,7 +85,7 @@ func typeOf(resource policy.Resource) types.Type {
 	return kinds()[resource.GroupVersion().WithKind(kindOf[resource.Resource])]
 }
 
-// input is what is known of a policy that matches some types, by plural name.
+// input returns the input for a policy that matches the types with the given plural names.
 func input(t testing.TB, spec placementv1.PlacementPolicySpec, matched ...string) typecheck.Input {
 	t.Helper()
 	module, err := policy.Compile("p", spec)
@@ -122,7 +122,7 @@ func TestCheck(t *testing.T) {
 		matched []string
 		data    string
 		v0      bool
-		// want are parts of the only findings, in order.
+		// want has parts of the expected findings, in order. There must be no others.
 		want       []string
 		impossible []string
 	}{
@@ -291,7 +291,8 @@ annotations["a"] := input.metadata.lables.tier
 	}
 }
 
-// A field of a custom resource is a quantity if its schema is what controller-gen writes for one.
+// TestQuantitiesOfCustomResources checks that a custom resource's field is a quantity if it has the schema that
+// controller-gen writes for quantities.
 func TestQuantitiesOfCustomResources(t *testing.T) {
 	const pattern = `^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))))?$`
 	gv := schema.GroupVersion{Group: "example.com", Version: "v1"}
@@ -315,7 +316,8 @@ warnings contains "y" if input.spec.size > 1024
 	}
 }
 
-// A policy can say something of a type if it can of the objects of one version.
+// TestVersionsOfOneType checks that there is no finding for a type if the policy can produce a result for one of its
+// versions.
 func TestVersionsOfOneType(t *testing.T) {
 	in := input(t, placementv1.PlacementPolicySpec{RegoVersion: placementv1.RegoV1, Rego: "package p\n\nlabels[\"a\"] := input.spec.nodeName"})
 	resource := schema.GroupResource{Group: "example.com", Resource: "things"}

@@ -30,11 +30,11 @@ import (
 	"github.com/berth-dev/berth/test/conformance"
 )
 
-// root is the repository's.
+// root is the path of the repository.
 const root = "../.."
 
-// written returns the policies of the documents, the examples, the samples, and the correct manifests of the corpus of
-// mistakes, by where they are.
+// written returns the policies of the documentation, the examples, the samples, and the correct manifests in the corpus
+// of mistakes, keyed by their location.
 func written(t *testing.T) map[string]placementv1.PlacementPolicySpec {
 	t.Helper()
 	out := map[string]placementv1.PlacementPolicySpec{}
@@ -81,7 +81,7 @@ func written(t *testing.T) map[string]placementv1.PlacementPolicySpec {
 	return out
 }
 
-// matched returns the kinds that a policy matches; none if one of them is not recorded.
+// matched returns the kinds that a policy matches; nil if one of them is not recorded.
 func matched(spec placementv1.PlacementPolicySpec) []typecheck.Kind {
 	var out []typecheck.Kind
 	for _, rule := range spec.Match.ResourceRules {
@@ -96,7 +96,7 @@ func matched(spec placementv1.PlacementPolicySpec) []typecheck.Kind {
 	return out
 }
 
-// A policy that says what its author means has no findings.
+// TestDocumentedPoliciesHaveNoFindings checks that correct policies have no findings.
 func TestDocumentedPoliciesHaveNoFindings(t *testing.T) {
 	policies := written(t)
 	checked := 0
@@ -123,7 +123,7 @@ func TestDocumentedPoliciesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// literals are the policies in the raw strings of a Go file.
+// literals returns the policies in the raw strings of a Go file.
 func literals(t *testing.T, file string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, 0)
@@ -142,7 +142,8 @@ func literals(t *testing.T, file string) []string {
 	return out
 }
 
-// compiled returns the spec of a text in the language that it is written in; ok is false if it does not compile.
+// compiled returns a spec with the Rego in the language version in which it compiles. The result ok is false if it
+// compiles in neither.
 func compiled(text string) (spec placementv1.PlacementPolicySpec, ok bool) {
 	for _, version := range []placementv1.RegoVersion{placementv1.RegoV1, placementv1.RegoV0} {
 		spec = placementv1.PlacementPolicySpec{Rego: text, RegoVersion: version}
@@ -153,18 +154,18 @@ func compiled(text string) (spec placementv1.PlacementPolicySpec, ok bool) {
 	return spec, false
 }
 
-// wantNoFindings checks a policy where it matches types, by plural name; none for any.
+// wantNoFindings checks a policy that matches the types with the given plural names; without names, any type.
 func wantNoFindings(t *testing.T, spec placementv1.PlacementPolicySpec, matched ...string) {
 	t.Helper()
 	in := input(t, spec, matched...)
-	// The texts come without the data of their policies.
+	// Ignore missing documents, because the Rego comes without its policy's spec.data.
 	in.Known = nil
 	if result := typecheck.Check(in); result.Total > 0 || result.Unchecked != "" {
 		t.Errorf("for %q: %q %s\n%s", matched, texts(result), result.Unchecked, spec.Rego)
 	}
 }
 
-// seeds have the policies of the designs that Berth began with.
+// seeds has the number of policies in the tests with the designs that Berth began with.
 var seeds = map[string]struct{ policies, migrated int }{
 	"internal/engine/embedded/seed_test.go":   {policies: 1, migrated: 1},
 	"test/integration/admission/seed_test.go": {policies: 2, migrated: 2},
@@ -187,8 +188,8 @@ func TestSeedPoliciesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// What `migrate` makes of the example, of the seeds, and of what its own tests have, has no findings. The last are about
-// objects of no kind in particular.
+// TestMigratedPoliciesHaveNoFindings checks the policies that `migrate` converts from the example, from the seeds, and
+// from its own tests. Those of its own tests match no particular kind.
 func TestMigratedPoliciesHaveNoFindings(t *testing.T) {
 	wantAll := func(sources [][]corev1.ConfigMap, least int, matched ...string) {
 		t.Helper()
@@ -227,7 +228,7 @@ func migrationOptions(t *testing.T) migration.Options {
 	return out
 }
 
-// configMaps are what kube-mgmt reads, each with one text.
+// configMaps returns a ConfigMap for each text, as kube-mgmt reads them.
 func configMaps(texts []string) [][]corev1.ConfigMap {
 	var out [][]corev1.ConfigMap
 	for _, text := range texts {
@@ -239,7 +240,7 @@ func configMaps(texts []string) [][]corev1.ConfigMap {
 	return out
 }
 
-// migrationExample are the ConfigMaps of the example in the documents.
+// migrationExample returns the ConfigMaps of the example in the documentation.
 func migrationExample(t *testing.T) []corev1.ConfigMap {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "examples", "migration", "opa.yaml"))
@@ -256,7 +257,7 @@ func migrationExample(t *testing.T) []corev1.ConfigMap {
 	return out
 }
 
-// The policies that benchmarks measure.
+// TestBenchmarkPoliciesHaveNoFindings checks the policies that benchmarks use.
 func TestBenchmarkPoliciesHaveNoFindings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "test/bench/fixture/*.rego"))
 	if err != nil || len(files) == 0 {
@@ -276,7 +277,8 @@ func TestBenchmarkPoliciesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// Rules without a package in the documents are parts of policies on Deployments.
+// TestDocumentedRulesHaveNoFindings checks the rules in the documentation that have no package. They belong to policies
+// that match Deployments.
 func TestDocumentedRulesHaveNoFindings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
@@ -310,9 +312,9 @@ func TestDocumentedRulesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// reading are policies of the corpus that read, on purpose, what is not there.
+// reading has the policies of the corpus that read missing fields on purpose.
 var reading = map[string]bool{
-	// data.staticNested.a.b.z
+	// It reads data.staticNested.a.b.z.
 	"static/documents": true,
 }
 
@@ -352,8 +354,9 @@ func TestConformanceCorpusHasNoFindings(t *testing.T) {
 	}
 }
 
-// What the compiler accepts the checked compilation accepts too: with types that say nothing, its only findings are those of
-// the text alone, and with a schema it ends with a result.
+// TestCheckAcceptsWhatTheCompilerAccepts checks that the compilation with types accepts every policy that the compiler
+// accepts. With types that allow everything, the findings must be those of the Rego alone. With a schema, the check
+// must return a result.
 func TestCheckAcceptsWhatTheCompilerAccepts(t *testing.T) {
 	checked := 0
 	for seed := range uint64(150) {
