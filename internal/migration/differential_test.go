@@ -26,7 +26,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// plainOPA is an OPA as kube-mgmt fills it: all modules in one compiler, all documents in one store.
+// plainOPA returns the modules and the data of an OPA as kube-mgmt loads them: all modules in one compiler, all
+// documents in one store.
 func plainOPA(configMaps []corev1.ConfigMap) (*ast.Compiler, map[string]any, error) {
 	modules := map[string]*ast.Module{}
 	data := map[string]any{}
@@ -71,7 +72,7 @@ func plainOPA(configMaps []corev1.ConfigMap) (*ast.Compiler, map[string]any, err
 	return compiler, data, nil
 }
 
-// decide evaluates the contract's rules of a package. An error is a value too: a rule may conflict with itself.
+// decide evaluates the contract rules of a package. An error is a result, too, because a rule may conflict with itself.
 func decide(ctx context.Context, compiler *ast.Compiler, pkg string, data map[string]any, input any) map[string]string {
 	out := map[string]string{}
 	for _, rule := range policy.ContractRules {
@@ -89,7 +90,8 @@ func decide(ctx context.Context, compiler *ast.Compiler, pkg string, data map[st
 	return out
 }
 
-// compare has OPA and the policy decide, holds one against the other, and returns the decision.
+// compare evaluates the original modules in OPA and the converted policy, compares the decisions, and returns the
+// decision.
 func compare(ctx context.Context, t *testing.T, original *ast.Compiler, documents map[string]any, p migration.Policy, cluster map[string]any, input any) map[string]string {
 	t.Helper()
 	compiled, err := policy.Compile(p.Object.Name, p.Object.Spec)
@@ -116,7 +118,7 @@ func compare(ctx context.Context, t *testing.T, original *ast.Compiler, document
 	return want
 }
 
-// The library's modules in the Rego of today, with what is new in it.
+// The library's modules in current Rego, with its newer features.
 const (
 	mainV1 = `package placement.main
 
@@ -179,7 +181,7 @@ deep := upper(input.metadata.labels.tier)
 `
 )
 
-// Two modules of one package, each with names that stand for something else in the other.
+// Two modules of one package. Each has names that mean something else in the other.
 const (
 	oneV1 = `package p
 
@@ -278,8 +280,8 @@ func randomObject(r *rand.Rand) any {
 	return map[string]any{"kind": pick("Deployment", "ReplicaSet"), "metadata": metadata}
 }
 
-// Whatever ConfigMaps have: every key is in a policy or has a finding that says why not, what is handed out compiles, and
-// decides as OPA does.
+// FuzzConvert checks the conversion of arbitrary ConfigMaps. Every key must be in a policy or have a finding. Every
+// policy must compile and decide as OPA does.
 func FuzzConvert(f *testing.F) {
 	for _, seed := range [][3]string{
 		{seedConflicts, "package lib", "{}"}, {mainV0, regionsV0, customers}, {errorsV0, regionsV0, "[]"}, {mainV1, textV1, `{"forbidden": ["x"]}`},
@@ -306,7 +308,7 @@ func FuzzConvert(f *testing.F) {
 		defer cancel()
 		original, documents, err := plainOPA(configMaps)
 		if err != nil {
-			// kube-mgmt would have left a module out; which one depends on its luck.
+			// kube-mgmt would not have loaded one of the modules; which one depends on their order.
 			return
 		}
 		for _, p := range result.Policies {
@@ -315,7 +317,7 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// checkComplete says whether each key has an outcome, and each policy a name and modules of its own.
+// checkComplete checks that each key has an outcome, and that each policy has its own name and modules.
 func checkComplete(t *testing.T, configMaps []corev1.ConfigMap, result migration.Result) {
 	t.Helper()
 	outcomes := map[string]map[migration.Outcome]bool{}
@@ -352,14 +354,15 @@ func checkComplete(t *testing.T, configMaps []corev1.ConfigMap, result migration
 	}
 }
 
-// word is a name that a module of a library defines, imports or binds.
+// word matches a name that a module of a library defines, imports, or binds.
 var word = regexp.MustCompile(`\b(` + strings.Join(strings.Fields(`
 	allowed clusters customers errors home known message name names region regions same short unused
 	deep defaults excused forbidden hint key lib main msg prefixed text value with_prefix x y
 	first second third fourth pick suffix lib`), "|") + `)\b`)
 
-// Modules in which some words stand for others of the same modules: imports and variables come to hide rules, rules to
-// have the names of imports, and so on. What is converted all the same decides as OPA does.
+// TestSameDecisionsOfMutants replaces some words in modules by other words of the same modules. For example, imports
+// and variables then hide rules, and rules have the names of imports. Modules that can still be converted must decide
+// as in OPA.
 func TestSameDecisionsOfMutants(t *testing.T) {
 	cluster := map[string]any{"clusters": map[string]any{"c1": map[string]any{"status": map[string]any{"region": "eu"}}}}
 	rounds, compared := 400, 0
@@ -415,7 +418,7 @@ func mutate(r *rand.Rand, configMaps []corev1.ConfigMap) {
 		from := at[r.IntN(len(at))]
 		old, other := text[from[0]:from[1]], words[r.IntN(len(words))]
 		if r.IntN(2) == 0 {
-			// Everywhere in this module.
+			// Replace the word everywhere in this module.
 			text = regexp.MustCompile(`\b`+old+`\b`).ReplaceAllString(text, other)
 		} else {
 			text = text[:from[0]] + other + text[from[1]:]

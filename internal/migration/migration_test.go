@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/migration"
 )
 
-// policies is a ConfigMap with modules, data one with documents; both as "key", "text", ...
+// policies returns a ConfigMap with modules, and data one with documents. The arguments alternate between key and text.
 func policies(namespace, name string, keysAndTexts ...string) corev1.ConfigMap {
 	return labelled(namespace, name, "openpolicyagent.org/policy", "rego", keysAndTexts)
 }
@@ -36,7 +36,7 @@ func labelled(namespace, name, label, value string, keysAndTexts []string) corev
 	return cm
 }
 
-// What was replaced is in the policy's text.
+// TestOldNamesAreReplaced checks that the policy has the current names.
 func TestOldNamesAreReplaced(t *testing.T) {
 	const text = "package p\n\nimport input.resource as r\n\nannotations[\"a\"] = x { x := json_marshal([base64_encode(r.a), input.resource.spec]) }\n\nlabels[\"json_marshal\"] = \"input.resource\" { r }\n"
 	got := migration.Convert([]corev1.ConfigMap{policies("n", "p", "p.rego", text)}, options())
@@ -67,7 +67,7 @@ func options() migration.Options {
 	}
 }
 
-// seedConflicts is the module of the design document, with what it leaves to the reader.
+// seedConflicts is the module from the design document, with the parts added that the document leaves out.
 const seedConflicts = `package io.k8s.federation.admission
 
 errors["requested replica-set-preferences includes invalid clusters"] {
@@ -87,7 +87,7 @@ developer_clusters[name] {
 }
 `
 
-// Modules that use one another, in the Rego of OPA before 1.0.
+// Modules that use each other, in the Rego of OPA before 1.0.
 const (
 	mainV0 = `# Where workloads of customers may run.
 package kubernetes.placement
@@ -142,11 +142,12 @@ func TestConvert(t *testing.T) {
 	tests := map[string]struct {
 		configMaps []corev1.ConfigMap
 		change     func(*migration.Options)
-		// policies are name, language and modules; what is below is checked where it is in place.
+		// policies has the name, language, and modules of each policy. The fields below are checked only if they are
+		// set.
 		policies []string
 		data     map[string]string
 		reads    map[string][]string
-		// findings are the beginnings of all findings.
+		// findings has the beginnings of all findings.
 		findings []string
 	}{
 		"Seed": {
@@ -488,7 +489,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// beginnings cuts findings off where those that are wanted end.
+// beginnings shortens findings to the length of the expected ones.
 func beginnings(result migration.Result, want []string) []string {
 	var out []string
 	for i, f := range result.Findings {
@@ -501,7 +502,7 @@ func beginnings(result migration.Result, want []string) []string {
 	return out
 }
 
-// A text of one module is the module's, to the byte.
+// TestSpec checks the complete spec of a policy. The Rego of a single module is copied byte by byte.
 func TestSpec(t *testing.T) {
 	result := migration.Convert([]corev1.ConfigMap{policies("ns", "cm", "key.rego", seedConflicts)}, options())
 	want := &placementv1.PlacementPolicy{
@@ -525,7 +526,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// One text of several modules is one that people can go on working with.
+// TestJoinedText checks that the Rego joined from several modules is readable.
 func TestJoinedText(t *testing.T) {
 	result := migration.Convert([]corev1.ConfigMap{
 		policies("opa", "placement", "main.rego", mainV0, "errors.rego", errorsV0),
