@@ -17,7 +17,7 @@ func TestMatched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		coverage     match.Coverage
 		noNamespaces bool
-		// matched and ready are "status/reason" of the conditions; ready's message contains message.
+		// matched and ready are "status/reason" of the two conditions. The message of Ready must contain message.
 		matched, ready, message string
 		stalled                 bool
 	}{
@@ -52,7 +52,8 @@ func TestMatched(t *testing.T) {
 	}
 }
 
-// A version that reads what is not served waits, and does not stall: the type may come.
+// TestWaitingForATypeIsNotStalled checks that a version that reads a type which is not served waits and is not Stalled,
+// because the type may be installed later.
 func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	f := sound()
 	f.Generation, f.Standing.Generation = 5, 5

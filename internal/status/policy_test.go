@@ -38,7 +38,7 @@ var (
 	nodes    = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
 )
 
-// replicas is how replicated types fare.
+// replicas has the watch states of replicated types.
 type replicas map[policy.Resource]watches.State
 
 func (r replicas) of(resource schema.GroupVersionResource, _ *projection.Fields) (watches.State, int) {
@@ -50,7 +50,7 @@ func (r replicas) of(resource schema.GroupVersionResource, _ *projection.Fields)
 	return watches.State{}, 0
 }
 
-// fields are the members of these names.
+// fields returns the set of the members with these names.
 func fields(names ...string) *projection.Fields {
 	f := &projection.Fields{}
 	for _, name := range names {
@@ -59,7 +59,7 @@ func fields(names ...string) *projection.Fields {
 	return f.Seal()
 }
 
-// sound are the facts of a policy with which all is well.
+// sound returns the facts of a policy without problems.
 func sound() status.Facts {
 	return status.Facts{
 		Generation: 4, Engine: "Embedded",
@@ -77,7 +77,7 @@ func sound() status.Facts {
 	}
 }
 
-// asks has the policy ask predicates, which look at nodes.
+// asks adds predicates to the policy, which read nodes.
 func asks(f *status.Facts, state watches.State) {
 	f.Standing.Binding.World = map[schema.GroupVersionResource]*projection.Fields{nodes.GroupVersionResource: fields("spec")}
 	f.World = replicas{nodes: state}.of
@@ -99,9 +99,9 @@ func forbidden() error {
 func TestCompute(t *testing.T) {
 	tests := map[string]struct {
 		change func(*status.Facts)
-		// want are conditions that differ from those of a policy with which all is well: type to "status reason".
+		// want has the conditions that differ from those of a policy without problems, as type to "status reason".
 		want map[string]string
-		// message is part of the message of the condition.
+		// message has a part of the message of each condition.
 		message map[string]string
 	}{
 		"Sound": {},
@@ -333,7 +333,8 @@ func TestCompute(t *testing.T) {
 	}
 }
 
-// Whoever waits for a generation must not be told of the one before in its name.
+// TestConditionsAreOfTheGenerationThatWasLookedAt checks that a condition never has the generation of a policy that the
+// status does not describe. A client that waits for a generation would otherwise read the result of the previous one.
 func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 	unseen := placementv1.PlacementPolicyStatus{ObservedGeneration: -1}
 	facts := sound()
@@ -382,7 +383,7 @@ func TestCounts(t *testing.T) {
 	if want := []placementv1.Dependency{{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: new(true)}}; !cmp.Equal(want, got.Dependencies) {
 		t.Errorf("dependencies (-want +got):\n%s", cmp.Diff(want, got.Dependencies))
 	}
-	// A new leader that has not loaded the policy yet does not take back what the old one counted.
+	// A new leader that has not loaded the policy yet keeps the counts of the previous leader.
 	facts.Standing = nil
 	if kept := status.Compute(got, facts); *kept.Remediated != 9 || *kept.Matched != 5 || *kept.Violations != 1 {
 		t.Errorf("status %+v", kept)
@@ -404,7 +405,8 @@ func TestCountsByKind(t *testing.T) {
 	}
 }
 
-// A new leader knows of no undecided object until it has decided all. Until then, Ready stays as the last one left it.
+// TestUndecidedObjectsAreNotForgotten checks that Ready keeps its value after a change of leaders until the new leader
+// has decided all objects. Until then, it knows of no undecided objects.
 func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 	facts := sound()
 	facts.Report.Failed, facts.Report.FailedMessage = 2, "pods a/b: oh"
@@ -483,7 +485,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// The fields that are read are shown as far as there is room, and an end that is no field says that there are more.
+// TestFields checks that the status lists the fields that fit, followed by "..." if there are more.
 func TestFields(t *testing.T) {
 	var many []string
 	for i := range 70 {
@@ -522,7 +524,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Whatever the facts, the API server takes the status: one that it refuses would be tried for ever.
+// TestStatusKeepsTheSchemasLimits checks that the status fits the schema for all facts. Berth would retry a rejected
+// status forever.
 func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
 	tests := map[string]func(*status.Facts){
@@ -534,7 +537,7 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
 		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
 		"Failed":    func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, long },
-		// A text may read as many types as it has room for.
+		// A policy may read any number of types that fit into its Rego.
 		"ManyDependencies": func(f *status.Facts) {
 			for i := range 100 {
 				r := nodes
@@ -578,7 +581,7 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 	}
 }
 
-// The order in which facts are found has no part in the status.
+// TestEqualFactsEqualStatus checks that the order of the facts does not affect the status.
 func TestEqualFactsEqualStatus(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	maybe := func(change func()) {
@@ -603,7 +606,7 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 		old := status.Compute(placementv1.PlacementPolicyStatus{}, build(first))
 		a, b := status.Compute(old, build(second)), status.Compute(*old.DeepCopy(), build(second))
 		for i := range b.Conditions {
-			// Of two computations the times alone may differ.
+			// Only the times may differ between two computations.
 			b.Conditions[i].LastTransitionTime = a.Conditions[i].LastTransitionTime
 		}
 		if diff := cmp.Diff(a, b); diff != "" {
@@ -615,14 +618,14 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 	}
 }
 
-// TestReasonsAreDocumented has every reason say when it shows up.
+// TestReasonsAreDocumented checks that the comment of each reason says when it is set.
 func TestReasonsAreDocumented(t *testing.T) {
 	if len(declaredReasons(t)) < 20 {
 		t.Error("reasons are not found")
 	}
 }
 
-// declaredReasons are the constants of the API package whose names start with Reason.
+// declaredReasons returns the constants of the API package whose names start with Reason.
 func declaredReasons(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "conditions.go"), nil, parser.ParseComments)
@@ -648,7 +651,7 @@ func declaredReasons(t *testing.T) []string {
 	return out
 }
 
-// violations checks a status against the lengths, sizes and enums of the generated schema.
+// violations returns the violations of the lengths, sizes, and enums in the generated schema.
 func violations(t *testing.T, s placementv1.PlacementPolicyStatus) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "placement.berth.dev_placementpolicies.yaml"))
@@ -702,7 +705,8 @@ func check(path string, value any, schema apiextensionsv1.JSONSchemaProps) []str
 	return out
 }
 
-// What a policy and its predicates read of one type is one dependency, complete when both have it.
+// TestDependenciesOfPredicates checks that a type that both a policy and its predicates read is one dependency, which
+// is synced when both are.
 func TestDependenciesOfPredicates(t *testing.T) {
 	yes, no := new(true), new(false)
 	own := placementv1.Dependency{Resource: "clusterprofiles.multicluster.x-k8s.io", Version: "v1alpha1", Fields: []string{"region"}, Objects: new(int32(3)), Synced: yes}
@@ -746,13 +750,14 @@ func TestDependenciesOfPredicates(t *testing.T) {
 	}
 }
 
-// reads has the policy itself read the metadata of a type.
+// reads adds a read of the metadata of a type to the policy.
 func reads(f *status.Facts, r policy.Resource) {
 	f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
 	f.Standing.Binding.Fields[r.GroupVersionResource] = fields("metadata")
 }
 
-// A leader that has just started does not know of a pause yet, and must not end it: admission follows the status.
+// TestPauseOfAnEarlierLeaderIsKept checks that a leader that has just started keeps a pause that it does not know of
+// yet, because admission follows the status.
 func TestPauseOfAnEarlierLeaderIsKept(t *testing.T) {
 	facts := sound()
 	facts.Report.Pause = &remediation.Pause{Change: "3-abc", Denied: 40, Before: 2, Matched: 42}

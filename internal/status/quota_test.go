@@ -34,7 +34,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// quotaInForce are the facts of a quota with which all is well.
+// quotaInForce returns the facts of a quota without problems.
 func quotaInForce() status.QuotaFacts {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "q", Generation: 4}}
 	q.Spec.Hard = list("pods", "10")
@@ -48,7 +48,7 @@ func quotaInForce() status.QuotaFacts {
 	}
 }
 
-// brief are conditions as "status reason" by type.
+// brief returns conditions as "status reason", keyed by type.
 func brief(all []metav1.Condition) map[string]string {
 	out := map[string]string{}
 	for _, c := range all {
@@ -67,9 +67,9 @@ func TestComputeQuota(t *testing.T) {
 	}
 	tests := map[string]struct {
 		change func(*status.QuotaFacts)
-		// want are conditions that differ from those of a quota with which all is well.
+		// want has the conditions that differ from those of a quota without problems.
 		want map[string]string
-		// message is part of the message of each of them.
+		// message has a part of the message of each of them.
 		message map[string]string
 	}{
 		"in force": {message: map[string]string{ready: "what exceeds the quota is denied"}},
@@ -134,7 +134,7 @@ func TestComputeQuota(t *testing.T) {
 					t.Errorf("%+v, want a message with %q", c, test.message[c.Type])
 				}
 			}
-			// What nothing has changed of is not written anew.
+			// An unchanged status is not written again.
 			*f.Quota.QuotaStatus() = got
 			if diff := cmp.Diff(got, status.ComputeQuota(f)); diff != "" {
 				t.Errorf("again -want +got:\n%s", diff)
@@ -162,7 +162,7 @@ func TestQuotaStatus(t *testing.T) {
 		t.Errorf("the quota that was read has changed:\n%s", diff)
 	}
 
-	// The summary fits, whatever names and amounts there are.
+	// The summary fits into the status for all names and amounts.
 	hard := corev1.ResourceList{}
 	for i := range 30 {
 		hard[corev1.ResourceName(fmt.Sprintf("count/%s%d.example.com", strings.Repeat("w", 200), i))] = resource.MustParse("123456789123456789123456789n")
@@ -208,7 +208,7 @@ func TestComputeLimit(t *testing.T) {
 		hook status.HookState
 		of   status.LimitedType
 		want string
-		// matched is the Matched condition; "" for that of a type that is served.
+		// matched is the condition Matched; "" for the condition of a served type.
 		matched string
 		stalled bool
 		message string

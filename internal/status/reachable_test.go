@@ -25,7 +25,7 @@ import (
 
 const opa = "https://opa.example:8181"
 
-// distant is the evaluator of a policy that another engine decides.
+// distant is the evaluator of a policy with a remote engine.
 type distant placement.RemoteHealth
 
 func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
@@ -41,7 +41,7 @@ func failing(fault engine.Fault, err string) placement.RemoteHealth {
 	return placement.RemoteHealth{Endpoint: opa, Asked: true, Since: dawn, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(err)}}
 }
 
-// elsewhere are the facts of a policy that another engine decides, with which all is well.
+// elsewhere returns the facts of a policy with a remote engine and without problems.
 func elsewhere() status.Facts {
 	f := sound()
 	document, err := url.Parse(opa + "/v1/data/placement")
@@ -56,7 +56,7 @@ func elsewhere() status.Facts {
 	return f
 }
 
-// supplied has the engine get types from Berth, and modules.
+// supplied adds modules, and types that are pushed to the engine, to the policy.
 func supplied(f *status.Facts, types replicas) {
 	f.Standing.Binding.Remote.Modules = []policy.RemoteModule{{ID: "m"}}
 	for r := range types {
@@ -224,7 +224,8 @@ func TestComputeRemote(t *testing.T) {
 	}
 }
 
-// A status is not written for each request that fails: of one time of trouble it tells the first error.
+// TestReachableIsSteady checks that the status keeps the first error of an outage. It must not be written for each
+// failed request.
 func TestReachableIsSteady(t *testing.T) {
 	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
 		f := elsewhere()
@@ -250,7 +251,7 @@ func TestReachableIsSteady(t *testing.T) {
 	}
 }
 
-// A policy that Berth decides by now has no engine to be reached.
+// TestReachableGoes checks that the condition Reachable is removed when a policy no longer has a remote engine.
 func TestReachableGoes(t *testing.T) {
 	before := status.Compute(placementv1.PlacementPolicyStatus{}, elsewhere())
 	if meta.FindStatusCondition(before.Conditions, placementv1.ConditionReachable) == nil || before.Engine != "Remote" {
@@ -262,7 +263,8 @@ func TestReachableGoes(t *testing.T) {
 	}
 }
 
-// What the engine is to have are the policy's dependencies, with all of their fields.
+// TestDependenciesOfEngines checks that the types that are pushed to the engine are dependencies with all of their
+// fields.
 func TestDependenciesOfEngines(t *testing.T) {
 	f := elsewhere()
 	supplied(&f, replicas{nodes: {Synced: true}})

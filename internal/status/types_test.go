@@ -49,7 +49,7 @@ func TestTypeChecked(t *testing.T) {
 				t.Errorf("TypeChecked %q, Ready %q, %d findings, %+v", reason, ready, got.FindingCount, got.Findings)
 			}
 
-			// A leader that has not checked the policy yet keeps what the last one wrote of the same generation.
+			// A leader that has not checked the policy yet keeps the previous leader's result for the same generation.
 			f.Types = nil
 			if diff := cmp.Diff(got, status.Compute(got, f)); diff != "" {
 				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
