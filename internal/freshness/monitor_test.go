@@ -55,7 +55,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// server is an API server with one policy. It answers after a while, or not at all.
+// server is a fake API server with one policy. It can delay its responses or never respond.
 type server struct {
 	client.Reader
 	version, asked atomic.Int64
@@ -93,7 +93,7 @@ func load(r *placement.Registry, generation int64) {
 	r.Set("a", &placement.Standing{Policy: &placement.Policy{Name: "a"}, Loaded: placement.Loaded{UID: "1", Generation: generation}})
 }
 
-// Concurrent calls share a request, and never one that began before them.
+// TestConfirmShares checks that concurrent calls share a request, and never one that began before the call.
 func TestConfirmShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, r, _ := fixture(20 * time.Second)
@@ -113,7 +113,7 @@ func TestConfirmShares(t *testing.T) {
 		if failed != 100 || s.asked.Load() != 2 {
 			t.Errorf("%d of 101 calls failed, by %d requests; want 100 by 2", failed, s.asked.Load())
 		}
-		// A policy that is being loaded is waited for.
+		// Confirm waits for a policy that is being loaded.
 		go func() { results <- m.Confirm(t.Context()) }()
 		<-time.After(300 * time.Millisecond)
 		load(r, 2)
@@ -170,7 +170,7 @@ func TestBound(t *testing.T) {
 	})
 }
 
-// A list that is older than the one before proves that the store went back.
+// TestRewound checks that a list with an older version than the previous list is detected as a restored store.
 func TestRewound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, _, rewound := fixture(20 * time.Second)
