@@ -35,11 +35,11 @@ func templates(t testing.TB) *workload.Templates {
 	return out
 }
 
-// pod is the template of every test.
+// pod is the pod template of all tests.
 const pod = `{metadata: {labels: {app: web}, namespace: other}, spec: {nodeSelector: {disk: ssd}, tolerations: [{key: a, operator: Exists, tolerationSeconds: 30}],
  containers: [{name: a, image: a, resources: {requests: {cpu: 1, memory: 1Gi}}, ports: [{containerPort: 80}], readinessProbe: {tcpSocket: {port: 80}}}]}}`
 
-// summary is a workload in a line.
+// summary returns a workload on one line.
 func summary(w workload.Workload) string {
 	own := "none"
 	if w.Own != nil {
@@ -91,7 +91,7 @@ func TestOf(t *testing.T) {
 			if diff := cmp.Diff(object(t, tc.text), input); diff != "" {
 				t.Errorf("the object was changed:\n%s", diff)
 			}
-			// As Rego has it.
+			// Encode the numbers as Rego does.
 			text, err := json.Marshal(input)
 			if err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestOf(t *testing.T) {
 			if diff := cmp.Diff(got.Pod, again.Pod); diff != "" || summary(got) != summary(again) {
 				t.Errorf("with other numbers: %s", diff)
 			}
-			// What Fields leaves out makes no difference.
+			// Fields that are not in Fields have no effect.
 			if cut, err := templates(t).Of(workload.Fields().Cut(input)); err != nil || !cmp.Equal(got.Pod, cut.Pod) || summary(got) != summary(cut) {
 				t.Errorf("cut: %v", err)
 			}
@@ -235,7 +235,7 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-// A pod asks for more than its template says.
+// TestOfDefaults checks the defaults that the API server sets in pods and not in templates.
 func TestOfDefaults(t *testing.T) {
 	for name, text := range map[string]string{
 		"Deployment": `{apiVersion: apps/v1, kind: Deployment, spec: {template: %s}}`,
