@@ -39,14 +39,14 @@ func TestSharedWhileInUse(t *testing.T) {
 	}
 }
 
-// What nobody uses is given up, and its key with it.
+// TestGoneWithItsUsers checks that an unused value is released together with its key.
 func TestGoneWithItsUsers(t *testing.T) {
 	c := &weakcache.Cache[value]{}
 	kept := get(t, c, "kept", "kept")
 	for i := range 100 {
 		get(t, c, fmt.Sprint(i), "x")
 	}
-	// A cleanup runs some time after the collection that finds its value gone.
+	// A cleanup runs some time after the garbage collection that frees its value.
 	for range 1000 {
 		runtime.GC()
 		if c.Len() == 1 {
@@ -79,7 +79,7 @@ func TestMadeOnce(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		// Others don't wait for it.
+		// Calls for other keys do not wait for it.
 		get(t, c, "b", "b")
 		close(release)
 		all.Wait()
