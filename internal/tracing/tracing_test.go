@@ -68,7 +68,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// hanging is the address of a collector that takes connections and never says anything.
+// hanging returns the address of a collector that accepts connections and never responds.
 func hanging(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -88,7 +88,8 @@ func hanging(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// A collector that hangs, or is not there, delays no request and no end, even once more spans wait for it than are kept.
+// TestDeadCollector checks that a collector that hangs or is unavailable delays neither requests nor the exit of the
+// process, even if more spans wait than the SDK keeps.
 func TestDeadCollector(t *testing.T) {
 	for name, address := range map[string]string{"hangs": hanging(t), "refuses": "127.0.0.1:1"} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestDeadCollector(t *testing.T) {
 					span.End()
 				}
 			}))
-			// The SDK keeps 2048 spans, and gives an export 10 seconds.
+			// The SDK keeps 2048 spans, and the timeout of an export is 10 seconds.
 			const requests = 2000
 			start := time.Now()
 			for range requests {
