@@ -17,7 +17,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Nothing is registered that is not declared, nor the other way round.
+// TestAllIsWhatIsRegistered checks that the registered metrics are exactly the declared ones.
 func TestAllIsWhatIsRegistered(t *testing.T) {
 	r := prometheus.NewRegistry()
 	if _, err := metrics.New(r); err != nil {
@@ -51,7 +51,7 @@ func TestAllIsWhatIsRegistered(t *testing.T) {
 	}
 }
 
-// The names and units of metrics are as Prometheus' users expect.
+// TestDeclarations checks that the names and units of metrics follow the conventions of Prometheus.
 func TestDeclarations(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range metrics.All() {

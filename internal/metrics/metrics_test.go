@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// series are the registry's series, as name{label=value,...}, sorted.
+// series returns the registry's series as name{label=value,...}, sorted.
 func series(t *testing.T, r *prometheus.Registry) []string {
 	t.Helper()
 	families, err := r.Gather()
@@ -94,7 +94,7 @@ func TestMetrics(t *testing.T) {
 	expect("two policies", common, ofPolicy("p"), ofPolicy("p.q"), replicated)
 	m.ForgetPolicy("p")
 	expect("one policy is gone", common, ofPolicy("p.q"), replicated)
-	// What was under way when the policy went must not bring its series back.
+	// Work in progress for a deleted policy must not recreate its series.
 	touch("p")
 	expect("a late decision", common, ofPolicy("p.q"), replicated)
 	held = nil
@@ -130,7 +130,7 @@ func TestNamesAndHelp(t *testing.T) {
 	}
 }
 
-// sick is an evaluator whose policy is in quarantine, or not.
+// sick is an evaluator whose policy is in quarantine if the value is true.
 type sick bool
 
 func (sick) Evaluate(context.Context, map[string]any) (placement.Decision, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// The series of a quota are there while it is.
+// TestQuotaMetrics checks that a quota's series exist as long as the quota.
 func TestQuotaMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m, err := metrics.New(r)

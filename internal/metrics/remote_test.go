@@ -21,7 +21,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// remoteSeries are the series of engines elsewhere, with their values; of histograms the number of observations.
+// remoteSeries returns the series of remote engines with their values. The value of a histogram is its number of
+// observations.
 func remoteSeries(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -61,14 +62,14 @@ func TestRemote(t *testing.T) {
 		m.Remote.Pending(endpoint, 7)
 	}
 	m.Remote.Forget(gone)
-	// What was under way does not bring it back.
+	// Requests in progress do not recreate the series.
 	m.Remote.Requested(gone, "", time.Millisecond)
 	m.Remote.Pushed(gone, engine.FaultServer)
 	m.Remote.Loading(gone)
 	m.Remote.Pending(gone, 1)
 	want := map[string]float64{
 		"requests_total " + opa + " none": 1, "requests_total " + opa + " timeout": 1, "requests_total " + opa + " circuit_open": 1,
-		// One that was not sent took no time.
+		// A request that was not sent has no duration.
 		"request_duration_seconds " + opa: 2,
 		"pushes_total " + opa + " none":   1, "loads_total " + opa: 1, "pending_changes " + opa: 7,
 	}
@@ -83,7 +84,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// distant is the evaluator of a policy that another engine decides.
+// distant is the evaluator of a policy with a remote engine.
 type distant placement.RemoteHealth
 
 func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
@@ -110,7 +111,7 @@ func TestCircuits(t *testing.T) {
 	}
 }
 
-// Each fault that there is is a value of the label.
+// TestFaultsAreDeclared checks that every fault is a value of the label.
 func TestFaultsAreDeclared(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../engine/engine.go", nil, 0)
 	if err != nil {
