@@ -52,7 +52,7 @@ type Options struct {
 	// it, too.
 	Policies, Data labels.Selector
 	// Packages are the packages that clients query in OPA, such as "kubernetes.placement". If empty, every package that
-	// defines a contract rule is converted.
+	// defines annotations, labels, errors, or warnings is converted.
 	Packages []string
 	// Language is the Rego version of the modules. If empty, it is detected for each module.
 	Language placementv1.RegoVersion

@@ -16,7 +16,8 @@ type Topic int
 const (
 	// TopicReady means that the policy now decides and did not before.
 	TopicReady Topic = iota
-	// TopicNotReady means that the policy does not decide, for a reason other than the normal steps of a start.
+	// TopicNotReady means that the policy does not decide, for a reason that is not a normal step after it was created
+	// or changed.
 	TopicNotReady
 	// TopicUndecided means that some existing objects can't be decided now, and all could before.
 	TopicUndecided

@@ -91,7 +91,7 @@ func TestOf(t *testing.T) {
 			if diff := cmp.Diff(object(t, tc.text), input); diff != "" {
 				t.Errorf("the object was changed:\n%s", diff)
 			}
-			// Encode the numbers as Rego does.
+			// Convert the numbers to json.Number, which Rego values have.
 			text, err := json.Marshal(input)
 			if err != nil {
 				t.Fatal(err)
