@@ -11,6 +11,7 @@ import (
 type ClusterConstant struct {
 	// Row and Col are the position of the constant. Both count from 1.
 	Row, Col int
+	// Value is the constant's value.
 	Value string
 	// Given reports whether the value of the rule clusters contains the constant.
 	Given bool

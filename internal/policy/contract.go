@@ -56,8 +56,8 @@ type contractChecker struct {
 
 // checkContract returns the errors in the clauses of a module's contract rules, sorted by position. The parameter
 // clauses has the types of their values, as typeWork infers them for each clause. OPA's own inference has only the
-// union over all clauses of a rule. A clause is checked only if that union contains an invalid alternative, too, so that
-// a difference between the two inferences is never reported.
+// union over all clauses of a rule. A clause is checked only if that union contains an invalid alternative, too.
+// Thus a difference between the two inferences is never reported.
 func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses map[*ast.Rule]types.Type) []Diagnostic {
 	var all []*ast.Rule
 	for _, rule := range module.Rules {
