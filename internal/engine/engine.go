@@ -1,5 +1,6 @@
-// Package engine is the contract between Berth and what evaluates policies: policies and data go in, evaluators come
-// out. Which engine stands behind it is decided where the parts are wired.
+// Package engine defines the interface between Berth and the engines that evaluate policies. An Engine turns compiled
+// policies into evaluators, and Data receives the cluster objects that policies read. The packages embedded and remote
+// implement Engine. Package setup chooses the implementation.
 package engine
 
 import (
@@ -16,43 +17,47 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Engine makes compiled policies decidable. Implementations are safe for concurrent use.
+// Engine prepares compiled policies for evaluation. Implementations are safe for concurrent use.
 type Engine interface {
-	// Name is what a policy's status shows.
+	// Name returns the engine's name as the status of a policy shows it.
 	Name() string
-	// Check says whether the engine has what a policy asks for by name. The error is a *policy.CompileError.
+	// Check verifies that the engine provides everything that a policy refers to by name. The error is a
+	// *policy.CompileError.
 	Check(m *policy.Module) error
-	// Prepare returns an evaluator for one policy. It holds no resources of the engine: who no longer wants it drops it.
+	// Prepare returns an evaluator for one policy. The evaluator holds no resources that need to be released: the caller
+	// drops it when it no longer needs it.
 	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
-	// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module ends by construction
-	// and reads no data: it waits for no other evaluation, so that no policy can hold it up.
+	// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction
+	// and reads no data. It does not wait for an evaluation slot, so no policy can delay it.
 	PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 }
 
-// Data receives the replicated world, as prepared objects (replication.Prepare) of which it keeps some fields. Methods
-// are safe for concurrent use; changes of one resource type must come from one goroutine at a time, in their order.
-// Objects are not changed, nor kept, after the call. Each method says whether what is kept changed.
+// Data receives the replica data as prepared objects (see replication.Prepare) and keeps some of their fields. Methods
+// are safe for concurrent use, but the changes of one resource type must come from one goroutine at a time, in order.
+// Implementations neither change the objects nor keep them after the call. Each method that changes data reports
+// whether the kept data changed.
 type Data interface {
-	// Load makes the objects the complete content of a resource type, which is complete from then on. Of these and of
-	// all that follow just the fields are kept, a sealed set, which the objects have; nil stands for all fields.
+	// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields
+	// of these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields; nil
+	// means all fields.
 	Load(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) bool
 	// Put adds or replaces one object of a resource type that is complete.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
 	// Delete removes one object.
 	Delete(resource schema.GroupVersionResource, namespace, name string) bool
-	// Drop forgets a resource type; who reads it gets a NotReplicatedError from then on.
+	// Drop removes a resource type. Policies that read it get a NotReplicatedError from then on.
 	Drop(resource schema.GroupVersionResource) bool
-	// Size returns the number of objects of a resource type and about how many bytes of memory they take; ok is false
-	// while it is not complete.
+	// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false while
+	// the type is not complete.
 	Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool)
 }
 
-// ErrDeadline says that an evaluation was cut off at its deadline.
+// ErrDeadline is the error of an evaluation that exceeded its deadline.
 var ErrDeadline = errors.New("evaluation ran into its deadline")
 
-// NotReplicatedError says that a policy was asked before data that it reads was complete.
+// NotReplicatedError is the error of an evaluation that began before the data that the policy reads was complete.
 type NotReplicatedError struct {
-	// Data names what is missing, as the policy's text or the API server does.
+	// Data names the missing data, in the words of the policy's text or of the API server.
 	Data string
 }
 
@@ -60,12 +65,13 @@ func (e *NotReplicatedError) Error() string {
 	return fmt.Sprintf("%s is not replicated yet", e.Data)
 }
 
-// StaleError says that the API server has told nothing of a resource type for too long.
+// StaleError is the error of a policy whose data is too old: the API server has not confirmed the replica of a resource
+// type for longer than the policy allows.
 type StaleError struct {
 	Resource schema.GroupVersionResource
-	// Confirmed is when it last did.
+	// Confirmed is the time of the last confirmation.
 	Confirmed time.Time
-	// Max is the policy's bound.
+	// Max is the limit that the policy sets in spec.maxStaleness.
 	Max time.Duration
 }
 
@@ -74,17 +80,19 @@ func (e *StaleError) Error() string {
 		e.Resource.GroupResource(), e.Confirmed.UTC().Format(time.RFC3339), e.Max)
 }
 
-// LimitError says that a policy passed more to a builtin function than is evaluated, or decided more than is read.
+// LimitError is the error of an evaluation that exceeded a size limit: of a builtin function's operands or results, of
+// the number of predicate calls, or of the decision.
 type LimitError struct {
-	// Function is the builtin function; empty if it is about the policy's own result.
+	// Function is the builtin function whose operands or result exceed the limit. It is empty if the limit does not
+	// concern a function of OPA.
 	Function string
-	// Operand says which of its operands it is, or what else is too large.
+	// Operand names the operand, or the other thing, that is too large.
 	Operand string
-	// Size is how large that is, in units, as far as it was measured: it may be larger.
+	// Size is the measured size in units of Unit. Measuring stops beyond the limit, so the real size may be larger.
 	Size int
 	// Limit is the largest size that is evaluated.
 	Limit int
-	// Unit is what is counted, in the plural.
+	// Unit is the unit of Size and Limit, in the plural.
 	Unit string
 }
 
@@ -96,9 +104,10 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s has %d %s or more, at most %d are evaluated", what, e.Size, e.Unit, e.Limit)
 }
 
-// InputError says that an object is larger than the policy evaluates.
+// InputError is the error for an object that is larger than the policy's limit.
 type InputError struct {
-	// Size is the size of what the policy reads of the object, in bytes of JSON, and Limit that of spec.limits.inputBytes.
+	// Size is the size in bytes, as JSON, of the fields that the policy reads of the object. Limit is the maximum from
+	// spec.limits.inputBytes.
 	Size, Limit int
 }
 
@@ -107,7 +116,8 @@ func (e *InputError) Error() string {
 		"make the object smaller, or have the policy's limit raised", e.Size, e.Limit)
 }
 
-// CheckInput returns an *InputError if the input, cut to the fields, is larger than the limit in bytes; 0 is no limit.
+// CheckInput returns an *InputError if the projection of the input to the fields is larger than limit bytes. A limit of
+// 0 means no limit.
 func CheckInput(fields *projection.Fields, input map[string]any, limit int) error {
 	if limit == 0 {
 		return nil
@@ -118,13 +128,14 @@ func CheckInput(fields *projection.Fields, input map[string]any, limit int) erro
 	return nil
 }
 
-// QuarantinedError says that a policy is not evaluated for a while, since it kept running into its deadline.
+// QuarantinedError is the error of an evaluation that did not take place because the policy is in quarantine: its
+// evaluations exceeded their deadline repeatedly.
 type QuarantinedError struct {
-	// Namespace is that whose objects are not evaluated; empty for all.
+	// Namespace is the namespace that the quarantine covers. It is empty if the quarantine covers all objects.
 	Namespace string
-	// After is how many evaluations in a row did.
+	// After is the number of consecutive evaluations that exceeded their deadline.
 	After int
-	// Since is when that was, and Until from when on the policy is tried again.
+	// Since is the time when the quarantine began, and Until the earliest time of the next trial.
 	Since, Until time.Time
 }
 
@@ -137,47 +148,48 @@ func (e *QuarantinedError) Error() string {
 		e.After, e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
 }
 
-// Fault is a kind of failure of an engine that is asked over the network.
+// Fault is a kind of failure of a remote engine.
 type Fault string
 
 // Faults of remote engines. They are the values of a metric's label.
 const (
-	// FaultCredentials: a Secret is missing, or there is no use for what it has.
+	// FaultCredentials means that a Secret is missing or its content is unusable.
 	FaultCredentials Fault = "credentials"
-	// FaultTimeout: there was no answer in time.
+	// FaultTimeout means that no response arrived in time.
 	FaultTimeout Fault = "timeout"
-	// FaultNetwork: no connection, one that broke, or a certificate that is not trusted.
+	// FaultNetwork means that there was no connection, that it broke, or that the certificate is not trusted.
 	FaultNetwork Fault = "network"
-	// FaultUnauthorized: 401 or 403.
+	// FaultUnauthorized means status 401 or 403.
 	FaultUnauthorized Fault = "unauthorized"
-	// FaultBackPressure: 429 or 503, with or without Retry-After.
+	// FaultBackPressure means status 429 or 503, with or without Retry-After.
 	FaultBackPressure Fault = "back_pressure"
-	// FaultServer: another 5xx.
+	// FaultServer means another 5xx status.
 	FaultServer Fault = "server"
-	// FaultRefused: another status that is no success; to ask again would be in vain.
+	// FaultRefused means another status that is not a success. Retrying does not help.
 	FaultRefused Fault = "refused"
-	// FaultMalformed: an answer that can't be read: another content type than JSON, no JSON, too large, or cut off.
+	// FaultMalformed means that the response can't be read: it is not of content type JSON, is not valid JSON, is too
+	// large, or is cut off.
 	FaultMalformed Fault = "malformed"
-	// FaultUndefined: no result where one is required.
+	// FaultUndefined means that the response has no result although one is required.
 	FaultUndefined Fault = "undefined"
-	// FaultIncomplete: the engine does not have the data or the modules that Berth keeps there.
+	// FaultIncomplete means that the engine lacks data or modules that Berth pushes to it.
 	FaultIncomplete Fault = "incomplete"
-	// FaultCircuitOpen: the engine was not asked, as it kept failing.
+	// FaultCircuitOpen means that no request was sent because the circuit breaker is open.
 	FaultCircuitOpen Fault = "circuit_open"
-	// FaultSerialization: the object can't be put into a request.
+	// FaultSerialization means that the object can't be encoded in a request.
 	FaultSerialization Fault = "serialization"
 )
 
-// RemoteError says that a remote engine gave no answer.
+// RemoteError is the error of a remote engine that returned no usable result.
 type RemoteError struct {
-	// Endpoint is who was asked, as in https://opa.example:8181.
+	// Endpoint is the server that the requests were sent to, as in https://opa.example:8181.
 	Endpoint string
 	Fault    Fault
 	// Status is the HTTP status; 0 if there was none.
 	Status int
-	// Attempts is how often it was asked.
+	// Attempts is the number of requests that were sent.
 	Attempts int
-	// RetryAfter is how long the engine wants to be left alone; 0 if it does not say.
+	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
 	RetryAfter time.Duration
 	Err        error
 }
