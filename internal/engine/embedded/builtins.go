@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
-// builtins implements what Berth adds to the language.
+// builtins are the functions that Berth adds to the policy language.
 var builtins = []func(*rego.Rego){
 	quantityFunction(policy.QuantityAdd, func(x, y resource.Quantity) *ast.Term {
 		x.Add(y)

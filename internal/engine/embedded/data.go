@@ -23,59 +23,60 @@ import (
 
 var _ engine.Data = (*Data)(nil)
 
-// Data holds the replicated objects, cut down to what is read of them, as immutable values of the policy language.
-// Readers take a snapshot without a lock; writers copy what they change. Objects that are cut to the same share it.
-//
-// It stands in for OPA's in-memory store, which converts the data anew in each evaluation or, if it keeps converted
-// values, rebuilds the whole collection on each write under a lock that readers wait for.
+// Data holds the projections of the replicated objects as immutable values of the policy language. Readers take a
+// snapshot without a lock. Writers copy what they change. Objects with the same projection share it. Data replaces
+// OPA's in-memory store. That store converts the data in each evaluation. If it keeps converted values instead, it
+// rebuilds the whole collection on each write, under a lock that blocks readers.
 type Data struct {
 	current atomic.Pointer[snapshot]
 
-	// mu serialises what is published.
+	// mu serialises the publication of snapshots and guards the fields below.
 	mu     sync.Mutex
 	stores map[schema.GroupVersionResource]*store
-	// lenses are those of each type, by index.
+	// lenses are the field sets of each type, by lens.index.
 	lenses map[schema.GroupVersionResource][]weak.Pointer[lens]
-	// inventories are the lists that data.clusters is made of. There are few, as they differ only where what is served
-	// did.
+	// inventories are the distinct lists that data.clusters is made of. There are only a few, because lists differ only if
+	// the served resource types changed.
 	inventories []*inventories
 }
 
-// snapshot is the world at one moment. It is immutable but for what it computes lazily.
+// snapshot is the state of all replica data at one time. It is immutable, except for values that it computes on first
+// use.
 type snapshot struct {
 	tables map[schema.GroupVersionResource]*table
-	// merged are the forms of data.clusters, each a *merged, by the *inventories that it is made of. Snapshots with the same
-	// inventories share it.
+	// merged maps each *inventories to the *merged form of data.clusters. Snapshots with the same inventory data share the
+	// map.
 	merged *sync.Map
 }
 
-// table is one resource type's objects by namespace and name.
+// table holds the objects of one resource type by namespace and name.
 type table struct {
-	// fields are what is kept of the objects.
+	// fields are the fields that are kept of the objects.
 	fields  *projection.Fields
 	records *btree.BTree[record]
-	// bytes is about what the objects take.
+	// bytes is an estimate of the objects' memory.
 	bytes int64
-	// revisions are those of the lenses, by index; 0 for a lens that wants other fields. One changes whenever what the
-	// lens shows does, and is never used twice, not even by another table.
+	// revisions are the revisions of the lenses, by lens.index. A revision changes whenever the content of the lens's
+	// fields does. No value is used twice, not even by another table. It is 0 for a lens with fields that the table does
+	// not keep.
 	revisions []uint64
-	// documents are the whole collection, by the side that is shown, computed when first read.
+	// documents are the whole collections, one for each form of the objects. They are computed on first use.
 	documents [sides]func() ast.Value
 }
 
-// lens is how policies see the objects of a resource type that read the same fields of them. Who looks through it
-// keeps it; when nobody does, its place is for another one.
+// lens is a field set of a resource type. All policies that read the same fields of the type share one lens and its
+// revision. The evaluators hold references to it. Once no reference is left, another lens may reuse its index.
 type lens struct {
 	resource schema.GroupVersionResource
 	fields   *projection.Fields
 	index    int
 }
 
-// side is one of the documents that an object shows in different places.
+// side is a form of an object. Policies find the forms at different places of `data`.
 type side int
 
 const (
-	// own is the object itself, normal its normal form: that of a cluster, or of a quota.
+	// own is the object itself. normal is its normal form, which clusters and quotas have.
 	own side = iota
 	normal
 	sides
@@ -106,15 +107,16 @@ func NewData() *Data {
 	return d
 }
 
-// noData is the revision of a policy that reads no cluster data.
+// noData is the revision of a policy that reads no replica data.
 const noData uint64 = 1
 
-// revisions numbers contents. It is shared so that a table that was dropped and filled anew never repeats one.
+// revisions is the last revision that was assigned. All tables share it, so that a table that was dropped and loaded
+// again never repeats a revision.
 var revisions atomic.Uint64
 
 func nextRevision() uint64 { return noData + revisions.Add(1) }
 
-// store is what the writer of a resource type works on.
+// store is the mutable state that the writer of a resource type works on.
 type store struct {
 	mu     sync.Mutex
 	fields *projection.Fields
@@ -123,7 +125,7 @@ type store struct {
 	records *btree.BTree[record]
 }
 
-// table returns what the store has at this moment.
+// table returns an immutable copy of the store's current content.
 func (s *store) table() *table {
 	t := &table{fields: s.fields, records: s.records.Clone(), bytes: s.shared.bytes + int64(s.records.Len())*recordBytes}
 	for s := range sides {
@@ -143,7 +145,8 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 	return s
 }
 
-// degree is that of the trees: nodes of up to twice as many records, which a write copies on its way.
+// degree is the degree of the B-trees: a node has fewer than twice as many records, and a write copies the nodes on its
+// path.
 const degree = 16
 
 // Load implements engine.Data.
@@ -155,7 +158,7 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, before := s.records, s.fields
-	// What is cut alike is shared with what is there.
+	// Projections to the same fields are shared with those of the old objects.
 	alike := old != nil && before.Covers(fields) && fields.Covers(before)
 	if !alike {
 		s.fields, s.shared = fields, newSharing(fields)
@@ -189,10 +192,11 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	return true
 }
 
-// change is what an object showed and shows now.
+// change is an object's old and new projection.
 type change struct{ old, next *shown }
 
-// compare returns the objects in two trees that differ in the fields, or says that the trees have other names.
+// compare returns the objects whose projections differ between two trees. names reports whether the trees have
+// different sets of objects.
 func compare(old, next *btree.BTree[record], fields *projection.Fields) (changes []change, names bool) {
 	if old.Len() != next.Len() {
 		return nil, true
@@ -225,7 +229,7 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 		if standing.shown == r.shown {
 			return false
 		}
-		// The name that is there is as good as its copy.
+		// Keep the name that is stored, so that the copy can be freed.
 		r.name = standing.name
 	}
 	s.records.ReplaceOrInsert(r)
@@ -265,8 +269,8 @@ func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 	return true
 }
 
-// publish makes next the resource's table; nil removes it. changed says whether a lens shows another content than the
-// table that is there, if it can show that at all.
+// publish sets the resource's table to next, or removes it if next is nil. changed reports whether the content of a
+// lens differs from the current table's. It is called only for lenses whose fields the current table keeps.
 func (d *Data) publish(resource schema.GroupVersionResource, next *table, changed func(*lens) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -294,7 +298,7 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 	d.current.Store(published)
 }
 
-// revision is that of the lens in a table that follows another one, which may be nil.
+// revision returns the lens's revision in the table next, which replaces old. old may be nil.
 func (l *lens) revision(old, next *table, changed func(*lens) bool) uint64 {
 	before := uint64(0)
 	if old != nil {
@@ -313,13 +317,13 @@ func (l *lens) revision(old, next *table, changed func(*lens) bool) uint64 {
 	return nextRevision()
 }
 
-// same says whether two objects show the same through the lens.
+// same reports whether two objects have the same content in the lens's fields.
 func (l *lens) same(a, b *shown) bool {
 	return a == b || l.fields.Same(a.terms[own].Value, b.terms[own].Value) &&
 		replication.FieldsOfNormal(l.fields).Same(valueOf(a.terms[normal]), valueOf(b.terms[normal]))
 }
 
-// lens returns the lens on some fields of a resource type; nil stands for all.
+// lens returns the lens for some fields of a resource type; nil means all fields. It creates the lens if needed.
 func (d *Data) lens(resource schema.GroupVersionResource, fields *projection.Fields) *lens {
 	if fields == nil {
 		fields = allFields
@@ -359,7 +363,7 @@ func (d *Data) lens(resource schema.GroupVersionResource, fields *projection.Fie
 	return l
 }
 
-// lensesOf are what a policy looks through, one for each resource type that it reads.
+// lensesOf returns the lenses of a policy, one for each resource type that it reads.
 func (d *Data) lensesOf(b *policy.Binding) []*lens {
 	out := make([]*lens, len(b.Resources))
 	for i, r := range b.Resources {
@@ -368,7 +372,7 @@ func (d *Data) lensesOf(b *policy.Binding) []*lens {
 	return out
 }
 
-// revision returns that of what a lens shows; 0 while the snapshot does not have it.
+// revision returns the revision of a lens's content; 0 if the snapshot does not have that content.
 func (s *snapshot) revision(l *lens) uint64 {
 	t, ok := s.tables[l.resource]
 	if !ok {
@@ -393,13 +397,14 @@ func valueOf(term *ast.Term) ast.Value {
 	return term.Value
 }
 
-// document is the table as data.kubernetes.<plural>: by namespace and name, or by name alone for cluster-scoped
-// resources.
+// document returns the collection as data.kubernetes.<plural> shows it: by namespace and name, or only by name for
+// cluster-scoped resources.
 func (t *table) document(show side) ast.Value {
 	out := ast.NewObject()
 	var inner ast.Object
 	var namespace unique.Handle[string]
-	// An object takes the hash of a member when it gets it, so namespaces are filled first.
+	// An object computes the hash of a member when the member is inserted. So a namespace is inserted only once it is
+	// complete.
 	fill := func() {
 		if inner != nil {
 			out.Insert(ast.StringTerm(namespace.Value()), ast.NewTerm(sorted(inner)))
@@ -425,14 +430,15 @@ func (t *table) document(show side) ast.Value {
 	return sorted(out)
 }
 
-// sorted makes an object fit to be shared by goroutines: its members are sorted when that is first asked for, behind the
-// back of those who walk through them unsorted, such as who copies it.
+// sorted prepares an object for use by several goroutines. OPA sorts an object's members on first ordered access,
+// without synchronization with concurrent readers of the unsorted members, such as a copy. sorted makes that access
+// now.
 func sorted(o ast.Object) ast.Value {
 	o.Foreach(func(_, _ *ast.Term) {})
 	return o
 }
 
-// within returns one namespace of the table; nil if the table has no object there.
+// within returns the objects of one namespace; nil if there are none.
 func (t *table) within(namespace string, show side) ast.Value {
 	out := ast.NewObject()
 	first := at(namespace, "")
@@ -451,12 +457,14 @@ func (t *table) within(namespace string, show side) ast.Value {
 	return out
 }
 
-// inventories are what data.clusters is made of, in order of precedence. Equal lists are the same pointer.
+// inventories is the list of inventories that data.clusters is made of, in order of precedence. Equal lists are the
+// same pointer.
 type inventories struct {
 	resources []schema.GroupVersionResource
 }
 
-// inventoriesOf returns a list of inventories. Only clusters of lists that were returned can be read.
+// inventoriesOf returns the shared pointer for a list of inventories. snapshot.clusters accepts only lists that were
+// returned here.
 func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventories {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -467,14 +475,14 @@ func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventori
 	}
 	out := &inventories{slices.Clone(resources)}
 	d.inventories = append(d.inventories, out)
-	// What older snapshots share was not kept apart for these.
+	// Older snapshots share a map that publish did not reset when these inventories changed.
 	d.current.Store(&snapshot{tables: d.current.Load().tables, merged: &sync.Map{}})
 	return out
 }
 
-// merged is data.clusters, made of some inventories, in its two forms, which are computed when first asked for.
+// merged holds data.clusters of some inventories in two forms, which are computed on first use.
 type merged struct {
-	// document is what policies read, and judged what predicates are asked about.
+	// document is the form that policies read. judged is the form that predicates are evaluated on.
 	document func() ast.Value
 	judged   func() *predicates.Snapshot
 }
@@ -489,25 +497,25 @@ func (s *snapshot) clusters(of *inventories) *merged {
 	return standing.(*merged)
 }
 
-// judgedClusters makes a snapshot of data.clusters.
+// judgedClusters converts data.clusters to a snapshot for predicates.
 func judgedClusters(document ast.Value) *predicates.Snapshot {
 	all := map[string]map[string]any{}
-	// What was made of JSON can be made JSON again.
+	// The document was made from JSON, so it converts back without an error.
 	clusters, _ := object(document)
 	for name, cluster := range clusters {
 		if cluster, ok := cluster.(map[string]any); ok {
-			// Others may have had more of it replicated than who asks predicates.
+			// Other policies may need more fields of the clusters replicated. Predicates get the same fields in any case.
 			all[name] = policy.ClusterFields().Cut(cluster)
 		}
 	}
 	return predicates.ClusterSnapshot(all)
 }
 
-// nameField is the field of the normal form that has a cluster's name.
+// nameField is the field of the normal form that holds a cluster's name.
 var nameField = ast.StringTerm("name")
 
-// merge lays the inventories over each other. Where two objects stand for a cluster of the same name, the inventory that
-// comes first counts, and within it the namespace that sorts first, then the object's name.
+// merge merges the inventories. If two objects represent clusters of the same name, the inventory that comes first
+// takes precedence. Within an inventory it is the namespace that sorts first, then the object's name.
 func (s *snapshot) merge(of *inventories) ast.Value {
 	out := ast.NewObject()
 	for _, inventory := range of.resources {
@@ -520,7 +528,7 @@ func (s *snapshot) merge(of *inventories) ast.Value {
 			if cluster == nil {
 				return true
 			}
-			// Where it can differ from the object's, it was kept.
+			// The name is kept if it can differ from the object's name.
 			name := cluster.Get(nameField)
 			if name == nil {
 				name = ast.StringTerm(r.name)
@@ -534,7 +542,7 @@ func (s *snapshot) merge(of *inventories) ast.Value {
 	return sorted(out)
 }
 
-// resourceText is how messages name a resource type.
+// resourceText returns a resource type as messages name it.
 func resourceText(r schema.GroupVersionResource) string {
 	return strings.TrimSuffix(r.Resource+"."+r.Group, ".")
 }

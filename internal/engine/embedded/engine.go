@@ -1,4 +1,6 @@
-// Package embedded evaluates policies with OPA in this process.
+// Package embedded evaluates policies with OPA in this process. Data holds the replica data as immutable snapshots, and
+// an Engine prepares policies that read it. New connects the two. Evaluations are limited in time, number, and size of
+// input. Decisions and rule values are cached.
 package embedded
 
 import (
@@ -36,17 +38,18 @@ var (
 
 // Options configure an Engine.
 type Options struct {
-	// Timeout bounds one evaluation.
+	// Timeout limits the duration of one evaluation.
 	Timeout time.Duration
-	// Concurrency bounds how many evaluations run at once, those included that were given up at their deadline and
-	// have not noticed yet. Of one policy no more than half of them run.
+	// Concurrency is the number of evaluation slots. An evaluation that was abandoned at its deadline keeps its slot until
+	// it ends. One policy gets at most half of the slots.
 	Concurrency int
-	// Observer is told what becomes of remembered decisions and of policies that run too long; nil for nobody.
+	// Observer is notified about the use of the caches and about quarantines; nil for no notifications.
 	Observer Observer
-	// Clock says how long a quarantine lasts; nil for the real one.
+	// Clock measures the duration of quarantines; nil for the real clock.
 	Clock clock.PassiveClock
-	// Predicates are those that policies may ask, Templates say what of an object they are asked about, and World is what
-	// they are asked of. Without one of the former, and of nodes without the latter, to ask is an error.
+	// Predicates are the predicates that policies may call. Templates find the pod template of an object. World holds the
+	// nodes and pods that predicates are evaluated on. A call is an error if Predicates is nil, and so is a call on nodes
+	// if World is nil.
 	Predicates *predicates.Set
 	Templates  *workload.Templates
 	World      *predicates.World
@@ -62,7 +65,7 @@ type Engine struct {
 	predicates *predicates.Set
 	templates  *workload.Templates
 	world      *predicates.World
-	// queries are those of the texts of which some policy is prepared.
+	// queries are the prepared queries by the digest of the policy's text. Policies with the same text share one.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }
 
@@ -84,7 +87,7 @@ func New(data *Data, o Options) *Engine {
 // Name implements engine.Engine.
 func (*Engine) Name() string { return "Embedded" }
 
-// result is the variable of the query that holds the contract's rules.
+// result is the variable of the query that holds the values of the decision contract's rules.
 const result = "result"
 
 // Check implements engine.Engine.
@@ -107,7 +110,7 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 		return nil, err
 	}
 	if !m.Input.Whole() {
-		// Of objects no two are the same: where all of the object counts, nothing is asked twice.
+		// No two whole objects are the same. A policy that reads all of its input would never find a decision in the cache.
 		out.memo = &memo{limit: memoBytes}
 		if m.Nodes {
 			out.memo.limit = reportsBytes
@@ -126,7 +129,7 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	return out, nil
 }
 
-// allowed are the predicates that a policy may ask; nil if there are none at all.
+// allowed returns the predicates that a policy may call; nil if the engine has none.
 func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
 	if e.predicates == nil || m.Predicates == nil {
 		return e.predicates, nil
@@ -137,9 +140,9 @@ func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
 	return e.predicates.Narrow(m.Predicates)
 }
 
-// sharedQuery returns the query of all policies that have the module's text.
+// sharedQuery returns the query that all policies with the module's text share.
 func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.PreparedEvalQuery, error) {
-	// Others may wait for it, who have contexts of their own.
+	// Other callers may wait for the same query. It must not fail because this caller's context is canceled.
 	ctx = context.WithoutCancel(ctx)
 	prepare := func() (*rego.PreparedEvalQuery, error) { return prepareQuery(ctx, m, rego.Store(nowhere)) }
 	if m.Digest == "" {
@@ -167,7 +170,7 @@ func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego
 	return &prepared, err
 }
 
-// generated are the rules of a generated module.
+// generated is the prepared query of a generated module.
 type generated struct {
 	query *rego.PreparedEvalQuery
 }
@@ -181,8 +184,9 @@ func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[stri
 	return ask(ctx, g.query, rego.EvalParsedInput(value))
 }
 
-// queryText asks for the contract's rules that exist, and for nothing else of the package. Each is wrapped in a
-// comprehension, so that one that is undefined does not make the whole query undefined.
+// queryText returns a query for those rules of the decision contract that the module defines, and for nothing else of
+// the package. Each rule is wrapped in a comprehension, so that an undefined rule does not make the whole query
+// undefined.
 func queryText(m *policy.Module) string {
 	parts := make([]string, len(m.Rules))
 	for i, rule := range m.Rules {
@@ -191,40 +195,41 @@ func queryText(m *policy.Module) string {
 	return result + " := {" + strings.Join(parts, ", ") + "}"
 }
 
-// evaluator is one policy, prepared.
+// evaluator is the prepared form of one policy.
 type evaluator struct {
 	engine *Engine
 	name   string
 	query  *rego.PreparedEvalQuery
 	view   *view
-	// lenses are how it sees the resource types that it reads.
+	// lenses are the field sets of the resource types that the policy reads.
 	lenses  []*lens
 	missing []string
-	// fields are those of the input that the policy reads, and inputBytes is the largest size of them that is evaluated.
+	// fields is the field set of the input that the policy reads. inputBytes is the maximum size of these fields.
 	fields     *projection.Fields
 	inputBytes int
-	// memo is nil if the policy reads all of the input.
+	// memo is the decision cache; nil if the policy reads all of the input.
 	memo *memo
-	// quarantine is the policy's: a new text starts without.
+	// quarantine belongs to this version of the policy: a new version starts without a quarantine.
 	quarantine quarantines
-	// rules is nil if no rule reads less than the policy.
+	// rules is the rule cache; nil if every rule reads as much as the policy.
 	rules *ruleMemo
-	// predicates are those that the policy may ask, nil for none. asksNodes says that it asks about nodes, candidates what
-	// its decisions are checked against, and inventories are where its clusters are from.
+	// predicates are the predicates that the policy may call; nil for none. asksNodes reports whether it calls predicates
+	// on nodes. candidates are the candidates that spec.predicates checks the decisions against. inventories are the
+	// sources of data.clusters.
 	predicates  *predicates.Set
 	asksNodes   bool
 	candidates  placementv1.PredicateCandidates
 	inventories *inventories
 }
 
-// moment is what one evaluation sees of the world.
+// moment is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
 type moment struct {
 	*snapshot
-	// nodes are what predicates are asked about; nil for a policy that does not.
+	// nodes is the snapshot that predicates are evaluated on; nil for a policy that does not call predicates on nodes.
 	nodes *predicates.Snapshot
 }
 
-// now is the world as it is. The error is an *engine.NotReplicatedError.
+// now returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
 func (p *evaluator) now() (moment, error) {
 	at := moment{snapshot: p.engine.data.current.Load()}
 	if err := p.replicated(at.snapshot); err != nil || !p.asksNodes || p.engine.world == nil {
@@ -241,15 +246,16 @@ func (p *evaluator) now() (moment, error) {
 	return at, nil
 }
 
-// allFields are all fields of an input.
+// allFields is the field set that contains all fields of an object.
 var allFields = func() *projection.Fields {
 	f := &projection.Fields{}
 	f.All()
 	return f.Seal()
 }()
 
-// Revision implements placement.Evaluator: the newest revision among what the policy reads of the tables, and that of the
-// world of nodes if it asks predicates about that. It is 0, which nothing has, while some of that is missing.
+// Revision implements placement.Evaluator. It is the newest revision of the data that the policy reads. If the policy
+// calls predicates on nodes, the revision of the nodes is added. Revision returns 0, which is no valid revision, while
+// some of that data is missing.
 func (p *evaluator) Revision() uint64 {
 	snap := p.engine.data.current.Load()
 	if p.replicated(snap) != nil {
@@ -262,11 +268,12 @@ func (p *evaluator) Revision() uint64 {
 	if world == 0 {
 		return 0
 	}
-	// Both grow, so that no two states have the same sum.
+	// Both revisions only grow, so no two states have the same sum.
 	return p.revision(snap) + world
 }
 
-// revision is that of a snapshot which has all of the data. It grows with every change of what the policy reads.
+// revision returns the newest revision of the data that the policy reads. The snapshot must have all of that data. The
+// revision grows with every change of it.
 func (p *evaluator) revision(snap *snapshot) uint64 {
 	newest := noData
 	for _, l := range p.lenses {
@@ -275,7 +282,8 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 	return newest
 }
 
-// Input implements placement.Evaluator. Once the policy turned out to read more than was found, that is everything.
+// Input implements placement.Evaluator. It returns all fields if the policy turned out to read more than the analysis
+// found.
 func (p *evaluator) Input() *projection.Fields {
 	if p.memo == nil || p.memo.off.Load() {
 		return allFields
@@ -283,11 +291,11 @@ func (p *evaluator) Input() *projection.Fields {
 	return p.fields
 }
 
-// keys lends buffers for the keys of inputs.
+// keys is a pool of buffers for the keys of inputs.
 var keys = sync.Pool{New: func() any { return new([]byte) }}
 
-// Evaluate implements placement.Evaluator. Data that is not complete is an *engine.NotReplicatedError, the deadline
-// is engine.ErrDeadline. The decision may be one that others have got as well, and is not to be changed.
+// Evaluate implements placement.Evaluator. The error is an *engine.NotReplicatedError if data is not complete, and
+// wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share decisions and must not change them.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
 	at, err := p.now()
 	if err != nil || p.query == nil && p.candidates == "" {
@@ -322,7 +330,8 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	return a.decision, err
 }
 
-// known returns a decision that is remembered, or what it turns out to be where it is checked.
+// known returns a cached decision. One of many calls checks the decision by an evaluation, and then returns what that
+// evaluation decides.
 func (p *evaluator) known(ctx context.Context, at moment, input map[string]any, r *remembered) (placement.Decision, error) {
 	p.engine.observer.MemoHit()
 	if p.memo.sample() {
@@ -331,8 +340,9 @@ func (p *evaluator) known(ctx context.Context, at moment, input map[string]any, 
 	return r.decision, nil
 }
 
-// check compares what came of remembering, a decision or an error, with the decision on the whole input with nothing
-// remembered. What is under way elsewhere comes first: without a free slot, or in time, there is no check.
+// check compares the result of an evaluation that used the caches, which is a decision or an error, with an evaluation
+// of the whole input without caches. Regular evaluations have priority: check returns its arguments unchanged if no
+// slot is free, if the policy is in quarantine, or if the check exceeds its deadline.
 func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
 	value, err := allFields.Value(input)
 	if err != nil {
@@ -357,7 +367,7 @@ func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, 
 	return a.decision, err
 }
 
-// forget stops remembering, and says whether that is news.
+// forget turns the caches of the policy off. It reports whether one of them was still on.
 func (p *evaluator) forget() bool {
 	news := false
 	if p.memo != nil {
@@ -369,17 +379,18 @@ func (p *evaluator) forget() bool {
 	return news
 }
 
-// answer is what came of an evaluation.
+// answer is the result of an evaluation.
 type answer struct {
 	decision placement.Decision
-	// reports are those on nodes that the decision rests on.
+	// reports are the predicates' reports on nodes that the decision depends on.
 	reports []*predicates.Report
-	// known says that what was remembered holds, and nothing was evaluated.
+	// known reports whether the cached decision still holds, so that nothing was evaluated.
 	known bool
 }
 
-// evaluate evaluates the policy on some fields of the input, if it is not in quarantine, and once it gets a slot. before
-// is what is remembered of another moment; nil for nothing.
+// evaluate evaluates the policy on some fields of the input. It fails if the policy is in quarantine, and waits for an
+// evaluation slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
+// none.
 func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.Fields, input map[string]any, before *remembered) (answer, error) {
 	if err := engine.CheckInput(fields, input, p.inputBytes); err != nil {
 		return answer{}, err
@@ -405,7 +416,7 @@ func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.
 	if beganHere || leftHere {
 		p.engine.observer.NamespaceQuarantined(p.name, asked.namespace, beganHere)
 	}
-	// Who was not waited for may still be at it.
+	// An evaluation that was abandoned at its deadline may still be using rules.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
 		return a, err
 	}
@@ -416,8 +427,8 @@ func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.
 	return a, err
 }
 
-// inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own: a policy is not blamed
-// for the time that others take.
+// inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that
+// other policies take does not count against this one.
 func (p *evaluator) inSlot(ctx context.Context, asked admission, run func(context.Context) (answer, error)) (answer, outcome, error) {
 	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
@@ -447,16 +458,16 @@ func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quaranti
 // QuarantinedNamespaces implements placement.Quarantinable.
 func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.Namespaces() }
 
-// run evaluates the policy in the slot that the caller has taken.
+// run evaluates the policy in the slot that the caller has taken, and frees the slot.
 func (p *evaluator) run(ctx context.Context, asked admission, at moment, input ast.Value, rules *ruleView, before *remembered) (answer, error) {
 	type result struct {
 		answer
 		err error
 	}
-	// A few calls don't look at the deadline before they are done. The caller does not wait for them; the evaluation
-	// keeps its slot until it ends, so that they can't pile up.
+	// A few builtin functions don't check the deadline before they are done. The caller does not wait for them. The
+	// evaluation keeps its slot until it ends, so that such evaluations can't pile up.
 	results := make(chan result, 1)
-	// over is set by who comes first: the evaluation by ending, or the caller by giving it up.
+	// over is set by whichever comes first: the evaluation when it ends, or the caller when it abandons the evaluation.
 	var over atomic.Bool
 	var abandoned admission
 	go func() {
@@ -468,7 +479,8 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 			}
 			inTime := over.CompareAndSwap(false, true)
 			if !inTime {
-				// Before the slot is free: what takes it next may be the trial that waits for this.
+				// This comes before the slot is freed: the next evaluation in that slot may be the trial that waits for this one to
+				// end.
 				p.quarantine.back(abandoned)
 			}
 			p.engine.slots.give(p.name, asked.namespace)
@@ -492,7 +504,7 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 	}
 }
 
-// replicated is nil if the snapshot has all of the data that the policy reads.
+// replicated returns an *engine.NotReplicatedError unless the snapshot has all of the data that the policy reads.
 func (p *evaluator) replicated(snap *snapshot) error {
 	if len(p.missing) > 0 {
 		return &engine.NotReplicatedError{Data: strings.Join(p.missing, ", ")}
@@ -520,7 +532,7 @@ func (p *evaluator) decide(ctx context.Context, at moment, input ast.Value, know
 	return answer{decision: decision, reports: j.reports}, err
 }
 
-// rulesOf evaluates the contract's rules at the judge's moment.
+// rulesOf evaluates the decision contract's rules on the judge's snapshot.
 func (p *evaluator) rulesOf(ctx context.Context, j *judge, input ast.Value, known *ruleView) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
@@ -541,7 +553,8 @@ func (p *evaluator) rulesOf(ctx context.Context, j *judge, input ast.Value, know
 	return placement.ParseDecision(rules)
 }
 
-// evaluationError is an error of a text that policies share, and names the policy's own file.
+// evaluationError is an error from the evaluation of a text that policies share. Its message names the file of the
+// policy that was evaluated.
 type evaluationError struct {
 	policy, text string
 	err          error
@@ -551,7 +564,7 @@ func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.text
 
 func (e *evaluationError) Unwrap() error { return e.err }
 
-// ask evaluates a query of queryText's form and returns the values of the rules that are defined.
+// ask evaluates a query from queryText and returns the values of the rules that are defined.
 func ask(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
 	results, err := query.Eval(ctx, options...)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// filter checks a decision against candidates: without a feasible one it becomes a denial, and clusters that are not
-// feasible are left out of it. The decision is the caller's own.
+// filter checks a decision against the candidates of spec.predicates. It adds an error, which denies the object, if no
+// candidate is feasible. It removes clusters that are not feasible. The caller must own the decision, because filter
+// changes it.
 func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
 	w, err := j.scheduled(input, d)
 	if err != nil {
@@ -32,14 +33,14 @@ func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCand
 	return f.decision, nil
 }
 
-// filter is a decision while it is checked.
+// filter is the state of one such check.
 type filter struct {
 	*judge
 	workload workload.Workload
 	decision placement.Decision
 }
 
-// need asks about candidates of which one has to be feasible.
+// need evaluates the predicates and adds an error to the decision if no candidate is feasible.
 func (f *filter) need(ctx context.Context, q predicates.Query) (*predicates.Report, error) {
 	report, err := f.ask(ctx, f.workload, q)
 	if err != nil {
@@ -51,7 +52,8 @@ func (f *filter) need(ctx context.Context, q predicates.Query) (*predicates.Repo
 	return report, nil
 }
 
-// clusters narrows the clusters of the decision: those that it names, or else those that it prefers, or else all.
+// clusters removes infeasible clusters from the decision. The candidates are the clusters that the decision names, else
+// those that it prefers, else all.
 func (f *filter) clusters(ctx context.Context) error {
 	preferred, others, prefers := f.decision.Preferred()
 	q := predicates.Query{Kind: predicates.Clusters, Names: f.decision.Clusters}
@@ -64,7 +66,7 @@ func (f *filter) clusters(ctx context.Context) error {
 	}
 	feasible := namesOf(report, true)
 	if len(feasible) == 0 {
-		// What is denied goes nowhere.
+		// The decision denies the object, so its clusters don't matter.
 		return nil
 	}
 	f.decision.Clusters = feasible
@@ -73,7 +75,7 @@ func (f *filter) clusters(ctx context.Context) error {
 	}
 	switch {
 	case others && q.Names != nil:
-		// Any cluster may get replicas.
+		// Any cluster may get replicas, so all of them are checked.
 		report, err = f.ask(ctx, f.workload, predicates.Query{Kind: predicates.Clusters})
 	case !others && !slices.Equal(preferred, q.Names):
 		report, err = f.need(ctx, predicates.Query{Kind: predicates.Clusters, Names: preferred})
@@ -85,7 +87,7 @@ func (f *filter) clusters(ctx context.Context) error {
 	return nil
 }
 
-// namesOf are the candidates that are feasible, or those that are not.
+// namesOf returns the names of the candidates that are feasible, or of those that are not.
 func namesOf(r *predicates.Report, feasible bool) []string {
 	out := []string{}
 	for _, v := range r.Verdicts {

@@ -14,41 +14,45 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 )
 
-// Limits of what a policy may pass to a builtin function. OPA's functions don't look at the deadline while they run,
-// but for a few; so that none runs for long, what they are given is bounded. Each bound is far above what a policy has
-// use for, and keeps one call to a second or so even where the policy is made to take long.
+// Limits of the operands of builtin functions. Most of OPA's functions don't check the deadline while they run, so
+// limits on their operands keep each call short. Each limit is far above what policies need. It keeps one call to about
+// a second, even if a policy is made to take long.
 const (
-	// maxText bounds a string, in bytes, and a string that is put together of others.
+	// maxText limits a string, and a string that is assembled from others, in bytes.
 	maxText = 1 << 20
-	// maxYAML bounds a YAML text, in bytes: the time for the keys of a mapping grows with their square.
+	// maxYAML limits a YAML text in bytes. The time for the keys of a mapping grows with the square of their number.
 	maxYAML = 64 << 10
-	// maxDigits bounds a number, in decimal digits, those that its exponent stands for included.
+	// maxDigits limits a number in decimal digits, including those that its exponent stands for.
 	maxDigits = 4096
-	// maxMembers bounds a collection whose members are counted only.
+	// maxMembers limits a collection of which only the number of members matters.
 	maxMembers = 1_000_000
-	// maxKeys bounds a list that is made a set, if it has anything but strings: OPA gives many numbers one hash.
+	// maxKeys limits a list that is converted to a set, unless all of its members are strings. OPA gives many numbers the
+	// same hash.
 	maxKeys = 4096
-	// maxNodes and maxNodeBytes bound a value with all that is in it, however often: values may share parts, and a small
-	// one can stand for an exponentially large tree.
+	// maxNodes and maxNodeBytes limit a value with everything in it, where each occurrence counts. Values may share parts,
+	// so a small one can represent an exponentially large tree.
 	maxNodes     = 1_000_000
 	maxNodeBytes = 16 << 20
-	// maxPairs bounds comparisons of each member of one operand with each of another, where one takes about a nanosecond.
+	// maxPairs limits comparisons of each member of one operand with each member of another. One comparison takes about a
+	// nanosecond.
 	maxPairs = 1 << 28
-	// maxCIDRPairs and maxCIDRs bound functions of net.cidr whose single step takes longer.
+	// maxCIDRPairs and maxCIDRs limit functions of net.cidr, whose single steps take longer.
 	maxCIDRPairs = 100_000
 	maxCIDRs     = 10_000
-	// maxPattern bounds a regular expression, in bytes.
+	// maxPattern limits a regular expression in bytes.
 	maxPattern = 16 << 10
-	// maxSteps bounds what a regular expression takes: its states times the text's bytes; times them once more, where all
-	// matches are asked for, as each may look at all that follows.
+	// maxSteps limits the work of a regular expression: its states times the text's bytes. maxStepsAll limits that product
+	// times the bytes once more. It is for functions that find all matches, because the search for each may read the rest
+	// of the text.
 	maxSteps    = 1 << 27
 	maxStepsAll = 1 << 30
 )
 
-// check measures the operands of one call; nil if all is well. What it takes itself is no more than the call does.
+// check measures the operands of one call and returns an error if they exceed a limit; else nil. It takes no longer
+// than the call itself.
 type check func(operands []*ast.Term) *engine.LimitError
 
-// guards are the checks beyond those of all functions, which are the length of texts and of numbers.
+// guards are the checks by function, in addition to the limits on strings and numbers that apply to all functions.
 var guards = map[string]check{
 	"and":                              each(members, 0, 1),
 	"array.concat":                     sum(0, 1),
@@ -125,8 +129,8 @@ var guards = map[string]check{
 	"yaml.unmarshal":                   each(yamlText, 0),
 }
 
-// OPA looks up builtin functions in one table for the process, which it reads without a lock: it is changed before
-// anything is evaluated.
+// init wraps OPA's builtin functions with their guards. OPA keeps these functions in one table for the process and
+// reads it without a lock. So the table must be changed before the first evaluation.
 func init() {
 	for name, declaration := range ast.BuiltinMap {
 		if original := topdown.GetBuiltin(name); original != nil {
@@ -135,8 +139,8 @@ func init() {
 	}
 }
 
-// guarded is a builtin function that is called only where its operands are within the limits. Beyond them the
-// evaluation ends: were the call undefined, a policy could decide otherwise without anybody noticing.
+// guarded returns a builtin function that calls the original only if its operands are within the limits. Otherwise it
+// ends the evaluation: if the call were undefined instead, a policy could silently decide something else.
 func guarded(name string, arity int, original topdown.BuiltinFunc, more check) topdown.BuiltinFunc {
 	return func(b topdown.BuiltinContext, operands []*ast.Term, iter func(*ast.Term) error) error {
 		err := scalars(operands[:min(arity, len(operands))])
@@ -151,7 +155,7 @@ func guarded(name string, arity int, original topdown.BuiltinFunc, more check) t
 	}
 }
 
-// over is the error of an operand, by its index; nil if its size is within the limit.
+// over returns the error for an operand, given by its index; nil if its size is within the limit.
 func over(operand, size, limit int, unit string) *engine.LimitError {
 	if size <= limit {
 		return nil
@@ -159,7 +163,7 @@ func over(operand, size, limit int, unit string) *engine.LimitError {
 	return &engine.LimitError{Operand: "operand " + strconv.Itoa(operand+1), Size: size, Limit: limit, Unit: unit}
 }
 
-// overAll is the error of what the operands make together.
+// overAll returns the error for the combined size of the operands or for the result; nil if it is within the limit.
 func overAll(size, limit int, unit string) *engine.LimitError {
 	if size <= limit {
 		return nil
@@ -167,7 +171,7 @@ func overAll(size, limit int, unit string) *engine.LimitError {
 	return &engine.LimitError{Operand: "what the operands make", Size: size, Limit: limit, Unit: unit}
 }
 
-// scalars bounds operands that are texts or numbers.
+// scalars limits operands that are strings or numbers.
 func scalars(operands []*ast.Term) *engine.LimitError {
 	for i, t := range operands {
 		switch v := t.Value.(type) {
@@ -184,7 +188,7 @@ func scalars(operands []*ast.Term) *engine.LimitError {
 	return nil
 }
 
-// digits is how many decimal digits a number has when it is written out.
+// digits returns the number of decimal digits of a number when it is written without an exponent.
 func digits(number string) int {
 	if at := strings.LastIndexAny(number, "eE"); at >= 0 {
 		exponent, err := strconv.Atoi(number[at+1:])
@@ -199,7 +203,7 @@ func digits(number string) int {
 	return len(number)
 }
 
-// all makes one check of several.
+// all combines several checks into one.
 func all(checks ...check) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		for _, c := range checks {
@@ -211,7 +215,7 @@ func all(checks ...check) check {
 	}
 }
 
-// each makes a check of some of the operands, by index.
+// each returns a check that applies a limit to some of the operands, by index.
 func each(one func(v ast.Value, operand int) *engine.LimitError, indexes ...int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		for _, i := range indexes {
@@ -225,7 +229,7 @@ func each(one func(v ast.Value, operand int) *engine.LimitError, indexes ...int)
 	}
 }
 
-// length is the number of a collection's members or a text's bytes, and 0 of other values.
+// length returns the number of a collection's members or of a string's bytes; 0 for other values.
 func length(v ast.Value) int {
 	switch v := v.(type) {
 	case ast.String:
@@ -248,7 +252,7 @@ func yamlText(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, length(v), maxYAML, "bytes")
 }
 
-// numeral bounds a text that is read as a number, whatever else is in it.
+// numeral limits a string that is parsed as a number, with or without a unit.
 func numeral(v ast.Value, operand int) *engine.LimitError {
 	text, ok := v.(ast.String)
 	if !ok {
@@ -264,7 +268,7 @@ func numeral(v ast.Value, operand int) *engine.LimitError {
 	return over(operand, digits(number), maxDigits, "digits")
 }
 
-// keyList bounds a list that is made a set.
+// keyList limits a list that is converted to a set.
 func keyList(v ast.Value, operand int) *engine.LimitError {
 	list, ok := v.(*ast.Array)
 	if !ok || list.Len() <= maxKeys {
@@ -276,7 +280,7 @@ func keyList(v ast.Value, operand int) *engine.LimitError {
 	return members(v, operand)
 }
 
-// sum bounds the members of several operands together.
+// sum limits the total number of members of several operands.
 func sum(indexes ...int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		n := 0
@@ -287,14 +291,14 @@ func sum(indexes ...int) check {
 	}
 }
 
-// product bounds the comparisons of the first operand with another.
+// product limits the comparisons of the first operand's members with those of operand y.
 func product(y int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		return overAll(length(operands[0].Value)*length(operands[y].Value), maxPairs, "comparisons")
 	}
 }
 
-// elements calls f for each member of a list or set until it says that it is enough.
+// elements calls f for each member of a list or set until f returns true.
 func elements(v ast.Value, f func(*ast.Term) bool) {
 	if v, ok := v.(interface {
 		Until(f func(*ast.Term) bool) bool
@@ -303,7 +307,7 @@ func elements(v ast.Value, f func(*ast.Term) bool) {
 	}
 }
 
-// nested bounds the members of the collections in a collection together.
+// nested limits the total number of members of the collections in a collection.
 func nested(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {
@@ -313,7 +317,7 @@ func nested(operands []*ast.Term) *engine.LimitError {
 	return over(0, n, maxMembers, "members")
 }
 
-// joined bounds the text that concat makes.
+// joined limits the string that concat returns.
 func joined(operands []*ast.Term) *engine.LimitError {
 	n, separator := 0, length(operands[0].Value)
 	elements(operands[1].Value, func(t *ast.Term) bool {
@@ -323,7 +327,7 @@ func joined(operands []*ast.Term) *engine.LimitError {
 	return overAll(n-separator, maxText, "bytes")
 }
 
-// multiplied bounds the product of numbers.
+// multiplied limits the digits of the product of numbers.
 func multiplied(operands []*ast.Term) *engine.LimitError {
 	n := 0
 	elements(operands[0].Value, func(t *ast.Term) bool {
@@ -335,7 +339,7 @@ func multiplied(operands []*ast.Term) *engine.LimitError {
 	return over(0, n, 16*maxDigits, "digits")
 }
 
-// contained bounds the comparisons of a value that is no scalar with all members.
+// contained limits the comparisons of a value, unless it is a scalar, with all members of a collection.
 func contained(operands []*ast.Term) *engine.LimitError {
 	if scalar(operands[0].Value) {
 		return nil
@@ -347,7 +351,7 @@ func contained(operands []*ast.Term) *engine.LimitError {
 	return overAll(m.nodes*length(operands[1].Value), maxPairs, "comparisons")
 }
 
-// matched bounds the pairs that net.cidr_contains_matches looks at.
+// matched limits the pairs that net.cidr_contains_matches compares.
 func matched(operands []*ast.Term) *engine.LimitError {
 	n := 1
 	for _, t := range operands[:2] {
@@ -358,7 +362,8 @@ func matched(operands []*ast.Term) *engine.LimitError {
 	return overAll(n, maxCIDRPairs, "pairs")
 }
 
-// counted bounds the numbers of a range. Numbers that are not whole are left to the function to refuse.
+// counted limits the length of a range of numbers. It ignores numbers that are not integers, which the function itself
+// rejects.
 func counted(operands []*ast.Term) *engine.LimitError {
 	bounds := [3]float64{0, 0, 1}
 	for i := range min(3, len(operands)) {
@@ -373,7 +378,7 @@ func counted(operands []*ast.Term) *engine.LimitError {
 	return overAll(int(min(max(n, -n), 1e15)), maxMembers, "members")
 }
 
-// subset bounds the comparisons of object.subset, which looks for a list in a list at each of its places.
+// subset limits the comparisons of object.subset, which searches for one list in another at each position.
 func subset(operands []*ast.Term) *engine.LimitError {
 	super, sub := measure(operands[0].Value), measure(operands[1].Value)
 	if err := super.over(0); err != nil {
@@ -385,7 +390,7 @@ func subset(operands []*ast.Term) *engine.LimitError {
 	return overAll(super.nodes*sub.list, maxPairs, "comparisons")
 }
 
-// patched bounds a patch: an operation may look at all members at the top.
+// patched limits a JSON patch. One operation may visit all members at the top level.
 func patched(operands []*ast.Term) *engine.LimitError {
 	if err := each(tree, 0, 1)(operands); err != nil {
 		return err
@@ -393,8 +398,8 @@ func patched(operands []*ast.Term) *engine.LimitError {
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
 }
 
-// walked bounds walk where its path is given: it then calls nobody, who would look at the deadline, for what the path
-// leaves out.
+// walked limits walk if a path is given: walk then does not check the deadline while it skips values that the path
+// excludes.
 func walked(operands []*ast.Term) *engine.LimitError {
 	if len(operands) < 2 {
 		return nil
@@ -409,7 +414,7 @@ func walked(operands []*ast.Term) *engine.LimitError {
 	return tree(operands[0].Value, 0)
 }
 
-// indented bounds a text that is indented by the depth.
+// indented limits text whose indentation grows with the depth of the value.
 func indented(operands []*ast.Term) *engine.LimitError {
 	m := measure(operands[0].Value)
 	if err := m.over(0); err != nil {
@@ -424,7 +429,7 @@ func indented(operands []*ast.Term) *engine.LimitError {
 	return overAll(m.nodes*m.depth*indent, maxNodeBytes, "bytes of indentation")
 }
 
-// replaced bounds the text that replace makes.
+// replaced limits the string that replace returns.
 func replaced(operands []*ast.Term) *engine.LimitError {
 	text, found := operands[0].Value.(ast.String)
 	old, isText := operands[1].Value.(ast.String)
@@ -434,7 +439,7 @@ func replaced(operands []*ast.Term) *engine.LimitError {
 	return overAll(len(text)+strings.Count(string(text), string(old))*length(operands[2].Value), maxText, "bytes")
 }
 
-// replacedAll bounds the text that strings.replace_n makes, and the look for each of its patterns.
+// replacedAll limits the string that strings.replace_n returns, and the search for its patterns.
 func replacedAll(operands []*ast.Term) *engine.LimitError {
 	text, found := operands[1].Value.(ast.String)
 	patterns, isObject := operands[0].Value.(ast.Object)
@@ -457,8 +462,8 @@ func replacedAll(operands []*ast.Term) *engine.LimitError {
 	return overAll(n, maxText, "bytes")
 }
 
-// formatted bounds the text that sprintf makes: what the verbs print at the most, each as wide as any number in the
-// format says.
+// formatted limits the string that sprintf returns. It assumes the longest output of each verb, with the largest number
+// in the format as its width.
 func formatted(operands []*ast.Term) *engine.LimitError {
 	format, isText := operands[0].Value.(ast.String)
 	list, isList := operands[1].Value.(*ast.Array)
@@ -495,7 +500,7 @@ func formatted(operands []*ast.Term) *engine.LimitError {
 	return overAll(n+verbs*width, 4*maxText, "bytes")
 }
 
-// expression bounds a regular expression over a text.
+// expression limits the work of matching a regular expression against a string.
 func expression(pattern, text, limit int) check {
 	return func(operands []*ast.Term) *engine.LimitError {
 		p, ok := operands[pattern].Value.(ast.String)
@@ -514,10 +519,10 @@ func expression(pattern, text, limit int) check {
 	}
 }
 
-// programs remembers the states of regular expressions.
+// programs caches the number of states of regular expressions.
 var programs = lru.New(256)
 
-// states is about how many states a regular expression has, repetitions written out.
+// states estimates the number of states of a regular expression, with repetitions expanded.
 func states(pattern string) int {
 	if n, known := programs.Get(pattern); known {
 		return n.(int)
@@ -540,7 +545,7 @@ func tree(v ast.Value, operand int) *engine.LimitError {
 	return m.over(operand)
 }
 
-// scalar says that a value has nothing in it.
+// scalar reports whether a value contains no other values.
 func scalar(v ast.Value) bool {
 	switch v.(type) {
 	case ast.Null, ast.Boolean, ast.Number, ast.String:
@@ -549,16 +554,16 @@ func scalar(v ast.Value) bool {
 	return false
 }
 
-// measurement is the size of a value with all that is in it, as often as it is there.
+// measurement is the size of a value with everything in it. A part that occurs several times counts each time.
 type measurement struct {
 	nodes, bytes int
-	// depth is that of the deepest node, and list the length of the longest list.
+	// depth is the depth of the deepest node, and list the length of the longest list.
 	depth, list int
 	// digits is the length of the longest number.
 	digits int
 }
 
-// measure walks a value, and stops where it is too large.
+// measure measures a value. It stops once the value is too large.
 func measure(v ast.Value) measurement {
 	m := measurement{}
 	m.add(v, 0)
@@ -575,7 +580,7 @@ func (m *measurement) over(operand int) *engine.LimitError {
 	return over(operand, m.bytes, maxNodeBytes, "bytes")
 }
 
-// add says whether that was enough.
+// add adds a value at a depth. It returns true once the measurement is too large.
 func (m *measurement) add(v ast.Value, depth int) bool {
 	m.nodes++
 	m.depth = max(m.depth, depth)
@@ -600,8 +605,8 @@ func (m *measurement) add(v ast.Value, depth int) bool {
 	return m.nodes > maxNodes || m.bytes > maxNodeBytes
 }
 
-// bounded makes the Go value of a result as rego does, if it is within the limits: as with operands, a small result can
-// stand for a large tree.
+// bounded converts a result to a Go value as rego does, if it is within the limits. As with operands, a small result
+// can represent a large tree.
 func bounded(t *ast.Term, _ *rego.EvalContext) (any, error) {
 	m := measure(t.Value)
 	if err := m.over(0); err != nil {

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// maxJudged bounds how many times one evaluation asks predicates. The same asked twice counts once.
+	// maxJudged is the maximum number of predicate calls in one evaluation. OPA evaluates a call with the same arguments
+	// only once.
 	maxJudged = 1000
-	// maxReplicas bounds the replicas that a policy asks about, as the API does those of an object.
+	// maxReplicas is the maximum number of replicas that a policy may pass, the same as for an object of the API.
 	maxReplicas = 1<<31 - 1
 )
 
@@ -31,29 +32,30 @@ var (
 	errNoNodes      = errors.New("there are no nodes to ask predicates about")
 )
 
-// judge asks predicates for one evaluation, all of one state of the world. It is for one goroutine.
+// judge evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for concurrent
+// use.
 type judge struct {
 	set       *predicates.Set
 	templates *workload.Templates
 	moment
 	inventories *inventories
 	asked       int
-	// made is the workload of the value that was asked about last: many calls are about the same one.
+	// made caches the workload of the last value, because many calls of an evaluation pass the same one.
 	made struct {
 		of ast.Object
 		workload.Workload
 	}
-	// reports are those on nodes, which the world may outdate. Those on clusters come from the data that the evaluation
-	// reads.
+	// reports are the reports on nodes, which a change of the nodes may outdate. Reports on clusters are not kept: they
+	// derive from the data of the evaluation.
 	reports []*predicates.Report
-	// failed is the error of the call that ended the evaluation, which hands out no more than its text.
+	// failed is the error of the call that ended the evaluation. OPA returns only its text.
 	failed error
 }
 
-// judgeKey is that of a judge in an evaluation's context.
+// judgeKey is the key of the judge in an evaluation's context.
 type judgeKey struct{}
 
-// ask judges a workload.
+// ask evaluates the predicates for a workload.
 func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
 	if j.set == nil {
 		return nil, errNoPredicates
@@ -75,7 +77,8 @@ func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query
 	return report, err
 }
 
-// workload makes a workload of a value of the policy language. Only the fields are looked at that the analysis knows of.
+// workload converts a value of the policy language to a workload. It reads only the fields that the analysis of
+// policies knows (workload.Fields).
 func (j *judge) workload(v ast.Value) (workload.Workload, error) {
 	of, _ := v.(ast.Object)
 	if of != nil && of == j.made.of {
@@ -92,7 +95,7 @@ func (j *judge) workload(v ast.Value) (workload.Workload, error) {
 	return w, err
 }
 
-// scheduled makes a workload of a value as it is with what a decision says of scheduling.
+// scheduled converts a value to a workload, with the scheduling fields of a decision applied.
 func (j *judge) scheduled(v ast.Value, d placement.Decision) (workload.Workload, error) {
 	if len(d.Scheduling) == 0 {
 		return j.workload(v)
@@ -112,7 +115,7 @@ func (j *judge) scheduled(v ast.Value, d placement.Decision) (workload.Workload,
 	return j.templates.Of(object)
 }
 
-// object is a value as an object of Go, with numbers as json.Number.
+// object converts a value to a Go map, with numbers as json.Number.
 func object(v ast.Value) (map[string]any, error) {
 	if _, ok := v.(ast.Object); !ok {
 		return nil, errors.New("must be an object")
@@ -128,8 +131,9 @@ func object(v ast.Value) (map[string]any, error) {
 	return out, nil
 }
 
-// predicateFunction implements a function that asks predicates. Its results are kept for the evaluation. An error ends
-// the evaluation: were the call undefined, what is not known to fit could pass.
+// predicateFunction implements a builtin function that evaluates predicates. OPA keeps its results for the duration of
+// the evaluation. An error ends the evaluation: if the call were undefined instead, the policy could admit an object
+// that is not known to fit.
 func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl, Memoize: true}
 	return rego.FunctionDyn(function, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
@@ -146,8 +150,8 @@ func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Re
 	})
 }
 
-// call returns the report that a call asks for. The first operand is the workload, the last one the candidates, and one
-// between them the replicas.
+// call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last
+// one the candidates. An operand between them is the number of replicas.
 func (j *judge) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
@@ -186,9 +190,9 @@ func replicas(t *ast.Term) (int, error) {
 
 var errCandidates = errors.New(`must be "*", an array or a set of names, or a label selector`)
 
-// query reads which candidates are asked about.
+// query converts the operand that selects the candidates.
 func query(v ast.Value) (predicates.Query, error) {
-	// No names are not the same as all.
+	// An empty list of names selects no candidate, while a nil list selects all.
 	names := []string{}
 	add := func(t *ast.Term) bool {
 		name, ok := t.Value.(ast.String)
@@ -220,7 +224,7 @@ func distinct(names []string) []string {
 	return slices.Compact(names)
 }
 
-// selector reads a label selector. A field that none has is an error: to leave it out would select more.
+// selector converts a label selector. An unknown field is an error, because ignoring it would select more candidates.
 func selector(v ast.Object) (labels.Selector, error) {
 	document, err := object(v)
 	if err != nil {
@@ -233,7 +237,7 @@ func selector(v ast.Object) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&read)
 }
 
-// Names in the value of a report.
+// Names of the fields of a report as policies read them.
 var (
 	feasibleTerm   = ast.InternedTerm("feasible")
 	reasonsTerm    = ast.InternedTerm("reasons")
@@ -242,7 +246,7 @@ var (
 	replicasTerm   = ast.InternedTerm("replicas")
 )
 
-// reportValue is what policies see of a report.
+// reportValue converts a report to the value that policies read.
 func reportValue(r *predicates.Report) ast.Value {
 	members := make([][2]*ast.Term, len(r.Verdicts))
 	for i, v := range r.Verdicts {

@@ -10,42 +10,43 @@ import (
 )
 
 const (
-	// memoBytes bounds what the memo of one policy holds, twice over: the older half goes when the younger is full.
+	// memoBytes is the maximum size of each of the two generations of a policy's decision cache. When the young generation
+	// is full, it replaces the old one.
 	memoBytes = 512 << 10
-	// reportsBytes is the bound for a policy that asks predicates about nodes, where what they said is remembered with the
-	// decision: room for some 150 decisions on 5,000 nodes. Where there are more to be decided in turn, none is found
-	// again, and all are evaluated after each change of the world.
+	// reportsBytes is the maximum for a policy that calls predicates on nodes, whose decisions are cached together with
+	// the reports. It is enough for about 150 decisions on 5,000 nodes. If more objects than that are decided in turn, no
+	// decision is found again, and all are evaluated after each change of the nodes.
 	reportsBytes = 32 << 20
-	// entryBytes is about what an entry takes besides its key and its decision's text.
+	// entryBytes estimates the size of an entry apart from its key and its decision's text.
 	entryBytes = 200
-	// checkEvery is how many hits there are to a check. The first hits are checked more often, at powers of two: a
-	// mistake shows early or hardly ever.
+	// checkEvery is the number of cache hits per check. The first hits are checked more often, at powers of two, because
+	// an error of the analysis shows early or hardly ever.
 	checkEvery = 1024
 )
 
-// Observer is told what becomes of decisions that are remembered, and of policies that run too long. Implementations are
-// safe for concurrent use and return at once.
+// Observer is notified about the use of the caches and about policies that exceed their deadline. Implementations are
+// safe for concurrent use and return without blocking.
 type Observer interface {
-	// MemoHit says that a decision was known.
+	// MemoHit is called when a decision was found in the cache.
 	MemoHit()
-	// MemoMiss says that a decision was not known, and is evaluated.
+	// MemoMiss is called when a decision was not in the cache and was evaluated.
 	MemoMiss()
-	// MemoRules says how many rules an evaluation asked for whose values were known, and how many it had to evaluate
-	// among those that may be known.
+	// MemoRules is called with the number of cacheable rules whose values an evaluation found in the rule cache, and the
+	// number of those that it had to evaluate.
 	MemoRules(known, evaluated int)
-	// MemoMismatch says that a policy decided otherwise on an object than on what was thought to be all that it reads
-	// of it. Nothing of the policy is remembered any more.
+	// MemoMismatch is called when the decision on a whole object differed from the one on the fields that the policy was
+	// thought to read. The caches of the policy are off from then on.
 	MemoMismatch(policy string)
-	// Quarantined says that a policy is not evaluated for a while, since it kept running into its deadline.
+	// Quarantined is called when a policy's quarantine begins because it kept exceeding its deadline.
 	Quarantined(policy string)
-	// NamespaceQuarantined says that a policy is not evaluated for a while on the objects of a namespace, since it kept
-	// running into its deadline on those, or that a trial ended that.
+	// NamespaceQuarantined is called when a policy's quarantine for the objects of a namespace begins, or when a trial
+	// ends it. began tells which.
 	NamespaceQuarantined(policy, namespace string, began bool)
-	// Released says that a trial ended the quarantine.
+	// Released is called when a trial ends the policy's quarantine.
 	Released(policy string)
 }
 
-// nobody is an Observer that does not mind.
+// nobody is an Observer that ignores all notifications.
 type nobody struct{}
 
 func (nobody) MemoHit()           {}
@@ -58,13 +59,13 @@ func (nobody) MemoMismatch(string) {}
 func (nobody) Quarantined(string)  {}
 func (nobody) Released(string)     {}
 
-// remembered is a decision, with what predicates said on which it rests. It is immutable but for the moment for which it
-// was last found to hold.
+// remembered is a cached decision with the reports that it depends on. It is immutable except for the revision at which
+// it was last found to hold.
 type remembered struct {
 	decision placement.Decision
-	// reports are those on nodes: what was asked, and what the predicates said.
+	// reports are the reports on nodes, each with its query and its result.
 	reports []*predicates.Report
-	// nodes is the revision of the world of nodes.
+	// nodes is the revision of the nodes at which the decision was last found to hold.
 	nodes atomic.Uint64
 }
 
@@ -74,19 +75,20 @@ func newRemembered(at moment, a answer) *remembered {
 	return out
 }
 
-// found notes that it holds at a moment.
+// found records that the decision holds in a state.
 func (r *remembered) found(at moment) {
 	if at.nodes != nil {
 		r.nodes.Store(at.nodes.Revision())
 	}
 }
 
-// holds says whether it is known to hold at a moment that has the same data.
+// holds reports whether the decision is known to hold in a state with the same data.
 func (r *remembered) holds(at moment) bool {
 	return len(r.reports) == 0 || at.nodes != nil && r.nodes.Load() == at.nodes.Revision()
 }
 
-// again asks the predicates again, and says whether they say the same. If they fail, that is for the evaluation to find.
+// again evaluates the predicates again and reports whether all reports are unchanged. It returns false if a predicate
+// fails; the evaluation that follows returns the error.
 func (r *remembered) again(ctx context.Context, set *predicates.Set, at moment) bool {
 	for _, report := range r.reports {
 		if next, err := set.Again(ctx, at.nodes, report); err != nil || next != report {
@@ -96,7 +98,7 @@ func (r *remembered) again(ctx context.Context, set *predicates.Set, at moment) 
 	return true
 }
 
-// size is about what it takes.
+// size estimates the entry's size in bytes.
 func (r *remembered) size() int {
 	n := entryBytes + predicates.SizeOf(r.reports)
 	d := r.decision
@@ -113,13 +115,12 @@ func (r *remembered) size() int {
 	return n
 }
 
-// memo remembers the decisions of one policy at one revision of its data, by the key of what the policy reads of its
-// input. Decisions that are remembered are shared, and never changed. It is safe for concurrent use.
-//
-// It has two generations in place of an order of use: a look-up then writes nothing, and needs no text for the key, as
-// the caches of libraries do.
+// memo is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the key of the
+// input's fields that the policy reads. Cached decisions are shared and never changed. It is safe for concurrent use.
+// It has two generations instead of an order of use. So a lookup writes nothing, and unlike the caches of common
+// libraries needs no string for the key.
 type memo struct {
-	// limit is how much each generation holds, in bytes.
+	// limit is the maximum size of each generation in bytes.
 	limit int
 
 	mu         sync.RWMutex
@@ -128,11 +129,11 @@ type memo struct {
 	size       int
 
 	hits atomic.Uint64
-	// off says that the policy reads more than its key has.
+	// off reports whether the policy turned out to read more than its key contains.
 	off atomic.Bool
 }
 
-// get returns what is remembered for a key; nil for nothing.
+// get returns the cached decision of a key; nil if there is none.
 func (m *memo) get(revision uint64, key []byte) *remembered {
 	r, young := m.find(revision, key)
 	if r != nil && !young {
@@ -141,10 +142,10 @@ func (m *memo) get(revision uint64, key []byte) *remembered {
 	return r
 }
 
-// sample counts a use of what is remembered, and says whether to check it.
+// sample counts a hit and reports whether to check it.
 func (m *memo) sample() bool { return sampled(m.hits.Add(1), checkEvery) }
 
-// sampled says whether the n-th use of what is remembered is checked, if one of so many is.
+// sampled reports whether to check the n-th hit, if one of every hits is checked.
 func sampled(n, every uint64) bool {
 	return n%every == 0 || n < every && n&(n-1) == 0
 }
@@ -161,7 +162,7 @@ func (m *memo) find(revision uint64, key []byte) (r *remembered, young bool) {
 	return m.old[string(key)], false
 }
 
-// put remembers a decision. Revisions grow: what was decided at an older one is of no use any more.
+// put stores a decision. Revisions only grow, so decisions of older revisions are of no use.
 func (m *memo) put(revision uint64, key []byte, r *remembered) {
 	size := len(key) + r.size()
 	m.mu.Lock()
@@ -173,7 +174,7 @@ func (m *memo) put(revision uint64, key []byte, r *remembered) {
 		m.revision, m.young, m.old, m.size = revision, nil, nil, 0
 	}
 	if standing, known := m.young[string(key)]; known {
-		// Of the same data, what predicates said may be another by now. That takes about as much.
+		// The data is the same, but the reports on nodes may be newer. They have about the same size.
 		if len(r.reports) > 0 && standing != r {
 			m.young[string(key)] = r
 		}

@@ -10,47 +10,47 @@ import (
 )
 
 const (
-	// quarantineAfter is how many evaluations in a row have to run into their deadline.
+	// quarantineAfter is the number of consecutive evaluations that must exceed their deadline before a quarantine begins.
 	quarantineAfter = 3
-	// quarantinePause is how long a policy is then not evaluated. It doubles with each trial that fails.
+	// quarantinePause is the time without evaluations before the first trial. It doubles with each trial that fails.
 	quarantinePause = 10 * time.Second
-	// maxQuarantinePause bounds it.
+	// maxQuarantinePause is the maximum of that time.
 	maxQuarantinePause = 5 * time.Minute
 )
 
-// outcome is how an evaluation went, as far as it tells of the policy.
+// outcome is the result of an evaluation, as far as the quarantine considers it.
 type outcome int
 
 const (
-	// untold is that of an evaluation that did not take place, or that its caller gave up early.
+	// untold is the outcome of an evaluation that did not take place, or whose caller gave it up early.
 	untold outcome = iota
-	// ended is that of one which came to an end in time, be it an error.
+	// ended is the outcome of an evaluation that finished in time, with a decision or an error.
 	ended
-	// overdue is that of one which had all of its time and did not come to an end.
+	// overdue is the outcome of an evaluation that used all of its time and did not finish.
 	overdue
 )
 
-// quarantine keeps a policy from being evaluated that keeps running into its deadline. After a pause one evaluation is
-// tried, at a time, and not before those that were given up have ended: a policy that can't be cut off takes no more
-// slots than it had. It is safe for concurrent use.
+// quarantine stops evaluations of a policy that keep exceeding their deadline. After a pause it admits one trial at a
+// time, and only when all abandoned evaluations have ended. So a policy that can't be interrupted takes no more slots
+// than it already had. It is safe for concurrent use.
 type quarantine struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// overdue counts evaluations in a row.
+	// overdue counts consecutive evaluations that exceeded their deadline.
 	overdue int
-	// since is zero for a policy that is not in quarantine; until is when the next trial may be, and pause what was
-	// waited for that.
+	// since is the start of the quarantine; zero if there is none. until is the earliest time of the next trial, and pause
+	// the current waiting time.
 	since, until time.Time
 	pause        time.Duration
-	// trial says that one is under way.
+	// trial reports whether a trial is running.
 	trial bool
-	// abandoned are evaluations that were given up and run on.
+	// abandoned is the number of evaluations that were abandoned and still run.
 	abandoned int
 }
 
-// admit lets an evaluation take place. Each that is admitted has to settle. trial says that it is one. The error is an
-// *engine.QuarantinedError.
+// admit admits an evaluation. The caller must call settle for each admitted evaluation. trial reports whether the
+// evaluation is a trial. The error is an *engine.QuarantinedError.
 func (q *quarantine) admit() (trial bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,7 +64,7 @@ func (q *quarantine) admit() (trial bool, err error) {
 	return true, nil
 }
 
-// stands is the error of a policy that is in quarantine, for evaluations that were admitted before.
+// stands returns an error if a quarantine is in force; else nil. It is for evaluations that were admitted before.
 func (q *quarantine) stands() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,7 +78,7 @@ func (q *quarantine) refusal() *engine.QuarantinedError {
 	return &engine.QuarantinedError{After: quarantineAfter, Since: q.since, Until: q.until}
 }
 
-// settle says how an evaluation that was admitted went, and returns whether that began or ended the quarantine.
+// settle records the outcome of an admitted evaluation. It returns whether that began or ended the quarantine.
 func (q *quarantine) settle(trial bool, o outcome) (began, left bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +96,7 @@ func (q *quarantine) settle(trial bool, o outcome) (began, left bool) {
 	}
 	switch {
 	case o == untold || !q.since.IsZero():
-		// What was under way when the quarantine began says nothing new.
+		// The evaluation began before the quarantine, so its outcome is no news.
 		return false, false
 	case o == ended:
 		q.overdue = 0
@@ -110,14 +110,14 @@ func (q *quarantine) settle(trial bool, o outcome) (began, left bool) {
 	return true, false
 }
 
-// count changes the number of evaluations that were given up and run on.
+// count adds n to the number of evaluations that were abandoned and still run.
 func (q *quarantine) count(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.abandoned += n
 }
 
-// quarantined says since when the policy is.
+// quarantined returns since when the policy has been in quarantine.
 func (q *quarantine) quarantined() (since time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

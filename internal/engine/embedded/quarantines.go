@@ -11,45 +11,45 @@ import (
 )
 
 const (
-	// namespacesForAll is how many namespaces have to be in quarantine at once for the policy to be: one tenant's objects
-	// say nothing of what the policy does with those of others.
+	// namespacesForAll is the number of namespaces that must be in quarantine at the same time before the whole policy is.
+	// The objects of one tenant alone don't show how the policy performs on the objects of others.
 	namespacesForAll = 3
-	// maxQuarantines bounds the namespaces that are remembered for one policy.
+	// maxQuarantines is the maximum number of namespaces that are tracked for one policy.
 	maxQuarantines = 256
 )
 
-// quarantines keep a policy from being evaluated where it keeps running into its deadline: for the objects of a namespace,
-// or for all objects, once several namespaces are in quarantine or objects in no namespace were the reason. They are safe
-// for concurrent use.
+// quarantines is the quarantine state of one policy. A quarantine stops evaluations that keep exceeding their deadline.
+// It covers the objects of one namespace. It covers all objects once several namespaces are in quarantine, or if the
+// evaluations were of objects in no namespace. It is safe for concurrent use.
 type quarantines struct {
 	clock clock.PassiveClock
-	// all is the policy's own. Evaluations of objects in no namespace count there.
+	// all is the quarantine that covers all objects. Evaluations of objects in no namespace count here.
 	all quarantine
 
 	mu sync.Mutex
-	// namespaces are those of which evaluations ran into their deadline lately.
+	// namespaces are the quarantines of namespaces in which evaluations exceeded their deadline recently.
 	namespaces map[string]*namespaced
 	uses       uint64
 }
 
-// namespaced is a namespace's quarantine.
+// namespaced is the quarantine of one namespace.
 type namespaced struct {
 	quarantine
-	// used is when it was last used, by a count.
+	// used is the value of quarantines.uses at the last use.
 	used uint64
 }
 
-// admission is the right to one evaluation.
+// admission is the permission for one evaluation.
 type admission struct {
 	namespace string
-	// own is the namespace's quarantine; nil if it has none yet.
+	// own is the namespace's quarantine; nil if the namespace has none yet.
 	own *namespaced
-	// trial and ownTrial say that the evaluation is a trial, for the policy and for the namespace.
+	// trial and ownTrial report whether the evaluation is a trial for the policy, and for the namespace.
 	trial, ownTrial bool
 }
 
-// admit lets an evaluation of an object in a namespace take place. Each that is admitted has to settle. The error is an
-// *engine.QuarantinedError.
+// admit admits an evaluation of an object in a namespace. The caller must call settle for each admitted evaluation. The
+// error is an *engine.QuarantinedError.
 func (q *quarantines) admit(namespace string) (admission, error) {
 	a := admission{namespace: namespace, own: q.of(namespace)}
 	var err error
@@ -67,7 +67,7 @@ func (q *quarantines) admit(namespace string) (admission, error) {
 	return a, nil
 }
 
-// stands is the error of a quarantine that began after the evaluation was admitted.
+// stands returns the error of a quarantine that began after the evaluation was admitted; nil if there is none.
 func (q *quarantines) stands(a admission) error {
 	if err := q.all.stands(); err != nil && !a.trial {
 		return err
@@ -78,7 +78,7 @@ func (q *quarantines) stands(a admission) error {
 	return nil
 }
 
-// inNamespace is the error of a namespace's quarantine.
+// inNamespace sets the namespace of a quarantine's error and returns it.
 func inNamespace(err error, namespace string) error {
 	if refusal, ok := errors.AsType[*engine.QuarantinedError](err); ok {
 		refusal.Namespace = namespace
@@ -86,8 +86,8 @@ func inNamespace(err error, namespace string) error {
 	return err
 }
 
-// settle says how an evaluation that was admitted went, and returns whether that began or ended a quarantine of the
-// policy, and of the namespace.
+// settle records the outcome of an admitted evaluation. It returns whether that began or ended the policy's quarantine,
+// and whether it began or ended the namespace's.
 func (q *quarantines) settle(a admission, o outcome) (began, left, beganHere, leftHere bool) {
 	if a.namespace == "" {
 		began, left = q.all.settle(a.trial, o)
@@ -123,8 +123,8 @@ func (q *quarantines) of(namespace string) *namespaced {
 	return own
 }
 
-// remember returns a namespace's quarantine, and forgets the one that was used longest ago if there are too many: one
-// that is over, if there is one.
+// remember returns a namespace's quarantine and creates it if needed. If there are too many, it removes the least
+// recently used one, preferably of a namespace that is not in quarantine.
 func (q *quarantines) remember(namespace string) *namespaced {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,7 +143,7 @@ func (q *quarantines) remember(namespace string) *namespaced {
 	return own
 }
 
-// oldest is the namespace to forget. The caller holds the lock.
+// oldest returns the namespace to remove. The caller holds the lock.
 func (q *quarantines) oldest() string {
 	var out string
 	var used uint64
@@ -157,7 +157,7 @@ func (q *quarantines) oldest() string {
 	return out
 }
 
-// Namespaces is how many namespaces are in quarantine.
+// Namespaces returns the number of namespaces that are in quarantine.
 func (q *quarantines) Namespaces() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,8 +170,8 @@ func (q *quarantines) Namespaces() int {
 	return n
 }
 
-// abandon says that an evaluation was given up and runs on, and back, with what abandon returned, that it has ended after
-// all.
+// abandon counts an evaluation that was abandoned and still runs. When that evaluation has ended, the caller passes the
+// returned admission to back.
 func (q *quarantines) abandon(a admission) admission {
 	if a.own == nil && a.namespace != "" {
 		a.own = q.remember(a.namespace)
@@ -189,7 +189,7 @@ func (q *quarantines) count(a admission, n int) {
 	}
 }
 
-// begin begins the quarantine, and reports whether there was none.
+// begin starts the quarantine. It returns false if one is already in force.
 func (q *quarantine) begin() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -201,5 +201,5 @@ func (q *quarantine) begin() bool {
 	return true
 }
 
-// quarantined says since when the policy is, for all objects.
+// quarantined returns since when the policy has been in quarantine for all objects.
 func (q *quarantines) quarantined() (since time.Time, ok bool) { return q.all.quarantined() }

@@ -6,38 +6,37 @@ import (
 	"sync"
 )
 
-// queue lends a number of slots to policies, by name, and of a policy's slots to namespaces. Who finds none waits: a
-// namespace's own in their order, and among policies first the one that has the fewest slots, then the one whose turn is
-// longest ago, and so among a policy's namespaces. No policy has more than a share of all slots, and no namespace more than
-// a share of a policy's, so that evaluations that do not end leave the others room. It is safe for concurrent use.
-//
-// x/sync's semaphore is fair among requests and not among policies: a thousand requests of one would be in front of
-// the first of another. The API server's fair queuing is about requests of unknown length with seats, and needs its
-// clock, its metrics and its configuration.
+// queue grants evaluation slots to policies, by name, and within a policy to namespaces. A caller without a slot waits.
+// Waiters of one namespace are served in order. Among policies, the one with the fewest slots comes first, then the one
+// whose last grant is the oldest. The same order applies to the namespaces of a policy. A policy gets at most a share
+// of all slots, and a namespace at most a share of its policy's. So evaluations that do not end leave room for others.
+// It is safe for concurrent use. The semaphore of x/sync is fair among requests and not among policies: a thousand
+// requests of one policy would come before the first of another. The API server's fair queuing schedules requests of
+// unknown length, and needs its clock, metrics, and configuration.
 type queue struct {
 	mu      sync.Mutex
 	free    int
 	share   int
 	tenants map[string]*tenant
-	// turns counts the turns that were given.
+	// turns counts the grants and the arrivals, and so orders them.
 	turns uint64
 }
 
-// tenant is a policy that has slots, or waits for some.
+// tenant is a policy that has slots or waits for some.
 type tenant struct {
 	slots int
-	// turn is when it got its last slot, or came.
+	// turn is the value of queue.turns at its last grant, or at its arrival.
 	turn       uint64
 	namespaces map[string]*subtenant
 }
 
-// subtenant is a namespace, of whose objects evaluations of a policy have slots or wait for some.
+// subtenant is a namespace of a policy whose evaluations have slots or wait for some.
 type subtenant struct {
 	slots int
-	// share is how many it has at the most.
+	// share is the maximum number of its slots: half of the policy's share, or all of it for objects in no namespace.
 	share int
 	turn  uint64
-	// waiting are channels that are closed when the slot is there.
+	// waiting has a channel for each waiter, which is closed when the slot is granted.
 	waiting list.List
 }
 
@@ -45,7 +44,8 @@ func newQueue(slots int) *queue {
 	return &queue{free: slots, share: max(1, slots/2), tenants: map[string]*tenant{}}
 }
 
-// take waits for a slot and has the caller give it back. It returns false, and has taken none, if ctx is done first.
+// take waits for a slot. It returns true if the caller has a slot, which the caller must give back. It returns false if
+// ctx is done first.
 func (q *queue) take(ctx context.Context, name, namespace string) bool {
 	granted, at := q.ask(name, namespace)
 	if granted == nil {
@@ -59,12 +59,13 @@ func (q *queue) take(ctx context.Context, name, namespace string) bool {
 	}
 }
 
-// ask takes a slot, or has the caller wait for the channel to close.
+// ask takes a slot and returns nil, or returns a channel that is closed when a slot is granted. at is the waiter's
+// place in the list.
 func (q *queue) ask(name, namespace string) (granted chan struct{}, at *list.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, s := q.tenant(name, namespace)
-	// Whoever waits while a slot is free has its share already.
+	// While a slot is free, only policies and namespaces at their share have waiters. So a new request passes nobody.
 	if q.free > 0 && t.slots < q.share && s.slots < s.share {
 		q.grant(t, s)
 		return nil, nil
@@ -73,7 +74,7 @@ func (q *queue) ask(name, namespace string) (granted chan struct{}, at *list.Ele
 	return granted, s.waiting.PushBack(granted)
 }
 
-// tryTake takes a slot if that takes no waiting.
+// tryTake takes a slot if one is available at once.
 func (q *queue) tryTake(name, namespace string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +87,7 @@ func (q *queue) tryTake(name, namespace string) bool {
 	return true
 }
 
-// give gives a slot back.
+// give returns a slot.
 func (q *queue) give(name, namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,7 +99,7 @@ func (q *queue) give(name, namespace string) {
 	q.dispatch()
 }
 
-// withdraw ends a wait; false if the slot was there already.
+// withdraw ends a wait. It returns false if the slot was already granted.
 func (q *queue) withdraw(name, namespace string, granted chan struct{}, at *list.Element) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +113,7 @@ func (q *queue) withdraw(name, namespace string, granted chan struct{}, at *list
 	return true
 }
 
-// dispatch lends what is free to who waits.
+// dispatch grants free slots to waiting evaluations.
 func (q *queue) dispatch() {
 	for q.free > 0 {
 		var next *tenant
@@ -133,7 +134,7 @@ func (q *queue) dispatch() {
 	}
 }
 
-// next is the namespace whose turn it is; nil if none waits that may have another slot.
+// next returns the namespace to serve next; nil if no namespace below its share has waiters.
 func (t *tenant) next() *subtenant {
 	var next *subtenant
 	for _, s := range t.namespaces {
@@ -144,7 +145,7 @@ func (t *tenant) next() *subtenant {
 	return next
 }
 
-// before reports whether one comes before another.
+// before reports whether a waiter with these slots and turn is served before the other.
 func before(slots int, turn uint64, others int, othersTurn uint64) bool {
 	return slots < others || slots == others && turn < othersTurn
 }
@@ -176,7 +177,7 @@ func (q *queue) tenant(name, namespace string) (*tenant, *subtenant) {
 	return t, s
 }
 
-// leave forgets a namespace that has and wants nothing, and a policy of which there is none left.
+// leave removes a namespace without slots or waiters, and a policy without namespaces.
 func (q *queue) leave(name, namespace string) {
 	t := q.tenants[name]
 	if s := t.namespaces[namespace]; s.slots == 0 && s.waiting.Len() == 0 {

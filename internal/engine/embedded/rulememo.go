@@ -13,51 +13,50 @@ import (
 )
 
 const (
-	// ruleMemoBytes bounds the values of the rules of one policy that are remembered, twice over.
+	// ruleMemoBytes is the maximum size of each of the two generations of a policy's rule cache.
 	ruleMemoBytes = 1 << 20
-	// termBytes is about what one value of the policy language takes besides its text.
+	// termBytes estimates the size of a value of the policy language apart from its text.
 	termBytes = 80
-	// rulesCheckEvery is how many evaluations with known rules there are to a check. Over a thousand clusters the check
-	// takes a hundred times as long as the evaluation.
+	// rulesCheckEvery is the number of evaluations with cached rules per check. With a thousand clusters the check takes a
+	// hundred times as long as the evaluation.
 	rulesCheckEvery = 8 * checkEvery
-	// ruleTrial is how many look-ups it takes to see whether a set of fields repeats, and ruleRetrial after how many it
-	// may show again that it does.
+	// ruleTrial is the number of lookups after which a set of fields must show that its values repeat. ruleRetrial is the
+	// number of lookups after which that test starts again.
 	ruleTrial, ruleRetrial = 256, 1 << 14
 )
 
-// ruleMemo remembers the values of a policy's rules that read a part of what the policy reads: the decision may be a
-// new one while most of what it takes is known. It is safe for concurrent use.
-//
-// Values are found by the revision of the data and the key of the input's fields that the rule reads.
+// ruleMemo is the rule cache of one policy. It holds the values of rules that read fewer fields than the policy. So
+// most values may be cached even when the decision is a new one. It is safe for concurrent use. Values are found by the
+// revision of the data and the key of the input's fields that the rule reads.
 type ruleMemo struct {
 	rules []memoRule
-	// byName are the rules by the last name of their references.
+	// byName are the indexes of the rules by the last name of their references.
 	byName map[string][]int
-	// sets are the distinct sets of fields that the rules read.
+	// sets are the distinct field sets that the rules read.
 	sets []*projection.Fields
-	// slots is how many rules read each set.
+	// slots is the number of rules that read each set.
 	slots []int
 
 	current atomic.Pointer[ruleTable]
-	// reuses counts the evaluations that values were known to.
+	// reuses counts the evaluations that found values in the cache.
 	reuses atomic.Uint64
-	// off says that a rule reads more than its key has.
+	// off reports whether a rule turned out to read more than its key contains.
 	off atomic.Bool
 }
 
-// sample says whether to check an evaluation that values were known to. It counts them.
+// sample counts an evaluation that found values in the cache and reports whether to check it.
 func (m *ruleMemo) sample() bool {
 	return sampled(m.reuses.Add(1), rulesCheckEvery)
 }
 
-// memoRule is a rule whose values are remembered.
+// memoRule is a rule whose values are cached.
 type memoRule struct {
 	ref ast.Ref
-	// set is the number of the fields that it reads, and slot that of the rule among those that read them.
+	// set is the index of the rule's field set, and slot the index of the rule among those with the same set.
 	set, slot int
 }
 
-// newRuleMemo returns nil if none of a module's rules is worth it.
+// newRuleMemo returns a cache for the module's helper rules; nil if the module has none that are worth caching.
 func newRuleMemo(m *policy.Module) *ruleMemo {
 	if len(m.Helpers) == 0 {
 		return nil
@@ -77,7 +76,7 @@ func newRuleMemo(m *policy.Module) *ruleMemo {
 	return out
 }
 
-// ruleTable are the values at one revision of the data. It has two generations, as a memo has.
+// ruleTable holds the values for one revision of the data. It has two generations, as memo does.
 type ruleTable struct {
 	revision uint64
 	uses     []setUse
@@ -87,13 +86,13 @@ type ruleTable struct {
 	size       int
 }
 
-// setUse says how often the values for a set of fields were asked for, and were there.
+// setUse counts the lookups of values for a field set, and those that found values.
 type setUse struct {
 	asked, known atomic.Int64
 }
 
-// worthwhile counts a look-up, and says whether to make it. What differs from object to object is not looked up: it
-// would only drive out what does not.
+// worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked
+// up, because storing them would only evict values that repeat.
 func (u *setUse) worthwhile() bool {
 	asked := u.asked.Add(1)
 	if asked > ruleRetrial {
@@ -104,15 +103,15 @@ func (u *setUse) worthwhile() bool {
 	return asked <= ruleTrial || u.known.Load()*4 >= asked
 }
 
-// ruleValues are the values of the rules that read one set of fields, for one key. A nil pointer is a value that is not
-// known. Values are immutable.
+// ruleValues are the values of the rules that read one field set, for one key. A nil pointer means that the value is
+// not known. Values are immutable.
 type ruleValues []atomic.Pointer[ast.Term]
 
-// undefinedValue stands for a rule that has no value.
+// undefinedValue represents the value of a rule that is undefined.
 var undefinedValue = &ast.Term{}
 
-// view returns what one evaluation at a revision of the data sees of the memo; nil for nothing. The input may change
-// once it has returned.
+// view returns the cache as one evaluation at a revision of the data uses it; nil if there is none. The caller may
+// change the input afterwards.
 func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 	if m == nil || m.off.Load() {
 		return nil
@@ -130,7 +129,7 @@ func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 		var values ruleValues
 		if t.uses[set].worthwhile() {
 			start := len(v.buffer)
-			// The set is a part of the key.
+			// The index of the set is part of the key.
 			key, ok := fields.AppendKey(append(v.buffer, byte(set), byte(set>>8)), input)
 			if ok {
 				v.buffer = key
@@ -151,7 +150,7 @@ func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 	return v
 }
 
-// at returns the table of a revision; nil if there is a newer one. Revisions grow.
+// at returns the table of a revision; nil if a newer one is current. Revisions only grow.
 func (m *ruleMemo) at(revision uint64) *ruleTable {
 	for {
 		standing := m.current.Load()
@@ -175,7 +174,8 @@ func (t *ruleTable) get(key []byte) ruleValues {
 	return values
 }
 
-// put remembers the value of a rule, one of n that read the fields of the key. size is about what the value takes.
+// put stores the value of a rule, one of n that read the fields of the key. size is an estimate of the value's size in
+// bytes.
 func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,24 +198,23 @@ func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	t.size += size
 }
 
-// ruleView is the memo as the cache of one evaluation. It is for one goroutine.
-//
-// The evaluation asks its cache for the value of each rule before it evaluates the rule, and tells it the value
-// afterwards, also that there is none. What is asked for under other input or data, in a `with`, is between a Push and
-// a Pop and has nothing to do with the memo, nor has a single member of a partial rule, or the result of a function.
+// ruleView is the cache of one evaluation. It is not safe for concurrent use. OPA calls Get before it evaluates a rule,
+// and Put with the value afterwards, also if the rule is undefined. Between Push and Pop it evaluates with other input
+// or data, because of a `with`. Values from there are neither read from the rule cache nor stored in it. The same is
+// true of single members of partial rules and of results of functions.
 type ruleView struct {
-	// VirtualCache is for everything else.
+	// VirtualCache holds everything that the rule cache does not.
 	topdown.VirtualCache
 	memo  *ruleMemo
 	table *ruleTable
 	depth int
-	// found are the values of the rules, as far as they are known; fresh says which were found by this evaluation.
+	// found are the known values of the rules. fresh marks those that this evaluation computed.
 	found []*ast.Term
 	fresh []bool
-	// buffer has the keys of the sets of fields, and keys where they begin.
+	// buffer contains the keys of the field sets, and keys the offsets at which they begin.
 	buffer []byte
 	keys   []int
-	// hits and misses are how often a rule was asked for that was known, and was not.
+	// hits and misses count the requests for rules with a value from the rule cache, and without one.
 	hits, misses int
 }
 
@@ -231,7 +230,7 @@ func (v *ruleView) Pop() {
 	v.VirtualCache.Pop()
 }
 
-// rule returns the number of the rule whose whole document a reference is, -1 if there is none.
+// rule returns the index of the rule whose whole document the reference names; -1 if there is none.
 func (v *ruleView) rule(ref ast.Ref) int {
 	if v.depth > 0 {
 		return -1
@@ -281,8 +280,8 @@ func (v *ruleView) Put(ref ast.Ref, value *ast.Term) {
 	v.found[i], v.fresh[i] = value, true
 }
 
-// keep remembers what the evaluation has found. It is for an evaluation that did not fail: a value may be told before
-// it is known that no other one is in conflict with it.
+// keep stores the values that the evaluation computed. Call it only if the evaluation succeeded: OPA may put a value
+// before it finds that another one conflicts with it.
 func (v *ruleView) keep() {
 	for i, fresh := range v.fresh {
 		if !fresh {
@@ -303,9 +302,9 @@ func (v *ruleView) keep() {
 	}
 }
 
-// settle makes a value fit to be shared by goroutines, and returns about what it takes. The members of sets and objects
-// are sorted when that is first asked for, behind the back of those who walk through them unsorted, so it is asked for
-// here. ok is false for a value that is too large, or of a kind that is not known to be immutable.
+// settle prepares a value for use by several goroutines and returns an estimate of its size in bytes. OPA sorts the
+// members of sets and objects on first ordered access, without synchronization with concurrent readers. settle makes
+// that access now. ok is false for a value that is too large, or of a kind that is not known to be immutable.
 func settle(value ast.Value, limit int) (size int, ok bool) {
 	size, ok = termBytes, true
 	add := func(t *ast.Term) {
@@ -324,7 +323,7 @@ func settle(value ast.Value, limit int) (size int, ok bool) {
 	case *ast.Array:
 		v.Foreach(add)
 	case ast.Set:
-		// Slice sorts.
+		// Slice sorts the members.
 		for _, member := range v.Slice() {
 			add(member)
 		}

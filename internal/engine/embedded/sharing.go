@@ -9,8 +9,8 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// shown is what an object shows at its places, which objects that are cut to the same share. It is immutable but for
-// the number of its uses, which is the writer's.
+// shown is the projection of an object in each of its forms. Objects with the same projection share one value. It is
+// immutable except for uses, which belongs to the writer.
 type shown struct {
 	terms [sides]*ast.Term
 
@@ -18,11 +18,11 @@ type shown struct {
 	uses int
 }
 
-// digest stands for the key of what an object is cut to: the first half of its SHA-256. That two keys differ and have
-// the same digest is not to be expected; the key of a whole object would be as large as the object.
+// digest is the first half of the SHA-256 of a projection's key. It replaces the key, because the key of a whole object
+// would be as large as the object. Collisions are not expected.
 type digest [sha256.Size / 2]byte
 
-// sharing keeps one copy of all that objects of a type are cut to. It belongs to the type's writer.
+// sharing keeps one copy of each distinct projection of a type's objects. Only the type's writer uses it.
 type sharing struct {
 	fields [sides]*projection.Fields
 	known  map[digest]*shown
@@ -36,7 +36,7 @@ func newSharing(fields *projection.Fields) *sharing {
 	return out
 }
 
-// take returns what a prepared object is cut to, and counts one more use of it.
+// take returns the projection of a prepared object and adds one use of it.
 func (s *sharing) take(object map[string]any) *shown {
 	var parts [sides]map[string]any
 	parts[own], parts[normal] = replication.Parts(object)
@@ -45,7 +45,8 @@ func (s *sharing) take(object map[string]any) *shown {
 		if part == nil {
 			continue
 		}
-		// What has no key has no value either, and was never JSON.
+		// AppendKey fails only for values that JSON can't represent. Objects come from JSON, so mustTerm can't fail for them
+		// either.
 		s.key, _ = s.fields[side].AppendKey(append(s.key, byte(side)), part)
 	}
 	sum := sha256.Sum256(s.key)
@@ -65,7 +66,7 @@ func (s *sharing) take(object map[string]any) *shown {
 	return out
 }
 
-// drop counts one use less.
+// drop removes one use of a projection.
 func (s *sharing) drop(v *shown) {
 	if v.uses--; v.uses == 0 {
 		delete(s.known, v.key)
@@ -73,7 +74,7 @@ func (s *sharing) drop(v *shown) {
 	}
 }
 
-// weight estimates what it takes of memory.
+// weight estimates the projection's memory in bytes.
 func (v *shown) weight() int64 {
 	sum := int64(shownBytes)
 	for _, term := range v.terms {
@@ -92,9 +93,9 @@ func mustTerm(fields *projection.Fields, document map[string]any) *ast.Term {
 	return ast.NewTerm(value)
 }
 
-// What things take of memory, as a test measures it in sum.
+// Memory of the parts of replica data, in bytes. A test checks the sum against measurements.
 const (
-	// recordBytes are a record and its name, with what trees leave free.
+	// recordBytes is the size of a record and its name, including the free space in tree nodes.
 	recordBytes = 95
 	shownBytes  = 110
 	scalarBytes = 24
@@ -102,7 +103,8 @@ const (
 	memberBytes = 48
 )
 
-// weigh estimates what a value takes of memory. It sorts the members of objects, which makes them fit to be shared.
+// weigh estimates a value's memory in bytes. As a side effect it sorts the members of objects, after which goroutines
+// can share them.
 func weigh(value ast.Value) int64 {
 	switch v := value.(type) {
 	case ast.Object:

@@ -1,10 +1,11 @@
 package embedded
 
-// stackBytes is more than what an evaluation takes of its goroutine's stack, most times.
+// stackBytes is more than most evaluations use of their goroutine's stack.
 const stackBytes = 96 << 10
 
-// growStack makes room on the stack of a new goroutine. An evaluation goes deep: its stack would be moved again and
-// again, always to one of twice the size, which took two fifths of the time of a short evaluation.
+// growStack grows the stack of a new goroutine at once. An evaluation nests deeply. Without this, the runtime would
+// copy its stack several times, each time to one of twice the size. That took two fifths of the time of a short
+// evaluation.
 //
 //go:noinline
 func growStack() byte {
@@ -12,5 +13,5 @@ func growStack() byte {
 	return room[len(room)-1-int(one)]
 }
 
-// one keeps the compiler from doing away with the room.
+// one keeps the compiler from optimizing the array away.
 var one byte = 1

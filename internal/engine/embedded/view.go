@@ -15,9 +15,9 @@ import (
 
 var _ storage.Store = (*view)(nil)
 
-// view is `data` as one policy sees it: its own documents and the resource types that it reads. It is read-only; a
-// transaction is a snapshot and the view of it, so that one evaluation sees one state of the world, and that queries
-// can be shared by policies with different views.
+// view is the document `data` of one policy: the policy's own documents and the resource types that it reads. It is
+// read-only. A transaction consists of a snapshot and a view. So one evaluation sees one state of the data, and
+// policies with different views can share a query.
 type view struct {
 	storage.PolicyNotSupported
 	storage.WritesNotSupported
@@ -27,15 +27,15 @@ type view struct {
 	root *node
 }
 
-// node is one name on the way from `data` to documents.
+// node is one name on a path from `data` to a document.
 type node struct {
 	children map[string]*node
-	// static is a document of the policy's own; resource and clusters are the cluster's.
+	// static is a document of the policy itself. resource and clusters refer to replica data.
 	static   ast.Value
 	resource *schema.GroupVersionResource
-	// side is what is there of the resource's objects.
+	// side is the form of the resource's objects that is shown here.
 	side side
-	// clusters are the inventories that the clusters are from.
+	// clusters are the inventories that data.clusters is made of.
 	clusters *inventories
 }
 
@@ -70,7 +70,7 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	return &view{data: data, root: root}
 }
 
-// transaction is what one evaluation sees.
+// transaction is the state that one evaluation reads.
 type transaction struct {
 	id       uint64
 	snapshot *snapshot
@@ -82,12 +82,13 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-// at is the view of a snapshot.
+// at returns a transaction that reads the snapshot through the view.
 func (v *view) at(snap *snapshot) *transaction {
 	return &transaction{transactions.Add(1), snap, v}
 }
 
-// nowhere is the store of queries that are prepared for several policies: they look at what the transaction sees.
+// nowhere is the store of queries that several policies share. It is empty: an evaluation passes its own transaction,
+// and reads the view of that.
 var nowhere = newView(NewData(), &policy.Module{}, &policy.Binding{})
 
 // NewTransaction implements storage.Store.
@@ -95,10 +96,10 @@ func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (st
 	return v.at(v.data.current.Load()), nil
 }
 
-// Commit implements storage.Store; there is nothing to commit.
+// Commit implements storage.Store. There is nothing to commit.
 func (*view) Commit(context.Context, storage.Transaction) error { return nil }
 
-// Abort implements storage.Store; there is nothing to undo.
+// Abort implements storage.Store. There is nothing to undo.
 func (*view) Abort(context.Context, storage.Transaction) {}
 
 // Truncate implements storage.Store.
@@ -106,10 +107,10 @@ func (*view) Truncate(context.Context, storage.Transaction, storage.TransactionP
 	return &storage.Error{Code: storage.WritesNotSupportedErr}
 }
 
-// Read implements storage.Store: what counts is the transaction's view. It returns values of the policy language, which
-// the evaluation takes as they are.
+// Read implements storage.Store. It reads the transaction's view, not the receiver. It returns values of the policy
+// language, which OPA uses without conversion.
 func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path) (any, error) {
-	// There are no other transactions.
+	// Only this package makes transactions, all of this type.
 	seen := txn.(*transaction)
 	snap, at := seen.snapshot, seen.view.root
 	for i, name := range path {
@@ -142,7 +143,7 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	case n.static != nil:
 		return descend(n.static, rest)
 	}
-	// All that is below a name that only leads to documents.
+	// The path ends above the documents. Return all documents below it.
 	out := ast.NewObject()
 	for name, child := range n.children {
 		if value := s.lookup(child, nil); value != nil {
@@ -161,10 +162,10 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 		return t.documents[n.side]()
 	}
 	if rest[0] == "" {
-		// What is in no namespace is not found by that.
+		// Cluster-scoped objects are not found under an empty namespace.
 		return nil
 	}
-	// A lookup by name does not need the whole collection.
+	// A lookup by name avoids building the whole collection.
 	if r, ok := t.records.Get(at("", rest[0])); ok {
 		return descend(valueOf(r.shown.terms[n.side]), rest[1:])
 	}
@@ -177,7 +178,8 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 	return nil
 }
 
-// descend follows a path of names below a document; nil if it leads nowhere. A name that is a number indexes arrays.
+// descend returns the value at a path of names below a document; nil if there is none. A name that is a number is an
+// index of an array.
 func descend(value ast.Value, rest []string) ast.Value {
 	for _, name := range rest {
 		var term *ast.Term
