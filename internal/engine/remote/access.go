@@ -20,25 +20,25 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// access is how an engine is reached: by what connections, and with what credentials. Policies whose endpoint and
-// credentials are the same share one. It is safe for concurrent use.
+// access is the way to reach an engine: its connections and credentials. Policies with the same endpoint and
+// credentials share one. It is safe for concurrent use.
 type access struct {
-	// endpoint is the engine's scheme, host and port.
+	// endpoint is the engine's scheme, host, and port.
 	endpoint  string
 	secrets   Secrets
 	userAgent string
 	spec      placementv1.Remote
 	dial      dialer
-	// bearer is the token that was shown last; nil for none.
+	// bearer is the token that was sent last; nil for none.
 	bearer atomic.Pointer[string]
 
 	mu sync.Mutex
-	// current are the connections in use, nil for none yet, and material is what they were made with.
+	// current are the connections in use; nil for none yet. material is what they were made with.
 	current  *connections
 	material material
 }
 
-// material is what certificates are made of, in PEM.
+// material is the content of the certificates and the key, in PEM.
 type material struct {
 	authorities, certificate, key []byte
 }
@@ -47,7 +47,7 @@ func (m material) equal(o material) bool {
 	return bytes.Equal(m.authorities, o.authorities) && bytes.Equal(m.certificate, o.certificate) && bytes.Equal(m.key, o.key)
 }
 
-// accessTo returns how a policy reaches its engine, by what there is already if another policy reaches it in the same way.
+// accessTo returns the access to a policy's engine. Policies that reach the engine in the same way share it.
 func (e *Engine) accessTo(r *policy.Remote) (*access, error) {
 	a := &access{
 		endpoint:  endpointOf(r),
@@ -66,7 +66,7 @@ func (e *Engine) accessTo(r *policy.Remote) (*access, error) {
 	return e.accesses.Get(key, func() (*access, error) { return a, nil })
 }
 
-// keyFor stands for values, by their JSON.
+// keyFor returns a hash of the values' JSON, which is a key for caches.
 func keyFor(values ...any) (string, error) {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -80,7 +80,7 @@ func endpointOf(r *policy.Remote) string {
 	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
 }
 
-// connections returns those that what the Secrets have now calls for. The error is an *engine.RemoteError.
+// connections returns connections that use the current content of the Secrets. The error is an *engine.RemoteError.
 func (a *access) connections(ctx context.Context) (*connections, error) {
 	m, err := a.read(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *access) connections(ctx context.Context) (*connections, error) {
 	return a.current, nil
 }
 
-// close closes the connections that nobody is using, and those in use once they are not.
+// close closes idle connections at once, and the others when they become idle.
 func (a *access) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (a *access) close() {
 	}
 }
 
-// read returns what there is now of certificates.
+// read returns the current certificates and key.
 func (a *access) read(ctx context.Context) (material, error) {
 	m := material{authorities: a.spec.CABundle}
 	var err error
@@ -131,7 +131,7 @@ func (a *access) read(ctx context.Context) (material, error) {
 	return m, nil
 }
 
-// tls makes of certificates how a connection is secured.
+// tls returns the TLS configuration for the certificates and the key.
 func (a *access) tls(m material) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(m.authorities) > 0 {
@@ -154,7 +154,7 @@ func (a *access) tls(m material) (*tls.Config, error) {
 	return config, nil
 }
 
-// token returns the bearer token as it is now; empty if none is shown. The error is an *engine.RemoteError.
+// token returns the current bearer token; empty if the policy sets none. The error is an *engine.RemoteError.
 func (a *access) token(ctx context.Context) (string, error) {
 	ref := a.spec.TokenSecretRef
 	if ref == nil {
@@ -164,7 +164,7 @@ func (a *access) token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", a.fault(engine.FaultCredentials, err)
 	}
-	// Files that end in a newline make Secrets that do.
+	// Secrets made from files often end in a newline.
 	token := bytes.TrimSpace(value)
 	if bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return "", a.fault(engine.FaultCredentials,
@@ -175,7 +175,7 @@ func (a *access) token(ctx context.Context) (string, error) {
 	return bearer, nil
 }
 
-// secret returns what a key of a Secret has, which is not empty.
+// secret returns the value of a Secret's key. An empty value is an error.
 func (a *access) secret(ctx context.Context, field, name, key string) ([]byte, error) {
 	if a.secrets == nil {
 		return nil, fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
@@ -191,7 +191,8 @@ func (a *access) secret(ctx context.Context, field, name, key string) ([]byte, e
 	return value, nil
 }
 
-// fault is one of the engine's. Whatever the engine repeats of the token, with whatever status, is left out.
+// fault returns an error of the engine. Its message does not contain the bearer token, even if the engine repeated it
+// in a response.
 func (a *access) fault(f engine.Fault, err error) *engine.RemoteError {
 	if token := a.bearer.Load(); token != nil && *token != "" {
 		err = discreet{err, *token}
@@ -199,7 +200,7 @@ func (a *access) fault(f engine.Fault, err error) *engine.RemoteError {
 	return &engine.RemoteError{Endpoint: a.endpoint, Fault: f, Err: err}
 }
 
-// discreet is an error that does not say a token.
+// discreet is an error whose message hides a token.
 type discreet struct {
 	error
 	token string

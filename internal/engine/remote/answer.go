@@ -13,10 +13,10 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxRequest bounds a request's body, in bytes.
+// maxRequest is the maximum size of a request's body in bytes.
 const maxRequest = 8 << 20
 
-// encodeRequest is the body that asks about an object.
+// encodeRequest returns the body of a request that asks for the decision on an object.
 func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
 	var document any = input
 	if !v0 {
@@ -32,9 +32,9 @@ func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
 	return body, nil
 }
 
-// decodeAnswer reads an answer with a status of success. defined is false if there is no result. The error is a
-// *placement.ContractError if there is one that is no decision, such as null, which OPA says of a rule that is; any other
-// means that it can't be read.
+// decodeAnswer decodes a response with a success status. defined is false if the response has no result. The error is a
+// *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value and
+// not the absence of one. Any other error means that the response can't be read.
 func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
 	if !utf8.Valid(body) {
 		return nil, false, errors.New("the answer is not in UTF-8")
@@ -67,8 +67,9 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 	return rules, true, nil
 }
 
-// isError reports whether a document is an error of the older form, which stands in the document's own place: a text as
-// error, or as code and message. A policy's document may have such helpers, but also has rules of the contract.
+// isError reports whether a document is an error of the v0 API, which has no envelope around documents and errors. Such
+// an error has a string as error, or strings as code and message. A policy's document may have helpers of these names,
+// but it also has rules of the decision contract.
 func isError(document map[string]any) bool {
 	for _, rule := range policy.ContractRules {
 		if _, ok := document[rule]; ok {
@@ -83,11 +84,11 @@ func isError(document map[string]any) bool {
 	return isCode && isMessage
 }
 
-// besideResult are the members that OPA's answers may have without a result. Anything else, such as the words of a gateway
-// that is in maintenance, is not said by an engine that has no opinion.
+// besideResult are the members that a response of OPA without a result may have. A response with other members, such as
+// the maintenance message of a gateway, does not come from an engine whose policy is undefined.
 var besideResult = []string{"decision_id", "explanation", "metrics", "provenance", "warning"}
 
-// decodeJSON reads one document, with numbers as json.Number.
+// decodeJSON decodes exactly one JSON document, with numbers as json.Number.
 func decodeJSON(text []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// maxAnswers bounds how many answers are remembered, of all policies together.
+	// maxAnswers is the maximum number of cached decisions of all policies together.
 	maxAnswers = 4096
-	// maxRemembered bounds the size of an answer that is remembered, in bytes.
+	// maxRemembered is the maximum size in bytes of a response whose decision is cached.
 	maxRemembered = 16 << 10
 )
 
-// answers remembers decisions for as long as policies allow, those of all policies together. It is safe for concurrent use.
+// answers is the decision cache of all remote policies. Each policy sets the time for which its decisions are kept. It
+// is safe for concurrent use.
 type answers struct {
 	lru *cache.LRUExpireCache
 }
 
 func newAnswers() answers { return answers{cache.NewLRUExpireCache(maxAnswers)} }
 
-// answerKey stands for a request of a policy in a state of the data.
+// answerKey identifies a policy's request at a revision of its data.
 type answerKey [sha256.Size]byte
 
-// keyOf is that of a request. Revisions are of one policy only.
+// keyOf returns the key of a request. Revisions are unique among policies, so the policy's name is not part of it.
 func keyOf(revision uint64, body []byte) (key answerKey) {
 	sum := sha256.New()
 	sum.Write(binary.BigEndian.AppendUint64(nil, revision))
@@ -45,7 +46,7 @@ func (a answers) get(key answerKey) (placement.Decision, bool) {
 	return d, ok
 }
 
-// put remembers a decision of which the engine's answer had so many bytes.
+// put caches a decision. size is the size of the engine's response in bytes.
 func (a answers) put(key answerKey, d placement.Decision, size int, ttl time.Duration) {
 	if size <= maxRemembered {
 		a.lru.Add(key, d, ttl)

@@ -10,10 +10,10 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Probe asks an engine once for a policy's document, with an empty object as the input, and returns what the policy's
-// author should know: that there is no such document, that it is no decision, or that the engine does not answer. It
-// returns "" if there is nothing to say, and for engines that get their modules or data from Berth, which they may lack
-// before the policy is stored. Nothing is remembered, and no circuit breaker counts it.
+// Probe queries a policy's document once, with an empty object as input. It returns a warning for the policy's author
+// if there is no such document, if it is not a decision, or if the engine does not answer. It returns "" if there is no
+// warning. It also returns "" for engines to which Berth pushes modules or data, because these may be absent before the
+// policy is stored. Nothing is cached, and the circuit breaker ignores the request.
 func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	if r == nil || r.Supplied() {
 		return ""
@@ -32,7 +32,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	var said *rejection
 	switch {
 	case errors.As(err, &said) && said.ofObject():
-		// The policy is there, and can't decide an empty object.
+		// The policy exists, but can't decide an empty object.
 		return ""
 	case errors.As(err, &said) && said.Status == http.StatusNotFound:
 		return fmt.Sprintf("the engine has no document %s: %s (%v)", r.Document, hint, err)

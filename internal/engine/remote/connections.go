@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxHeader bounds the header of an answer, in bytes.
+	// maxHeader is the maximum size of a response's header in bytes.
 	maxHeader = 64 << 10
-	// idle is for how long a connection is kept that nobody uses.
+	// idle is how long an unused connection is kept.
 	idle = 90 * time.Second
-	// connecting bounds a connection attempt, also one that nobody waits for any more.
+	// connecting is the timeout of a connection attempt. It also applies when no request waits for the attempt any more.
 	connecting = 10 * time.Second
 )
 
 // dialer connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connections are what one access reaches its engine by. They are closed once nobody holds them and they are idle.
+// connections holds the transport of an access. Idle connections are closed once nothing refers to it.
 type connections struct {
 	transport *http.Transport
 }
@@ -40,7 +40,7 @@ func newConnections(config *tls.Config, dial dialer) *connections {
 		MaxIdleConnsPerHost:    maxInFlight,
 		IdleConnTimeout:        idle,
 		MaxResponseHeaderBytes: maxHeader,
-		// All requests to an engine share one connection of HTTP/2: one that is silently gone has to be noticed.
+		// All requests to an engine share one HTTP/2 connection. Pings detect a connection that broke silently.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
 	}}
 	runtime.AddCleanup(out, (*http.Transport).CloseIdleConnections, out.transport)

@@ -1,6 +1,5 @@
-// Package remote asks policy engines over HTTP: OPA's data API, or what another engine has in its form. It also keeps
-// data and modules in such an engine, for policies that want it.
-//
-// What an engine is asked of, and what it says, crosses a network: each answer is bounded, and anything but a readable
-// answer is an *engine.RemoteError, never a decision.
+// Package remote evaluates policies with remote engines: servers with OPA's data API, or one of the same form, that are
+// reached over HTTP. It also pushes data and modules to these engines for policies that need them there. An Engine
+// returns evaluators, and a Supply pushes. Requests and responses cross a network, so the size of each response is
+// limited. Anything but a readable response is an *engine.RemoteError, never a decision.
 package remote

@@ -15,39 +15,42 @@ import (
 )
 
 const (
-	// maxInFlight bounds the requests that an engine is working on at a time.
+	// maxInFlight is the maximum number of concurrent requests to an engine.
 	maxInFlight = 64
-	// faultsToOpen in a row open the circuit.
+	// faultsToOpen is the number of consecutive faults that open the circuit breaker.
 	faultsToOpen = 5
-	// firstOpen is how long the circuit is open at first, which is about what a server takes to start, and openFor how long
-	// it is at most: it is twice as long after each trial that fails. maxOpenFor bounds what the engine asks for.
+	// firstOpen is how long the circuit breaker stays open at first, which is about the time that a server takes to start.
+	// That time doubles with each trial that fails, up to openFor. maxOpenFor is the maximum delay that an engine may
+	// request with Retry-After.
 	firstOpen  = time.Second
 	openFor    = 10 * time.Second
 	maxOpenFor = time.Minute
 )
 
-// endpoint is an engine as all policies share it that ask it, whatever their credentials. It is safe for concurrent use.
+// endpoint is the state of an engine that all policies which use it share, whatever their credentials. It is safe for
+// concurrent use.
 type endpoint struct {
 	name     string
 	inFlight *semaphore.Weighted
 	breaker  *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	// namespaces keep what the objects of one namespace cause from the others.
+	// namespaces isolate faults that the objects of one namespace cause from the other namespaces.
 	namespaces namespaces
 
 	mu sync.Mutex
-	// failing are the namespaces whose objects met faults since the last success, and broken says that there was a fault
-	// since that no object can cause, or one about an object in no namespace.
+	// failing are the namespaces whose objects met faults since the last success. broken reports whether there was a fault
+	// since then that no object can cause, or one for an object in no namespace.
 	failing map[string]bool
 	broken  bool
-	// health is of what concerns all policies.
+	// health is the health that concerns all policies of the endpoint.
 	health health
-	// openSince is when the circuit opened; zero while it is closed. It is not closed before a request succeeded.
+	// openSince is the time when the circuit breaker opened; zero while it is closed. The breaker closes only after a
+	// request succeeded.
 	openSince time.Time
-	// pause is how long the circuit is open until the next trial, which is at trial.
+	// pause is how long the circuit breaker stays open until the next trial, and trial the time of that trial.
 	pause time.Duration
 	trial time.Time
-	// quietUntil is until when the engine wants to be left alone.
+	// quietUntil is the time until which the engine asked for no requests.
 	quietUntil time.Time
 }
 
@@ -64,7 +67,7 @@ func newEndpoint(name string) *endpoint {
 	return e
 }
 
-// turned notes that the circuit opened or closed.
+// turned records that the circuit breaker opened or closed.
 func (e *endpoint) turned(from, to gobreaker.State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,7 +86,7 @@ func (e *endpoint) turned(from, to gobreaker.State) {
 	}
 }
 
-// saw notes whose objects met a fault, before the circuit breaker counts it.
+// saw records the namespace of a request and its outcome. It is called before the circuit breaker counts the outcome.
 func (e *endpoint) saw(namespace string, outcome error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,17 +105,19 @@ func (e *endpoint) saw(namespace string, outcome error) {
 	}
 }
 
-// widespread reports whether the faults since the last success tell of the engine, and not of one namespace's objects.
+// widespread reports whether the faults since the last success point to the engine, and not only to the objects of one
+// or two namespaces.
 func (e *endpoint) widespread() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.broken || len(e.failing) >= namespacesToOpen
 }
 
-// errNotAsked stands for an attempt that tells nothing of the engine, for the circuit breaker.
+// errNotAsked is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.
 var errNotAsked = errors.New("the engine was not asked")
 
-// standing is what an attempt's outcome says of the endpoint, for the circuit breaker: nil for one that answers.
+// standing converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
+// answered, errNotAsked if the error says nothing about the endpoint, and otherwise the fault.
 func standing(err error) error {
 	var fault *engine.RemoteError
 	if errors.Is(err, errNotAsked) {
@@ -123,7 +128,8 @@ func standing(err error) error {
 	}
 	switch fault.Fault {
 	case engine.FaultUnauthorized, engine.FaultRefused, engine.FaultUndefined, engine.FaultIncomplete:
-		// It does answer, and other policies may have no such trouble. So it is with answers that are whole, below.
+		// The engine does answer, and other policies may not be affected. The same holds for complete but unreadable answers,
+		// below.
 		return nil
 	case engine.FaultCredentials, engine.FaultSerialization:
 		return errNotAsked
@@ -134,17 +140,17 @@ func standing(err error) error {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || untrusted(err) {
-		// Nobody waited for it, or it is about the certificates of one policy.
+		// The caller gave up, or the certificates of one policy are the cause.
 		return errNotAsked
 	}
 	return fault
 }
 
-// errBusy says that a request could not be sent for all those that are under way.
+// errBusy is the error of a request that could not be sent because too many others are running.
 var errBusy = fmt.Errorf("%d requests to the engine are under way, and none ended in time", maxInFlight)
 
-// enter waits for its turn to send a request. Who got it calls leave, once, with the outcome; leave says whether the
-// endpoint's health changed by it. The error is an *engine.RemoteError.
+// enter waits until a request may be sent. The caller must call leave exactly once, with the error of the request.
+// leave reports whether the endpoint's health changed. The error of enter is an *engine.RemoteError.
 func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool), err error) {
 	if e.breaker.State() == gobreaker.StateOpen {
 		return nil, e.closedOff()
@@ -182,7 +188,8 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	}, nil
 }
 
-// caused reports whether an outcome is a fault that the object may have caused; nil for one that tells nothing of that.
+// caused reports whether an outcome is a fault that the object may have caused. It returns nil if the outcome says
+// nothing about that.
 func caused(outcome error) *bool {
 	var fault *engine.RemoteError
 	switch {
@@ -194,7 +201,7 @@ func caused(outcome error) *bool {
 	return nil
 }
 
-// hush leaves the engine alone for as long as it asks for by a fault.
+// hush sets quietUntil to the time that a fault requests with Retry-After.
 func (e *endpoint) hush(err error) {
 	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		e.mu.Lock()
@@ -207,7 +214,7 @@ func quietAfter(fault *engine.RemoteError, now time.Time) time.Time {
 	return now.Add(min(fault.RetryAfter, maxOpenFor))
 }
 
-// next is when a circuit that is open lets the next request through. The caller holds the lock.
+// next returns the time when an open circuit breaker lets the next request through. The caller holds the lock.
 func (e *endpoint) next() time.Time {
 	if e.quietUntil.After(e.trial) {
 		return e.quietUntil
@@ -215,14 +222,14 @@ func (e *endpoint) next() time.Time {
 	return e.trial
 }
 
-// quiet says whether the engine wants to be left alone.
+// quiet reports whether the engine asked for no requests at this time.
 func (e *endpoint) quiet(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.Before(e.quietUntil)
 }
 
-// closedOff says that the circuit is open.
+// closedOff returns the error that says that the circuit breaker is open.
 func (e *endpoint) closedOff() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -236,7 +243,7 @@ func (e *endpoint) closedOff() *engine.RemoteError {
 	return out
 }
 
-// note notes the outcome of a request, after the circuit breaker did.
+// note records the outcome of a request. It is called after the circuit breaker counted the outcome.
 func (e *endpoint) note(outcome error) {
 	now := time.Now()
 	var fault *engine.RemoteError
@@ -251,7 +258,7 @@ func (e *endpoint) note(outcome error) {
 	}
 }
 
-// endpointState is an endpoint's health in what transitions are told by.
+// endpointState is the part of an endpoint's health whose changes are reported.
 type endpointState struct {
 	fault engine.Fault
 	open  bool
@@ -263,7 +270,7 @@ func (e *endpoint) state() endpointState {
 	return endpointState{fault: e.health.kind(), open: !e.openSince.IsZero()}
 }
 
-// healthNow returns the endpoint's health, and since when the circuit is open; zero if it is not.
+// healthNow returns the endpoint's health and the time when the circuit breaker opened; zero if it is closed.
 func (e *endpoint) healthNow() (h health, openSince time.Time) {
 	now := time.Now()
 	e.mu.Lock()

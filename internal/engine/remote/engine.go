@@ -12,47 +12,45 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// Name is what the status of a policy shows that another engine decides.
+// Name is the engine's name in the status of a policy that a remote engine decides.
 const Name = "Remote"
 
 // Secrets reads Secrets of the operator's own namespace.
 type Secrets interface {
-	// Secret returns the data of a Secret as it is now; who calls does not change it.
+	// Secret returns the current data of a Secret. The caller must not change it.
 	Secret(ctx context.Context, name string) (map[string][]byte, error)
 }
 
-// Observer is told how asking engines fares. Its methods are safe for concurrent use, and quick.
+// Observer is notified about requests to engines. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
-	// Requested is called after each request that an engine was sent, and each that the circuit breaker kept from it, with
-	// the fault; empty for none.
+	// Requested is called after each request to an engine, and each request that the circuit breaker prevented. fault is
+	// empty for a success.
 	Requested(endpoint string, fault engine.Fault, took time.Duration)
-	// HealthChanged is called when the health of an engine that decides a policy in force changed in more than words, with
-	// both, in their order.
+	// HealthChanged is called when the health of a policy in force changed in more than the text of an error. The calls
+	// for a policy come in order.
 	HealthChanged(policy string, before, after placement.RemoteHealth)
-	// Revised is called when a policy is to be asked anew about existing objects.
+	// Revised is called when the existing objects of a policy must be decided again.
 	Revised(policy string)
 }
 
 // Options configure an Engine.
 type Options struct {
 	Secrets Secrets
-	// Policies returns the policies in force, of whatever engine; nil for none.
+	// Policies returns the policies in force, of any engine; nil for none.
 	Policies func() []*placement.Policy
-	// Observer is told how asking fares; nil for nobody.
+	// Observer is notified about requests; nil for no notifications.
 	Observer Observer
-	// AllowSecrets lets policies name Secrets. Engines get them without their data in any case.
+	// AllowSecrets permits policies to refer to Secrets. Engines get them without their data in any case.
 	AllowSecrets bool
-	// UserAgent is the name by which engines are asked.
+	// UserAgent is the User-Agent header of requests.
 	UserAgent string
 }
 
-// Engine asks other engines. It is safe for concurrent use.
-//
-// What it knows of an engine, and its connections, are shared by the evaluators that need them, and are gone soon after the
-// last one that does: nobody has to say that an evaluator is no longer wanted.
+// Engine evaluates policies with remote engines. It is safe for concurrent use. Evaluators share the state of an engine
+// and its connections. Both are freed soon after the last evaluator that uses them. Evaluators need not be closed.
 type Engine struct {
 	options Options
-	// dial connects to engines; nil for the network.
+	// dial connects to engines; nil for the default dialer.
 	dial       dialer
 	evaluators weakcache.Cache[evaluator]
 	accesses   weakcache.Cache[access]
@@ -64,8 +62,8 @@ type Engine struct {
 // New returns an engine.
 func New(o Options) *Engine { return &Engine{options: o, answers: newAnswers()} }
 
-// Settled says whether an engine has the data and the modules that a policy wants there, as far as this replica knows. It
-// does not wait: it looks for the next time that it is called.
+// Settled reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
+// replica knows. It does not wait: it may start a request for the manifest, whose result the next call uses.
 func (e *Engine) Settled(b *policy.Binding) bool {
 	if b.Remote == nil || !b.Remote.Supplied() {
 		return true
@@ -84,7 +82,8 @@ func (e *Engine) Settled(b *policy.Binding) bool {
 	return held != nil && missing == ""
 }
 
-// Supplied says that data changed which policies have in their engines: existing objects are to be decided anew.
+// Supplied is called when data that was pushed for these policies changed. The existing objects of the policies are
+// decided again.
 func (e *Engine) Supplied(policies ...string) {
 	for _, p := range e.inForce() {
 		if slices.Contains(policies, p.name) {
@@ -93,11 +92,12 @@ func (e *Engine) Supplied(policies ...string) {
 	}
 }
 
-// tick is how often the engine looks what is due.
+// tick is the interval between checks for due work.
 const tick = time.Second
 
-// Start has policies asked anew at their time, asks engines that fail whether they still do, and tells of those that are
-// healthy by now, until ctx ends. Then it closes connections.
+// Start runs the periodic work until ctx ends. It has existing objects decided again at the policies' refresh interval,
+// sends probes to engines that fail, and notifies the observer of policies that became healthy. Then it closes idle
+// connections.
 func (e *Engine) Start(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -121,7 +121,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection says that every replica asks.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica sends requests.
 func (*Engine) NeedLeaderElection() bool { return false }
 
 func (e *Engine) due(now time.Time) {
@@ -142,7 +142,7 @@ func (e *Engine) revise(p *evaluator) {
 	}
 }
 
-// inForce returns the evaluators of the policies in force that are decided elsewhere.
+// inForce returns the evaluators of the policies in force that remote engines decide.
 func (e *Engine) inForce() []*evaluator {
 	if e.options.Policies == nil {
 		return nil
@@ -162,7 +162,7 @@ func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	}
 }
 
-// tellHealth tells of an endpoint's health for each policy in force that it decides.
+// tellHealth notifies the observer of the health of each policy in force that the endpoint decides.
 func (e *Engine) tellHealth(at *endpoint) {
 	if e.options.Observer == nil {
 		return

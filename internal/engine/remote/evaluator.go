@@ -19,7 +19,8 @@ import (
 
 var _ placement.Remote = (*evaluator)(nil)
 
-// evaluator is one policy that another engine decides. A policy that is bound anew in the same way has the same one.
+// evaluator is one policy that a remote engine decides. A policy that is bound again without a change keeps its
+// evaluator.
 type evaluator struct {
 	engine   *Engine
 	name     string
@@ -27,32 +28,33 @@ type evaluator struct {
 	binding  *policy.Binding
 	access   *access
 	endpoint *endpoint
-	// inputBytes is the size of the largest object that is sent, in JSON.
+	// inputBytes is the maximum size of an object that is sent, as JSON.
 	inputBytes int
-	// witness sees what the engine holds for the policy; nil if it needs nothing there.
+	// witness reads the engine's manifest; nil if the policy needs nothing in the engine.
 	witness *witness
-	// revision is another one of all evaluators' when existing objects are to be decided anew.
+	// revision changes when existing objects must be decided again. No other evaluator has the same one.
 	revision atomic.Uint64
 
-	// complete says that the engine was once seen to hold all that the policy needs.
+	// complete reports whether the engine was once seen to have everything that the policy needs.
 	complete atomic.Bool
 
-	// telling is held while the observer is told, so that it is told in order; told is the health that it knows.
+	// telling is held while the observer is notified, so that notifications come in order. told is the health of the last
+	// notification.
 	telling sync.Mutex
 	told    placement.RemoteHealth
 
 	mu sync.Mutex
-	// own is the health of what concerns this policy only.
+	// own is the health that concerns only this policy.
 	own   health
 	probe probe
-	// refresh is when the policy is to be asked anew about existing objects; zero for never.
+	// refresh is when existing objects are decided again; zero for never.
 	refresh time.Time
 }
 
-// revisions are unique among all evaluators.
+// revisions is the last revision that was assigned. All evaluators share it.
 var revisions atomic.Uint64
 
-// Prepare returns the evaluator of a policy that another engine decides.
+// Prepare returns the evaluator of a policy that a remote engine decides.
 func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	if m.Remote == nil {
 		return nil, fmt.Errorf("policy %s is not decided elsewhere", name)
@@ -88,7 +90,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	return p, nil
 }
 
-// Check returns a *policy.CompileError if the engine must not get what the policy names.
+// Check returns a *policy.CompileError if the policy refers to data that the engine must not get.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.options.AllowSecrets {
 		return nil
@@ -112,7 +114,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	ttl := time.Duration(p.remote.Spec.CacheSeconds) * time.Second
 	var key answerKey
 	if ttl > 0 {
-		// What is decided from here on is of this revision or a later one.
+		// The revision is read before the request, so the decision is of this revision or a newer one.
 		key = keyOf(p.revision.Load(), body)
 		if decision, ok := p.engine.answers.get(key); ok {
 			return decision, nil
@@ -125,13 +127,13 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	return out.decision, err
 }
 
-// answered is a decision, and how many bytes the answer had that it was read from.
+// answered is a decision and the size in bytes of the response that it was read from.
 type answered struct {
 	decision placement.Decision
 	size     int
 }
 
-// attempt asks once, if the endpoint is to be asked.
+// attempt sends one request if the endpoint admits it.
 func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err error) {
 	leave, err := p.endpoint.enter(ctx)
 	if err != nil {
@@ -140,7 +142,8 @@ func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err
 		return answered{}, err
 	}
 	began := time.Now()
-	// Also if it panics: else the circuit breaker would wait for the outcome for ever.
+	// This is deferred so that it runs also after a panic. Otherwise the circuit breaker would wait forever for the
+	// outcome.
 	defer func() {
 		changed := leave(err)
 		changed = p.note(err) || changed
@@ -153,7 +156,7 @@ func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err
 	return p.ask(ctx, body)
 }
 
-// ask asks once.
+// ask sends one request. It verifies before and after that the engine has what the policy needs.
 func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 	var before *holdings
 	if p.witness != nil {
@@ -184,8 +187,8 @@ func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 	case err != nil:
 		return answered{}, p.access.fault(engine.FaultMalformed, unreadable{err})
 	case !found && p.remote.OwnPackage:
-		// Who answered does not have the modules, whoever said that they are there: behind one address there may be two
-		// servers for a moment.
+		// The server that answered lacks the modules, whatever the manifest said. For a moment, two servers may share one
+		// address.
 		return answered{}, p.access.fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
 	case !found && superseded:
 		return answered{}, p.access.fault(engine.FaultIncomplete,
@@ -200,8 +203,8 @@ func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
 	return answered{decision, len(answer)}, err
 }
 
-// query sends the request. found is false if the engine says, as the older form of OPA's data API does, that it has no such
-// document.
+// query sends the request. found is false if the engine answers that it has no such document, as OPA's v0 data API
+// does.
 func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, found bool, err error) {
 	answer, err = p.access.exchange(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
 	var said *rejection
@@ -211,10 +214,11 @@ func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, foun
 	return answer, err == nil, err
 }
 
-// codeUndefined is how the older form of OPA's data API says that there is no such document.
+// codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
 const codeUndefined = "undefined_document"
 
-// note notes what an attempt's outcome says of what concerns only this policy, and whether its health changed by that.
+// note records what an attempt's outcome says about this policy alone. It reports whether the policy's own health
+// changed.
 func (p *evaluator) note(err error) (changed bool) {
 	now := time.Now()
 	p.mu.Lock()
@@ -225,8 +229,8 @@ func (p *evaluator) note(err error) (changed bool) {
 	case !errors.As(err, &fault):
 		p.own.answered(now)
 	case fault.Fault == engine.FaultIncomplete && !p.complete.Load():
-		// It is still being loaded for the first time, or does not take what it is to have, as the condition Replicated says:
-		// nobody has asked the engine to decide.
+		// The engine is still being loaded for the first time, or rejects what is pushed to it. The condition Replicated
+		// reports that. No decision was requested.
 	case standing(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
 		p.own.failed(fault, now)
 	default:
@@ -235,13 +239,13 @@ func (p *evaluator) note(err error) (changed bool) {
 	return asked != p.own.asked || before != p.own.kind()
 }
 
-// Health implements placement.Remote. A fault of the endpoint comes before one of the policy's own.
+// Health implements placement.Remote. A fault of the endpoint takes precedence over one of the policy itself.
 func (p *evaluator) Health() placement.RemoteHealth {
 	shared, openSince := p.endpoint.healthNow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.own.settle(time.Now())
-	// Who asked in vain for another policy asked for this one too.
+	// A failed request of another policy to the same endpoint counts for this policy too.
 	p.own.asked = p.own.asked || shared.fault != nil
 	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.own.asked, Open: !openSince.IsZero()}
 	switch {
@@ -253,7 +257,7 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	return out
 }
 
-// tell tells the observer of the policy's health, if it does not know it.
+// tell notifies the observer of the policy's health if it changed since the last notification.
 func (p *evaluator) tell(o Observer) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
@@ -267,10 +271,10 @@ func (p *evaluator) tell(o Observer) {
 // Revision implements placement.Evaluator.
 func (p *evaluator) Revision() uint64 { return p.revision.Load() }
 
-// revise has existing objects decided anew.
+// revise assigns a new revision, so that existing objects are decided again.
 func (p *evaluator) revise() { p.revision.Store(revisions.Add(1)) }
 
-// refreshed says whether the policy is to be asked anew about existing objects by now, once for each time that it is.
+// refreshed reports whether the refresh time has come. If so, it schedules the next one.
 func (p *evaluator) refreshed(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,15 +285,15 @@ func (p *evaluator) refreshed(now time.Time) bool {
 	return true
 }
 
-// schedule says when the policy is next asked anew: not all of them at once.
+// schedule sets the time of the next refresh. The jitter spreads the refreshes of many policies.
 func (p *evaluator) schedule(now time.Time) {
 	if every := time.Duration(p.remote.Spec.RefreshSeconds) * time.Second; every > 0 {
 		p.refresh = now.Add(every - time.Duration(rand.Float64()*refreshJitter*float64(every)))
 	}
 }
 
-// refreshJitter is by how much earlier than refreshSeconds a policy may be asked anew, as a share of it.
+// refreshJitter is the maximum fraction of refreshSeconds by which a refresh comes early.
 const refreshJitter = 0.1
 
-// Input implements placement.Evaluator: what the engine reads is not known.
+// Input implements placement.Evaluator. It returns all fields, because the fields that the engine reads are not known.
 func (*evaluator) Input() *projection.Fields { return projection.Everything() }

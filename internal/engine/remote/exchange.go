@@ -23,48 +23,48 @@ import (
 )
 
 const (
-	// maxAnswer bounds what is read of an answer, in bytes, after decompression.
+	// maxAnswer is the maximum size of a response in bytes, after decompression.
 	maxAnswer = 1 << 20
-	// maxRejection bounds what is read of an answer that is no success, in bytes.
+	// maxRejection is how many bytes are read of a response without a success status.
 	maxRejection = 64 << 10
 )
 
-// typeJSON is the media type of requests and answers.
+// typeJSON is the media type of requests and responses.
 const typeJSON = "application/json"
 
 // query is a request to an engine.
 type query struct {
 	method string
 	at     *url.URL
-	// contentType is the body's; empty for JSON.
+	// contentType is the body's media type; empty for JSON.
 	contentType string
 	body        []byte
-	// ifAbsent has a document written only if there is none: otherwise the status is 304.
+	// ifAbsent writes a document only if there is none. Otherwise the status is 304.
 	ifAbsent bool
-	// limit bounds the answer, in bytes; 0 for maxAnswer.
+	// limit is the maximum size of the response in bytes; 0 for maxAnswer.
 	limit int64
 }
 
-// rejection is what an engine said with a status that is no success, as OPA says it: it is in the chain of the error of
-// such an answer. Code is empty if the engine says it in another way.
+// rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a
+// response. Code is empty if the engine reports errors in another form.
 type rejection struct {
 	Status int    `json:"-"`
 	Code   string `json:"code"`
 	Errors []struct {
 		Code string `json:"code"`
 	} `json:"errors"`
-	// asked is what was asked for, shape what the answer is like, and advice what to look at.
+	// asked names the request, shape describes the response without its content, and advice says what to check.
 	asked, shape, advice string
 }
 
-// ofObject says that OPA is well, and could not evaluate the policy for this object (topdown.Error).
+// ofObject reports whether OPA works but could not evaluate the policy for this object (see topdown.Error).
 func (r *rejection) ofObject() bool {
 	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
 
-// knownCodes are the codes of OPA's documented errors (server/types, ast, topdown, storage). A message names them and
-// nothing else of an answer: any URL may be behind spec.remote.url, and messages are read by more people than may read
-// that.
+// knownCodes are the codes of OPA's documented errors (server/types, ast, topdown, storage). A message contains these
+// codes and nothing else of a response. spec.remote.url may point to any server, and more people may read messages than
+// may read what that server returns.
 var knownCodes = []string{
 	"internal_error", "evaluation_error", "unauthorized", "invalid_parameter", "invalid_operation", "resource_not_found",
 	"resource_conflict", "undefined_document",
@@ -96,10 +96,10 @@ func (r *rejection) Error() string {
 	return out
 }
 
-// maxCodes is how many codes a message names.
+// maxCodes is the maximum number of codes in a message.
 const maxCodes = 5
 
-// shapeOf tells what an answer is like, without any of its content.
+// shapeOf describes a response without any of its content.
 func shapeOf(body []byte) string {
 	if len(body) == 0 {
 		return "an empty body"
@@ -118,9 +118,9 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// exchange sends one request, once, and returns the body of an answer with status 2xx, which is JSON if there is any. The
-// error is an *engine.RemoteError, with a *rejection in it if there was another status. Both credentials are as the Secrets
-// have them now.
+// exchange sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
+// JSON. The error is an *engine.RemoteError, with a *rejection in its chain for another status. The token and the
+// client certificate are those that the Secrets contain now.
 func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	c, err := a.connections(ctx)
 	if err != nil {
@@ -138,12 +138,13 @@ func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// Not by a client: that would follow redirects, and take the token along.
+	// An http.Client would follow redirects and send the token along.
 	response, err := c.transport.RoundTrip(request)
 	if err != nil {
 		return nil, a.broken(ctx, err)
 	}
-	// In this order: a connection that becomes idle after its owner is gone would stay.
+	// Deferred calls run in reverse order: the body is closed before c may be collected. A connection that becomes idle
+	// after that would stay open.
 	defer runtime.KeepAlive(c)
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
@@ -171,13 +172,13 @@ func newRequest(ctx context.Context, q query) (*http.Request, error) {
 		request.Header.Set("If-None-Match", "*")
 	}
 	request.Header.Set("Accept", typeJSON)
-	// All that is sent may be sent twice: net/http may take another connection if a kept one turns out to be closed. The
-	// header is for net/http only, and is not sent.
+	// Every request may be sent twice: net/http may use another connection if a kept one turns out to be closed. The
+	// header only tells net/http that this is allowed, and is not sent.
 	request.Header["Idempotency-Key"] = []string{}
 	return request, nil
 }
 
-// broken is what an error of a connection means.
+// broken converts an error of a connection to a fault.
 func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
 	err = unquoted(err)
@@ -192,7 +193,7 @@ func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
 	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.shown(), err))
 }
 
-// unquoted is an error of a connection, without what net/http repeats of an answer that it can't read.
+// unquoted returns a connection's error without the parts of an unreadable response that net/http quotes.
 func unquoted(err error) error {
 	var (
 		op     *net.OpError
@@ -210,7 +211,7 @@ func unquoted(err error) error {
 	return reason{"what answered does not speak HTTP as expected, or ended the connection", err}
 }
 
-// reason is an error with other words.
+// reason replaces the message of an error.
 type reason struct {
 	text string
 	err  error
@@ -220,8 +221,8 @@ func (r reason) Error() string { return r.text }
 
 func (r reason) Unwrap() error { return r.err }
 
-// shown is a hint at the certificate that Berth shows. A server of TLS 1.3 that does not take it closes the connection, and
-// its reason is often not read any more.
+// shown returns a hint about the client certificate that Berth sends. A TLS 1.3 server that rejects it closes the
+// connection, and its reason is often not read any more.
 func (a *access) shown() string {
 	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
 		return fmt.Sprintf(" (does the engine take the certificate of Secret %s?)", ref.Name)
@@ -229,20 +230,21 @@ func (a *access) shown() string {
 	return ""
 }
 
-// untrusted says that one side does not trust the other's certificate.
+// untrusted reports whether one side does not trust the other's certificate.
 func untrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var op *net.OpError
 	return errors.As(err, &verification) || errors.As(err, &op) && op.Op == "remote error"
 }
 
-// unreadable is an answer that came whole and is none, which may be the fault of what was asked for.
+// unreadable is the error of a response that arrived completely but is not valid. The policy or the object may be the
+// cause, rather than the engine.
 type unreadable struct{ error }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the underlying error.
 func (u unreadable) Unwrap() error { return u.error }
 
-// answer reads an answer with status 2xx.
+// answer reads a response with status 2xx.
 func (a *access) answer(ctx context.Context, response *http.Response, q query) ([]byte, error) {
 	limit := q.limit
 	if limit == 0 {
@@ -262,7 +264,7 @@ func (a *access) answer(ctx context.Context, response *http.Response, q query) (
 	return body, nil
 }
 
-// isJSON says whether a media type is JSON, or is not said.
+// isJSON reports whether a media type is JSON or empty.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -271,10 +273,10 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == typeJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// rejected is what a status means that is no success.
+// rejected converts a response without a success status to a fault.
 func (a *access) rejected(response *http.Response, q query) *engine.RemoteError {
 	r := &rejection{}
-	// Whatever can be read of it is better than nothing.
+	// Even an incomplete body may contain the error's code.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
 	if json.Unmarshal(body, r) != nil {
 		*r = rejection{}
@@ -299,7 +301,8 @@ func (a *access) rejected(response *http.Response, q query) *engine.RemoteError 
 	return out
 }
 
-// retryAfter reads a header's seconds or date (RFC 9110, section 10.2.3); 0 if it has neither, or one that is past.
+// retryAfter parses the value of a Retry-After header in seconds or as a date (RFC 9110, section 10.2.3). It returns 0
+// for any other value, and for a date in the past.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

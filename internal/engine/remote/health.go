@@ -8,19 +8,19 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// steady is how long there has to be no fault for what failed to count as healthy, so that its state is not written at
-// each request.
+// steady is the time without a fault after which a failed policy or endpoint counts as healthy again. It keeps the
+// state from changing with each request.
 const steady = 10 * time.Second
 
-// health is how a series of attempts fares. The zero value is that of none.
+// health is the outcome of a series of attempts. The zero value means no attempts.
 type health struct {
-	// asked says that there was one.
+	// asked reports whether there was an attempt.
 	asked bool
-	// fault is the last one, for as long as it counts; nil for none.
+	// fault is the last fault while it counts; nil for none.
 	fault *engine.RemoteError
-	// since is when the first fault of those that count was, and last when the last one was.
+	// since is the time of the first of the faults that count, and last the time of the last one.
 	since, last time.Time
-	// answering says that the last attempt succeeded.
+	// answering reports whether the last attempt succeeded.
 	answering bool
 }
 
@@ -36,17 +36,17 @@ func (h *health) answered(now time.Time) {
 	h.settle(now)
 }
 
-// settle forgets the fault once it is long enough ago, if there was a success since.
+// settle removes the fault if it is old enough and the last attempt succeeded.
 func (h *health) settle(now time.Time) {
 	if h.answering && now.Sub(h.last) >= steady {
 		h.fault = nil
 	}
 }
 
-// recovered forgets the fault.
+// recovered removes the fault.
 func (h *health) recovered() { h.fault = nil }
 
-// kind is that of the fault; empty for none.
+// kind returns the kind of the fault; empty for none.
 func (h *health) kind() engine.Fault {
 	if h.fault == nil {
 		return ""
@@ -54,7 +54,7 @@ func (h *health) kind() engine.Fault {
 	return h.fault.Fault
 }
 
-// differs says whether a policy's health changed in more than words.
+// differs reports whether two states of a policy's health differ in more than the text of the error.
 func differs(x, y placement.RemoteHealth) bool {
 	return x.Asked != y.Asked || x.Open != y.Open || faultOf(x.Err) != faultOf(y.Err)
 }

@@ -12,36 +12,37 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// holdings is what an engine has of what Berth keeps there, as a document of the engine's own at
-// data.berth.holdings: what is lost with it was not there either. It claims a type or modules only while they are there,
-// complete.
+// holdings is the manifest of a remote engine: the document that lists what Berth pushed to the engine. It is stored in
+// the engine itself, at data.berth.holdings, so if the engine loses its data, it loses the manifest too. The manifest
+// lists a type or modules only while they are there completely.
 type holdings struct {
-	// Load is a new random text whenever anything that was claimed no longer is, and at each full load: while it stands,
-	// nothing was missing of what is claimed.
+	// Load is a random text. A new one is set at each full load, and whenever something that was listed is removed or
+	// becomes incomplete. So while Load is unchanged, everything that the manifest lists was always there.
 	Load string `json:"load"`
-	// Types are the resource types as typeName has them; one that is false may be there in part.
+	// Types are the resource types by typeName. The value is false if the type may be incomplete.
 	Types map[string]bool `json:"types,omitempty"`
 	// Modules are the modules by policy.
 	Modules map[string]heldModules `json:"modules,omitempty"`
-	// Turn has one name, which the next change takes the place of with another one. So each change is made once, after the
-	// one before, and only by who made that: one that was long under way, or another leader's, fails.
+	// Turn holds the fencing token as its only key. Each change removes this token and sets a new one, so a change fails
+	// unless it follows the one before. Hence each change is applied only once, and a change that was delayed, or that
+	// comes from another leader, fails.
 	Turn map[string]bool `json:"turn,omitempty"`
 }
 
 // heldModules are the modules of a policy.
 type heldModules struct {
-	// Digest is the ModulesDigest of those that are there.
+	// Digest is the ModulesDigest of the modules that are there.
 	Digest string `json:"digest"`
-	// Superseded are digests of older ones, the newest first.
+	// Superseded are the digests of older modules, the newest first.
 	Superseded []string `json:"superseded,omitempty"`
 }
 
-// typeName is how holdings name a resource type.
+// typeName returns the name of a resource type in the manifest.
 func typeName(r schema.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// parseType reads what typeName wrote.
+// parseType is the inverse of typeName.
 func parseType(name string) (schema.GroupVersionResource, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
@@ -50,8 +51,9 @@ func parseType(name string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, true
 }
 
-// has says what is not there of what a policy needs, in words for users; empty if all is there. superseded says that the
-// modules are newer than those that the policy had when it was bound, which is no lack.
+// has compares the manifest with what a policy needs. missing describes what is not there, in words for users; it is
+// empty if everything is there. superseded reports that the modules are newer than those that the policy had when it
+// was bound. Such modules don't count as missing.
 func (h *holdings) has(name string, r *policy.Remote, b *policy.Binding) (missing string, superseded bool) {
 	var lacks []string
 	for _, read := range b.Missing {
@@ -79,7 +81,7 @@ func (h *holdings) has(name string, r *policy.Remote, b *policy.Binding) (missin
 	return "does not have yet " + strings.Join(lacks, ", "), false
 }
 
-// parseHoldings reads the engine's answer; nil if it has no such document.
+// parseHoldings decodes the engine's response; nil if there is no manifest.
 func parseHoldings(answer []byte) (*holdings, error) {
 	var out struct {
 		Result *holdings `json:"result"`
@@ -90,10 +92,10 @@ func parseHoldings(answer []byte) (*holdings, error) {
 	return out.Result, nil
 }
 
-// holdingsAddress is where an engine's holdings are.
+// holdingsAddress returns the URL of an engine's manifest.
 func holdingsAddress(base *url.URL) *url.URL { return address(base, "v1", "data", "berth", "holdings") }
 
-// address is that of a path below the engine's base, name by name, which may have any character.
+// address returns the URL of a path below the engine's base. The elements of the path may contain any character.
 func address(base *url.URL, path ...string) *url.URL {
 	escaped := make([]string, len(path))
 	for i, name := range path {

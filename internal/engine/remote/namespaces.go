@@ -13,36 +13,38 @@ import (
 )
 
 const (
-	// namespacesToOpen is how many namespaces have to meet faults in a row for them to tell of the engine: the objects of
-	// one may be the reason.
+	// namespacesToOpen is the number of namespaces that must meet faults before the faults count against the engine. The
+	// objects of one namespace alone may be the cause.
 	namespacesToOpen = 3
-	// maxInFlightOfOne bounds the requests for objects of one namespace that an engine is working on at a time.
+	// maxInFlightOfOne is the maximum number of concurrent requests to an engine for the objects of one namespace.
 	maxInFlightOfOne = maxInFlight / 4
-	// maxNamespaces bounds the namespaces that are remembered for one engine.
+	// maxNamespaces is the maximum number of namespaces that are tracked for one engine.
 	maxNamespaces = 256
 )
 
-// namespaces keep what the objects of one namespace cause at an engine from the others. They are safe for concurrent use.
+// namespaces isolate faults of an engine that the objects of one namespace cause from the other namespaces. They are
+// safe for concurrent use.
 type namespaces struct {
 	mu    sync.Mutex
 	known map[string]*namespaceState
 	uses  uint64
 }
 
-// namespaceState is the outcome of recent requests about the objects of a namespace.
+// namespaceState is the outcome of recent requests for the objects of a namespace.
 type namespaceState struct {
 	inFlight *semaphore.Weighted
-	// waiting are requests that have the state: it is not forgotten before they end.
+	// waiting is the number of requests that use the state. It is not removed while there are any.
 	waiting int
-	// faults in a row; with faultsToOpen of them the circuit is open for this namespace until a time, after a pause.
+	// faults is the number of consecutive faults. From faultsToOpen on, the circuit is open for this namespace until the
+	// time until. pause is how long it was opened for.
 	faults int
 	until  time.Time
 	pause  time.Duration
 	used   uint64
 }
 
-// enter waits for the turn of a request. Who got it calls leave, once, with whether there was a fault that the object may
-// have caused; nil for neither success nor such a fault.
+// enter waits until a request may be sent. The caller must call leave exactly once, and tell whether there was a fault
+// that the object may have caused; nil means neither such a fault nor a success.
 func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (leave func(fault *bool), err error) {
 	if namespace == "" {
 		return func(*bool) {}, nil
@@ -57,7 +59,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 			"it is not asked about objects in namespace %s, as it kept failing at them, and is tried again from %s on", namespace, until.UTC().Format(time.RFC3339))}
 	}
 	if s.faults >= faultsToOpen {
-		// One request tries; the others wait for the next time.
+		// One request is a trial. The others wait for another pause.
 		s.until = now.Add(s.pause)
 	}
 	s.waiting++
@@ -72,7 +74,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 	}, nil
 }
 
-// errBusyHere says that a request could not be sent for all those of its namespace that are under way.
+// errBusyHere is the error of a request that could not be sent because too many others of its namespace are running.
 var errBusyHere = errors.New("many requests about objects of this namespace are under way, and none ended in time")
 
 func (n *namespaces) done(s *namespaceState, fault *bool) {
@@ -93,8 +95,8 @@ func (n *namespaces) done(s *namespaceState, fault *bool) {
 	s.until = time.Now().Add(s.pause)
 }
 
-// state returns a namespace's state, and forgets the one that was used longest ago if there are too many. The caller holds
-// the lock.
+// state returns a namespace's state and creates it if needed. If there are too many, it removes the least recently used
+// one. The caller holds the lock.
 func (n *namespaces) state(namespace string) *namespaceState {
 	n.uses++
 	s := n.known[namespace]
@@ -112,7 +114,7 @@ func (n *namespaces) state(namespace string) *namespaceState {
 	return s
 }
 
-// forget forgets a namespace that nobody asks for: one without faults, if there is one.
+// forget removes the least recently used namespace without waiting requests, preferably one without faults.
 func (n *namespaces) forget() {
 	oldest, sound := "", false
 	for name, s := range n.known {
@@ -127,7 +129,7 @@ func (n *namespaces) forget() {
 	delete(n.known, oldest)
 }
 
-// ofNamespace reports whether a fault may be due to the object that was asked about.
+// ofNamespace reports whether the object of the request may have caused the fault.
 func ofNamespace(fault *engine.RemoteError) bool {
 	switch fault.Fault {
 	case engine.FaultTimeout, engine.FaultServer, engine.FaultMalformed:

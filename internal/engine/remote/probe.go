@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// probePace is how long nobody has to have asked for a policy whose engine fails before it is asked again what it failed at:
-// by then a circuit that opened lets a request through.
+// probePace is the time without attempts for a failing policy after which a probe is sent. It is long enough for an
+// open circuit breaker to let a request through.
 const probePace = openFor + tick
 
-// probe is what an engine failed at, for it to be asked again while nobody else does: else it would count as failing, in
-// conditions and metrics, until somebody next needs it.
+// probe is the last failed request of a policy. It is sent again if no other request is sent. Otherwise conditions and
+// metrics would report the failure until the next request, even if the engine has recovered.
 type probe struct {
-	// body is the last request that failed; nil if the last one did not.
+	// body is the last request if it failed; else nil.
 	body []byte
-	// last is when the last attempt ended, and running says that one is made for no other purpose.
+	// last is when the last attempt ended. running reports whether a probe is being sent.
 	last    time.Time
 	running bool
 }
 
-// attempted notes the outcome of an attempt.
+// attempted records the outcome of an attempt.
 func (p *evaluator) attempted(body []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,7 +29,7 @@ func (p *evaluator) attempted(body []byte, err error) {
 	}
 }
 
-// probeDue returns what the engine is to be asked again by now; nil for nothing. Who gets it calls probed.
+// probeDue returns the request to send as a probe; nil for none. If it returns one, the caller must call probed.
 func (p *evaluator) probeDue(now time.Time) []byte {
 	if h := p.Health(); h.Err == nil && !h.Open || p.endpoint.quiet(now) {
 		return nil
@@ -43,8 +43,8 @@ func (p *evaluator) probeDue(now time.Time) []byte {
 	return p.probe.body
 }
 
-// probed asks the engine once what it failed at. That may end trouble, and neither makes it nor is counted: what fails may
-// be about this one request, for which nobody waits any more.
+// probed sends one probe. Its success counts as recovery. Its failure does not count against the endpoint, because the
+// cause may be this one request, which no caller waits for.
 func (p *evaluator) probed(ctx context.Context, body []byte) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(p.remote))
 	defer cancel()

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// margin is what is left of the caller's time when all attempts are over, so that the reason still gets to the user.
+	// margin is the part of the caller's time that the attempts leave over, so that the error still reaches the user.
 	margin = 300 * time.Millisecond
-	// bound is the time for all attempts if the caller sets none.
+	// bound is the time for all attempts if the caller sets no deadline.
 	bound = 30 * time.Second
-	// least is the time that an attempt needs to be worth it.
+	// least is the minimum time left for another attempt.
 	least = 20 * time.Millisecond
-	// jitter is by how much a pause is longer at most, as a share of it.
+	// jitter is the maximum jitter of a pause, as a fraction of it.
 	jitter = 0.5
 )
 
-// within is the context for all attempts.
+// within returns the context for all attempts.
 func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -32,8 +32,8 @@ func within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(margin, time.Until(deadline)/4)))
 }
 
-// retry attempts until an attempt succeeds, or it would be in vain to go on, or the policy's bounds or the time of ctx do
-// not allow for another one. An *engine.RemoteError that it returns has the number of attempts.
+// retry calls attempt until it succeeds or fails with an error that is not transient, or until the policy's limits or
+// the deadline of ctx allow no further attempt. A returned *engine.RemoteError contains the number of attempts.
 func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := within(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 		if err == nil || !errors.As(err, &last) {
 			return out, err
 		}
-		// Others may have the same error.
+		// Copy the fault, because other callers may share it.
 		fault := *last
 		fault.Attempts = n
 		if n >= int(spec.Retry.MaxAttempts) || !transient(fault.Fault) || ctx.Err() != nil {
@@ -73,7 +73,7 @@ func once[T any](ctx context.Context, spec placementv1.Remote, attempt func(cont
 	return attempt(ctx)
 }
 
-// transient says whether another attempt may fare better.
+// transient reports whether another attempt may succeed.
 func transient(f engine.Fault) bool {
 	switch f {
 	case engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,
@@ -83,7 +83,8 @@ func transient(f engine.Fault) bool {
 	return false
 }
 
-// sleep says whether there is time for an attempt after a pause, and if so makes it.
+// sleep waits for a pause and returns true. It returns false if ctx ends first, or if its deadline leaves no time for
+// an attempt after the pause.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+least {
 		return false

@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// isSecret reports whether an object says that it is a Secret.
+// isSecret reports whether an object's kind and version are those of a Secret.
 func isSecret(object map[string]any) bool {
 	return object["kind"] == "Secret" && object["apiVersion"] == corev1.SchemeGroupVersion.String()
 }
 
-// withoutData returns a Secret without what it keeps secret: its data, the annotation in which kubectl repeats them, and
-// the names of its keys in the managed fields. The object is not changed.
+// withoutData returns a copy of a Secret without confidential content: without its data, the annotation in which
+// kubectl repeats the data, and the managed fields, which name the keys. The original is not changed.
 func withoutData(secret map[string]any) map[string]any {
 	out := maps.Clone(secret)
 	delete(out, "data")

@@ -18,66 +18,65 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// Supplied is what a policy wants in the engine that decides it.
+// Supplied is what a policy needs in the engine that decides it.
 type Supplied struct {
 	Policy string
 	Remote *policy.Remote
-	// Types are the resource types whose objects are to be there.
+	// Types are the resource types whose objects are pushed.
 	Types []policy.Resource
 }
 
-// SupplyObserver is told how keeping engines supplied fares. Its methods are safe for concurrent use, and quick.
+// SupplyObserver is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
 type SupplyObserver interface {
-	// Pushed is called after each request that was to change what an engine has, with the fault; empty for none.
+	// Pushed is called after each request that writes to an engine. fault is empty for a success.
 	Pushed(endpoint string, fault engine.Fault)
-	// Loading is called when everything is about to be loaded into an engine.
+	// Loading is called before a full load of an engine begins.
 	Loading(endpoint string)
-	// Pending is called with how many changes of objects wait to be sent to an engine, whenever that changed.
+	// Pending is called with the number of object changes that wait to be pushed to an engine, whenever it changes.
 	Pending(endpoint string, changes int)
-	// Released is called when an engine is no longer kept supplied.
+	// Released is called when Berth stops pushing to an engine.
 	Released(endpoint string)
 }
 
 // SupplyOptions configure a Supply.
 type SupplyOptions struct {
 	Inventories *replication.Inventories
-	// Observer is told how it fares; nil for nobody.
+	// Observer is notified about pushes; nil for no notifications.
 	Observer SupplyObserver
-	// Content is called when what engines have of policies changed, and State when that, or what keeps it from them, may
-	// have. Both must be quick; nil for nobody.
+	// Content is called when the pushed data or modules of policies changed. State is called when that, or the error that
+	// prevents it, may have changed. Both must return quickly; nil for no calls.
 	Content, State func(policies ...string)
 }
 
-// Supply keeps engines filled with the objects and the modules that policies want there: one at a time in the whole
-// cluster. It is fed with prepared objects (replication.Prepare) and holds each once, as text, however many engines have
-// it. Its methods are safe for concurrent use; those that feed it as those of engine.Data.
-//
-// An engine gets everything at first, and again when it has lost anything, as one does that started anew. After that it
-// gets the changes, in their order, as transactions. Its holdings say at every moment what is there.
+// Supply pushes to remote engines the objects and modules that policies need there. Only one replica of the cluster may
+// use it at a time. Supply receives prepared objects (see replication.Prepare) and keeps the JSON of each once, however
+// many engines have it. Its methods are safe for concurrent use. For the methods that receive objects, the rules of
+// engine.Data apply. An engine gets a full load at first, and again when it has lost data, as after a restart. After
+// that it gets the changes in order, as transactions. The manifest in the engine always lists what is there.
 type Supply struct {
 	engine  *Engine
 	options SupplyOptions
 	ranks   map[schema.GroupVersionResource]int
-	// body is maxBody.
+	// body is the maximum size of a request; maxBody except in tests.
 	body int
 
 	mu sync.Mutex
-	// types are the complete contents, and dropped the types that are not to be had.
+	// types are the contents of the complete types. dropped are the types that are not needed any more or not served.
 	types   map[schema.GroupVersionResource]map[objectKey]*record
 	dropped map[schema.GroupVersionResource]bool
-	// servers are the engines by their base.
+	// servers are the engines by their base URL.
 	servers map[string]*server
 	running sync.WaitGroup
 }
 
-// objectKey tells the objects of a type apart.
+// objectKey identifies an object within its type.
 type objectKey struct{ namespace, name string }
 
 func compareKeys(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
-// NewSupply returns a Supply that reaches engines as e does.
+// NewSupply returns a Supply that reaches engines in the same way as e.
 func (e *Engine) NewSupply(o SupplyOptions) *Supply {
 	s := &Supply{
 		engine: e, options: o, body: maxBody, ranks: map[schema.GroupVersionResource]int{},
@@ -98,7 +97,7 @@ func (e *Engine) NewSupply(o SupplyOptions) *Supply {
 	return s
 }
 
-// nobody is told nothing.
+// nobody is an observer that ignores all notifications.
 type nobody struct{}
 
 func (nobody) Pushed(string, engine.Fault) {}
@@ -106,9 +105,9 @@ func (nobody) Loading(string)              {}
 func (nobody) Pending(string, int)         {}
 func (nobody) Released(string)             {}
 
-// Set makes wanted what policies want, in order of their names; what is said twice of a policy and an engine is added up,
-// but for the modules, which are those that were said last. An engine that nobody wants anything of any more is emptied.
-// Everything ends with ctx, which must be the same in every call, and leaves the engines as they are.
+// Set replaces what policies need. If wanted has several entries of a policy for one engine, their types are combined,
+// and the modules are those of the last entry. An engine that no policy needs any more is emptied. All work ends with
+// ctx, which must be the same in every call; the engines then keep what they have.
 func (s *Supply) Set(ctx context.Context, wanted []Supplied) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,19 +127,19 @@ func (s *Supply) Set(ctx context.Context, wanted []Supplied) {
 	}
 }
 
-// start begins to keep an engine supplied.
+// start begins to push to an engine.
 func (s *Supply) start(ctx context.Context, base string, r *policy.Remote) {
 	server := newServer(s, r.Base, endpointOf(r))
 	s.servers[base] = server
 	s.running.Go(func() { s.run(ctx, base, server) })
 }
 
-// run keeps an engine supplied until nobody wants anything of it.
+// run pushes to an engine until no policy needs it.
 func (s *Supply) run(ctx context.Context, base string, server *server) {
 	for server.run(ctx); ctx.Err() == nil; server.run(ctx) {
 		s.mu.Lock()
 		if len(server.wants.policies) > 0 {
-			// Somebody wants something after all.
+			// A policy needs the engine again.
 			s.mu.Unlock()
 			continue
 		}
@@ -157,10 +156,10 @@ func (s *Supply) run(ctx context.Context, base string, server *server) {
 	}
 }
 
-// Wait waits until all that Set began has ended with its context.
+// Wait waits until all goroutines that Set started have ended, after the end of their context.
 func (s *Supply) Wait() { s.running.Wait() }
 
-// Replace gives the complete content of a type, of which all fields are wanted.
+// Replace sets the complete content of a type. The objects must have all fields.
 func (s *Supply) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
 	next := make(map[objectKey]*record, len(objects))
 	for _, o := range objects {
@@ -188,7 +187,7 @@ func (s *Supply) Replace(resource schema.GroupVersionResource, _ *projection.Fie
 	s.wake(resource)
 }
 
-// Put gives one object that was added or changed.
+// Put adds or replaces one object.
 func (s *Supply) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	next := s.object(resource, o)
 	key := keyOfObject(o)
@@ -203,7 +202,7 @@ func (s *Supply) Put(resource schema.GroupVersionResource, o *unstructured.Unstr
 	s.wake(resource)
 }
 
-// Delete says that one object is gone.
+// Delete removes one object.
 func (s *Supply) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := objectKey{namespace, name}
 	s.mu.Lock()
@@ -215,7 +214,7 @@ func (s *Supply) Delete(resource schema.GroupVersionResource, namespace, name st
 	}
 }
 
-// Drop says that a type is no longer wanted, or not to be had.
+// Drop removes a type that is not needed any more or not served.
 func (s *Supply) Drop(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,14 +226,14 @@ func (s *Supply) Drop(resource schema.GroupVersionResource) {
 	s.wake(resource)
 }
 
-// changed notes changes for the engines that have the type. The caller holds the lock.
+// changed adds changes to the backlogs of the engines. The caller holds the lock.
 func (s *Supply) changed(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	for _, server := range s.servers {
 		server.backlog.add(resource, changes)
 	}
 }
 
-// wake has the engines looked after that are to have the type. The caller holds the lock.
+// wake wakes the goroutines of the engines that need the type. The caller holds the lock.
 func (s *Supply) wake(resource schema.GroupVersionResource) {
 	for _, server := range s.servers {
 		if _, ok := server.wants.types[resource]; ok {
@@ -244,7 +243,7 @@ func (s *Supply) wake(resource schema.GroupVersionResource) {
 	}
 }
 
-// tellPending tells how many changes wait. The caller holds the lock.
+// tellPending notifies the observer of the number of pending changes. The caller holds the lock.
 func (s *Supply) tellPending(endpoint string) {
 	pending := 0
 	for _, server := range s.servers {
@@ -255,7 +254,7 @@ func (s *Supply) tellPending(endpoint string) {
 	s.options.Observer.Pending(endpoint, pending)
 }
 
-// Held says whether all engines that are to have a type for a policy have it, and how many objects it has.
+// Held reports whether all engines that need a type for a policy have it, and returns the number of the type's objects.
 func (s *Supply) Held(name string, resource schema.GroupVersionResource) (held bool, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +272,7 @@ func (s *Supply) Held(name string, resource schema.GroupVersionResource) (held b
 	return found && held, len(s.types[resource])
 }
 
-// Failure is why what a policy wants can't be brought to its engine; nil if nothing is known against it.
+// Failure returns the error that prevents pushing what a policy needs; nil if there is none.
 func (s *Supply) Failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,14 +284,14 @@ func (s *Supply) Failure(name string) error {
 	return nil
 }
 
-// wants are what an engine is to have. They are replaced as a whole.
+// wants is what an engine needs. It is replaced as a whole.
 type wants struct {
-	// remote is how the engine is reached: as the first policy by name says.
+	// remote is the configuration to reach the engine. It is that of the first policy by name.
 	remote *policy.Remote
 	types  map[schema.GroupVersionResource]policy.Resource
-	// policies are what each wants, by its name.
+	// policies are the needs of each policy, by its name.
 	policies map[string]Supplied
-	// ambiguous are plural names of several types.
+	// ambiguous are plural names that several types share.
 	ambiguous map[string]bool
 }
 
@@ -319,10 +318,10 @@ func wantsOf(all []Supplied) wants {
 	return out
 }
 
-// names are those of the policies, sorted.
+// names returns the names of the policies, sorted.
 func (w *wants) names() []string { return slices.Sorted(maps.Keys(w.policies)) }
 
-// wanting are the policies that want one of the types, sorted.
+// wanting returns the policies that need one of the types, sorted.
 func (w *wants) wanting(types map[schema.GroupVersionResource]bool) []string {
 	var out []string
 	for _, name := range w.names() {
@@ -333,7 +332,7 @@ func (w *wants) wanting(types map[schema.GroupVersionResource]bool) []string {
 	return out
 }
 
-// want makes all what the engine is to have. The caller holds the lock.
+// want replaces what the engine needs. The caller holds the lock.
 func (s *server) want(all []Supplied) {
 	next := wantsOf(all)
 	for resource := range s.wants.types {
@@ -348,7 +347,7 @@ func (s *server) want(all []Supplied) {
 	s.wake()
 }
 
-// below is the document at a path of an engine.
+// below returns the URL of a path below the engine's v1 API.
 func below(base *url.URL, path ...string) *url.URL {
 	return address(base, append([]string{"v1"}, path...)...)
 }

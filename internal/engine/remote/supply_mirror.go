@@ -13,11 +13,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// mirror is which objects an engine has, once all transactions that were made are done.
+// mirror tracks which objects an engine has after all transactions that were sent.
 type mirror struct {
 	tables map[schema.GroupVersionResource]*table
-	// clusters are, by the name of a cluster, the objects that stand for it, and shown the one that is at data.clusters;
-	// nil while that is not Berth's.
+	// clusters are the objects that represent a cluster, by the cluster's name. shown is the one of them that is at
+	// data.clusters; nil while Berth does not write data.clusters.
 	clusters map[string]map[claim]*record
 	shown    map[string]*record
 }
@@ -26,24 +26,24 @@ func newMirror() *mirror {
 	return &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[claim]*record{}}
 }
 
-// table is what there is of one type.
+// table is the content of one type.
 type table struct {
 	places []place
-	// rank is that of an inventory.
+	// rank is the precedence of an inventory.
 	rank int
-	// objects are by namespace and name.
+	// objects are the objects by namespace and name.
 	objects map[string]map[string]*record
 }
 
-// place is where the objects of a type are, by namespace and name.
+// place is a document that contains the objects of a type by namespace and name.
 type place struct {
 	path pointer
-	// normal says that there is their normal form.
+	// normal reports whether the place has the normal form of the objects.
 	normal bool
 }
 
-// claim is an object that stands for a cluster. Of those for the same one the least counts, as for policies that are
-// decided here.
+// claim identifies an object that represents a cluster. If several objects represent the same cluster, the smallest
+// claim takes precedence, as in the embedded engine.
 type claim struct {
 	rank int
 	objectKey
@@ -56,7 +56,7 @@ func compareClaims(a, b claim) int {
 // pointer is a JSON Pointer (RFC 6901).
 type pointer string
 
-// escaper writes names as parts of pointers. OPA reads those also as parts of a URL.
+// escaper escapes a name for a pointer. It also escapes percent signs, because OPA decodes pointers like URLs.
 var escaper = strings.NewReplacer("~", "~0", "/", "~1", "%", "%25")
 
 func (p pointer) below(names ...string) pointer {
@@ -69,7 +69,7 @@ func (p pointer) below(names ...string) pointer {
 // unescaper is the inverse of escaper.
 var unescaper = strings.NewReplacer("~0", "~", "~1", "/", "%25", "%")
 
-// names are the parts of the pointer.
+// names returns the unescaped elements of the pointer.
 func (p pointer) names() []string {
 	out := strings.Split(string(p), "/")[1:]
 	for i := range out {
@@ -78,7 +78,7 @@ func (p pointer) names() []string {
 	return out
 }
 
-// placesOf are those of a type's objects. The bare plural name stands for nothing while several types have it.
+// placesOf returns the places of a type's objects. The bare plural name is not used while several types share it.
 func placesOf(r schema.GroupVersionResource, ambiguous bool) []place {
 	out := []place{{path: pointer("").below("resources", r.GroupVersion().String(), r.Resource)}}
 	if !ambiguous {
@@ -94,10 +94,10 @@ func barePlace(r schema.GroupVersionResource) pointer {
 	return pointer("").below("kubernetes", r.Resource)
 }
 
-// change is a transaction while it is written down: a JSON Patch (RFC 6902).
+// change is a transaction under construction: a JSON Patch (RFC 6902).
 type change struct {
 	patch bytes.Buffer
-	// clusters are the names of the clusters that may have another object now.
+	// clusters are the names of the clusters whose object may have changed.
 	clusters map[string]bool
 }
 
@@ -109,7 +109,7 @@ func (c *change) operation(op string, path pointer) {
 	c.patch.Write(text(path))
 }
 
-// separator precedes an element of a list of which so many bytes are there.
+// separator returns the byte before the next element of a JSON list that has this many bytes so far.
 func separator(length int) byte {
 	if length == 0 {
 		return '['
@@ -117,7 +117,7 @@ func separator(length int) byte {
 	return ','
 }
 
-// set writes a document, which takes the place of one that is there.
+// set adds an operation that writes a document, and replaces one that exists.
 func (c *change) set(path pointer, document []byte) {
 	c.operation("add", path)
 	c.patch.WriteString(`,"value":`)
@@ -125,19 +125,20 @@ func (c *change) set(path pointer, document []byte) {
 	c.patch.WriteByte('}')
 }
 
-// remove removes a document that was there before the transaction: OPA takes no other.
+// remove adds an operation that removes a document. The document must exist before the transaction, because OPA rejects
+// the operation otherwise.
 func (c *change) remove(path pointer) {
 	c.operation("remove", path)
 	c.patch.WriteByte('}')
 }
 
-// body ends the list. The change is not added to after that.
+// body completes the list and returns it. Nothing may be added to the change afterwards.
 func (c *change) body() []byte {
 	c.patch.WriteByte(']')
 	return c.patch.Bytes()
 }
 
-// fill makes some objects the content of a type. Whatever is there of it goes.
+// fill makes some objects the content of a type. They replace its previous content.
 func (m *mirror) fill(c *change, r schema.GroupVersionResource, rank int, ambiguous bool, objects []named) {
 	m.retract(c, r)
 	t := &table{places: placesOf(r, ambiguous), rank: rank, objects: map[string]map[string]*record{}}
@@ -150,7 +151,7 @@ func (m *mirror) fill(c *change, r schema.GroupVersionResource, rank int, ambigu
 	}
 }
 
-// document are objects, which are sorted, as the content of a place.
+// document returns the content of a place with these objects, which must be sorted.
 func (p place) document(objects []named) []byte {
 	var out bytes.Buffer
 	namespace := ""
@@ -182,7 +183,7 @@ func (p place) document(objects []named) []byte {
 	return out.Bytes()
 }
 
-// text is what is there of an object.
+// text returns the form of an object that the place contains.
 func (p place) text(o *record) []byte {
 	if p.normal {
 		return o.normal
@@ -190,7 +191,7 @@ func (p place) text(o *record) []byte {
 	return o.own
 }
 
-// put changes one object; nil stands for its end. It does nothing if the engine is not to have the type.
+// put changes one object; nil removes it. It does nothing if the engine does not have the type.
 func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o *record) {
 	t := m.tables[r]
 	if t == nil {
@@ -219,7 +220,7 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 	m.note(c, t, key, o)
 }
 
-// note writes down that an object is there, or no longer.
+// note records that an object is there, or removed if o is nil.
 func (m *mirror) note(c *change, t *table, key objectKey, o *record) {
 	standing := t.objects[key.namespace]
 	m.stand(c, claim{t.rank, key}, standing[key.name], o)
@@ -236,7 +237,7 @@ func (m *mirror) note(c *change, t *table, key objectKey, o *record) {
 	}
 }
 
-// stand notes which clusters an object stood and stands for; nil stands for none.
+// stand records which clusters an object represented before and represents now; nil means none.
 func (m *mirror) stand(c *change, by claim, before, after *record) {
 	if before != nil && before.cluster != "" {
 		delete(m.clusters[before.cluster], by)
@@ -254,7 +255,7 @@ func (m *mirror) stand(c *change, by claim, before, after *record) {
 	}
 }
 
-// retract forgets what there is of a type, whose places are another matter.
+// retract removes a type from the mirror. It does not change the type's places in the engine.
 func (m *mirror) retract(c *change, r schema.GroupVersionResource) {
 	t := m.tables[r]
 	if t == nil {
@@ -268,7 +269,7 @@ func (m *mirror) retract(c *change, r schema.GroupVersionResource) {
 	delete(m.tables, r)
 }
 
-// showClusters writes what changed of data.clusters.
+// showClusters adds the changes of data.clusters to the transaction.
 func (m *mirror) showClusters(c *change) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
 		var next *record
@@ -289,7 +290,7 @@ func (m *mirror) showClusters(c *change) {
 	clear(c.clusters)
 }
 
-// beginClusters makes data.clusters Berth's, without any.
+// beginClusters creates an empty data.clusters if Berth does not write it yet.
 func (m *mirror) beginClusters(c *change) {
 	if m.shown == nil {
 		m.shown = map[string]*record{}
@@ -297,15 +298,15 @@ func (m *mirror) beginClusters(c *change) {
 	}
 }
 
-// endClusters empties data.clusters, which is Berth's no longer.
+// endClusters empties data.clusters. Berth does not write it afterwards.
 func (m *mirror) endClusters(c *change) {
 	m.shown = nil
 	clear(c.clusters)
 	c.set(clustersPlace, []byte("{}"))
 }
 
-// samples are the names on the way to one document at each place of one of the types, by turns, and at data.clusters: to
-// any object, or to the place where it has none.
+// samples returns paths of documents that must exist in the engine: one in each place of a type, and one in
+// data.clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with turn.
 func (m *mirror) samples(turn int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
@@ -328,7 +329,8 @@ func (m *mirror) samples(turn int) [][]string {
 	return out
 }
 
-// sample are the names of any object, none if the type has no objects; ok is false if none of them can be asked for.
+// sample returns the namespace and name of any object; none if there are no objects. ok is false if no object can be
+// requested by its path.
 func (t *table) sample() (names []string, ok bool) {
 	for namespace, objects := range t.objects {
 		if namespace == "" {
@@ -341,7 +343,8 @@ func (t *table) sample() (names []string, ok bool) {
 	return nil, len(t.objects) == 0
 }
 
-// sample is any name that can be asked for, none if there are no objects; ok is false if there are others only.
+// sample returns any name that can be requested by its path; none if there are no objects. ok is false if there are
+// only other names.
 func sample(objects map[string]*record) (names []string, ok bool) {
 	for name := range objects {
 		if !numeric(name) {
@@ -351,7 +354,8 @@ func sample(objects map[string]*record) (names []string, ok bool) {
 	return nil, len(objects) == 0
 }
 
-// numeric says that OPA reads a part of a URL as a number: 007 is another one's name then.
+// numeric reports whether OPA reads an element of a URL as a number. Such an element can refer to another name: 007 is
+// read as 7.
 func numeric(name string) bool {
 	_, err := strconv.Atoi(name)
 	return err == nil

@@ -14,22 +14,22 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxListing bounds the list of an engine's modules, which has their syntax trees too, in bytes.
+// maxListing is the maximum size in bytes of the list of an engine's modules, which includes their syntax trees.
 const maxListing = 64 << 20
 
-// modules are what is known of the modules of an engine.
+// modules is the known state of an engine's modules.
 type modules struct {
-	// texts are those of Berth's, by their IDs.
+	// texts are the texts of Berth's modules by ID.
 	texts map[string]string
-	// older are what was there of a policy before what is to come.
+	// older are the modules of a policy that were listed before the ones that are being pushed.
 	older map[string]heldModules
-	// kept are modules that can't be removed, and until when that is not tried again.
+	// kept are modules that can't be removed, with the time until which the removal is not tried again.
 	kept map[string]time.Time
-	// next is the one to be looked at.
+	// next is the index of the module to check next.
 	next int
 }
 
-// are says whether the texts are there.
+// are reports whether the engine has all of these modules with these texts.
 func (m *modules) are(wanted []policy.RemoteModule) bool {
 	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool {
 		text, ok := m.texts[w.ID]
@@ -37,10 +37,10 @@ func (m *modules) are(wanted []policy.RemoteModule) bool {
 	})
 }
 
-// maxSuperseded bounds how many older digests are told of.
+// maxSuperseded is the maximum number of older digests in the manifest.
 const maxSuperseded = 3
 
-// superseded notes what is no longer claimed of a policy.
+// superseded records modules of a policy that are not listed any more.
 func (m *modules) superseded(name string, held heldModules) {
 	if m.older == nil {
 		m.older = map[string]heldModules{}
@@ -48,7 +48,7 @@ func (m *modules) superseded(name string, held heldModules) {
 	m.older[name] = held
 }
 
-// held is what is to be claimed of a policy.
+// held returns the entry of a policy for the manifest.
 func (m *modules) held(name, digest string) heldModules {
 	before := m.older[name]
 	out := heldModules{Digest: digest}
@@ -60,13 +60,13 @@ func (m *modules) held(name, digest string) heldModules {
 	return out
 }
 
-// listModules asks what modules of Berth's there are.
+// listModules reads the list of Berth's modules in the engine.
 func (s *server) listModules(ctx context.Context) error {
 	s.modules.texts = map[string]string{}
 	answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, "policies"), limit: maxListing})
 	if err != nil {
 		if errors.Is(err, errRefused) && !s.wantsModules() {
-			// An engine that has no modules is not to have any.
+			// An engine without module support works for policies without modules.
 			return nil
 		}
 		return err
@@ -93,8 +93,8 @@ func (s *server) wantsModules() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p Supplied) bool { return len(p.Remote.Modules) > 0 })
 }
 
-// pushModules brings the modules up to date: those of a policy are claimed while they are all there as it wants them, and
-// nothing else of it is.
+// pushModules brings the modules up to date. The manifest lists the modules of a policy only while the engine has
+// exactly the modules that the policy needs.
 func (s *server) pushModules(ctx context.Context) (bool, error) {
 	s.supply.mu.Lock()
 	w := s.wants
@@ -130,7 +130,7 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 	}
 	removals := failed
 	if failed = failed.of(due); len(failed) > 0 {
-		// The old texts may be in the way of the new ones.
+		// The old texts may conflict with the new ones.
 		if failed, err = s.bringAnew(ctx, w, failed); err != nil {
 			return false, err
 		}
@@ -139,7 +139,8 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 	return true, s.claimModules(ctx, w, due, failed)
 }
 
-// left are the failures to remove modules of some policies, which would be other policies with an older text.
+// left returns the failures to remove old modules of some policies. With these modules left, the policies would decide
+// differently.
 func (m *modules) left(removals failures, policies []string) failures {
 	out := failures{}
 	for e, err := range removals {
@@ -152,7 +153,7 @@ func (m *modules) left(removals failures, policies []string) failures {
 	return out
 }
 
-// staleModules are the policies that don't want the modules that are claimed of them.
+// staleModules returns the policies whose listed modules are not those that they need.
 func (s *server) staleModules(w wants) []string {
 	var out []string
 	for name, held := range s.holdings.Modules {
@@ -163,12 +164,12 @@ func (s *server) staleModules(w wants) []string {
 	return out
 }
 
-// edit is one module that is to be put or, if the text is empty, deleted, and the policy that it is of.
+// edit is a module to put, or to delete if the text is empty. policy is the module's policy; empty for a deletion.
 type edit struct {
 	policy, id, text string
 }
 
-// failures are why edits were refused.
+// failures are the errors of edits that were refused.
 type failures map[edit]error
 
 // of returns the failures to put modules of some policies.
@@ -182,8 +183,8 @@ func (f failures) of(policies []string) failures {
 	return out
 }
 
-// differing are the edits that make the modules of some policies what they are to be, and remove those that no policy
-// has, in order.
+// differing returns the edits that put the missing or changed modules of the due policies, and delete the modules that
+// no policy has, in order.
 func (m *modules) differing(w wants, due []string) []edit {
 	var out []edit
 	wanted := map[string]bool{}
@@ -203,8 +204,8 @@ func (m *modules) differing(w wants, due []string) []edit {
 	return out
 }
 
-// bring makes edits, and again those that are refused until that is in vain: one text may call another's functions, or
-// be in the way of another one. The failures are of those that are left.
+// bring makes edits, and repeats those that are refused as long as others succeed: a module may call functions of
+// another one, or conflict with it. It returns the failures of the remaining edits.
 func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
 	for {
 		failed := failures{}
@@ -231,7 +232,7 @@ func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
 	}
 }
 
-// bringAnew deletes all modules of policies that failed, and puts them again.
+// bringAnew deletes all modules of the policies that failed and puts them again.
 func (s *server) bringAnew(ctx context.Context, w wants, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {
@@ -250,7 +251,7 @@ func (s *server) bringAnew(ctx context.Context, w wants, failed failures) (failu
 	return s.bring(ctx, with)
 }
 
-// policies are those whose edits failed, sorted.
+// policies returns the policies whose edits failed, sorted.
 func (f failures) policies() []string {
 	var out []string
 	for e := range f {
@@ -279,7 +280,7 @@ func (s *server) edit(ctx context.Context, e edit) error {
 	return nil
 }
 
-// claimModules notes the outcome for the policies whose modules were due.
+// claimModules records the outcome for the policies whose modules were due.
 func (s *server) claimModules(ctx context.Context, w wants, due []string, failed failures) error {
 	bad := failed.policies()
 	var good []string
@@ -313,7 +314,7 @@ func (s *server) claimModules(ctx context.Context, w wants, due []string, failed
 	return nil
 }
 
-// first is the failure of a policy whose module comes first by its ID.
+// first returns the failure of the policy's first module by ID.
 func (f failures) first(name string) error {
 	var out edit
 	for e := range f {
@@ -324,7 +325,7 @@ func (f failures) first(name string) error {
 	return fmt.Errorf("module %s: %w", strings.TrimPrefix(out.id, policy.ModulePrefix+name+"/"), f[out])
 }
 
-// keep has a module that can't be removed left alone for a while.
+// keep delays the next attempt to remove a module that can't be removed.
 func (m *modules) keep(id string) {
 	if m.kept == nil {
 		m.kept = map[string]time.Time{}
@@ -332,7 +333,7 @@ func (m *modules) keep(id string) {
 	m.kept[id] = time.Now().Add(again)
 }
 
-// pollModule looks whether one module is still there as it was put, each time another one.
+// pollModule checks that one module is unchanged in the engine, another module each time.
 func (s *server) pollModule(ctx context.Context) error {
 	ids := slices.Sorted(maps.Keys(s.modules.texts))
 	if len(ids) == 0 {

@@ -15,11 +15,11 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// record is one object as engines get it. It is immutable.
+// record is one object in the form that engines get. It is immutable.
 type record struct {
-	// own is its text in JSON, and normal that of its normal form; nil if it has none.
+	// own is the object as JSON, and normal its normal form as JSON; nil if it has none.
 	own, normal []byte
-	// cluster is the name of the cluster that it stands for; empty for none.
+	// cluster is the name of the cluster that the object represents; empty for none.
 	cluster string
 }
 
@@ -27,7 +27,7 @@ func keyOfObject(o *unstructured.Unstructured) objectKey {
 	return objectKey{o.GetNamespace(), o.GetName()}
 }
 
-// object returns the text of a prepared object.
+// object returns the record of a prepared object.
 func (s *Supply) object(resource schema.GroupVersionResource, o *unstructured.Unstructured) *record {
 	own, normal := replication.Parts(o.Object)
 	out := &record{own: text(own)}
@@ -40,9 +40,9 @@ func (s *Supply) object(resource schema.GroupVersionResource, o *unstructured.Un
 	return out
 }
 
-// text is a value in JSON.
+// text returns a value as JSON.
 func text(value any) []byte {
-	// What was read of JSON can be written as such.
+	// Values that were read from JSON can always be written as JSON.
 	out, _ := json.Marshal(value)
 	return out
 }
@@ -51,7 +51,7 @@ func (o *record) equal(other *record) bool {
 	return o == other || o != nil && other != nil && bytes.Equal(o.own, other.own) && bytes.Equal(o.normal, other.normal)
 }
 
-// size is about how many bytes it takes to send.
+// size estimates the number of bytes that pushing the object takes.
 func (o *record) size() int {
 	if o == nil {
 		return changeBytes
@@ -60,26 +60,26 @@ func (o *record) size() int {
 }
 
 const (
-	// changeBytes is about what a change takes beside the object, and two places' operations for it.
+	// changeBytes estimates the size of a change apart from the object, with operations for two places.
 	changeBytes = 512
-	// maxBody bounds the text of the objects in a request, in bytes, where there are several.
+	// maxBody is the maximum size in bytes of the objects in a request. A request with a single object may be larger.
 	maxBody = 4 << 20
-	// maxWindows bounds a backlog, in requests of that size.
+	// maxWindows is the maximum size of a backlog, in requests of size maxBody.
 	maxWindows = 4
 )
 
-// backlog are the changes that an engine does not have yet, in their order. What is in one window goes out as one
-// transaction, so that of an object that changed repeatedly the last state is enough; across windows nothing is left
-// out. Types whose changes are too many for all that are noted, to be loaded anew.
+// backlog holds the changes that an engine does not have yet, in order. The changes of a window are pushed as one
+// transaction, so only the last state of an object is kept within a window. Every window is pushed. If there are too
+// many changes to keep, the backlog drops them and stops following their types. These types must be loaded again.
 type backlog struct {
 	limit, window int
-	// follows are the types whose changes are gathered: they were loaded, or are being so, with all changes before.
+	// follows are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
 	follows map[schema.GroupVersionResource]bool
 	windows []*window
 	bytes   int
 }
 
-// window are changes that go out together.
+// window is a set of changes that are pushed together.
 type window struct {
 	changes map[changeKey]*record
 	bytes   int
@@ -90,12 +90,13 @@ type changeKey struct {
 	objectKey
 }
 
-// newBacklog returns one without changes. A window is closed when it has so many bytes.
+// newBacklog returns an empty backlog. window is the size of a window in bytes.
 func newBacklog(window int) backlog {
 	return backlog{limit: maxWindows * window, window: window, follows: map[schema.GroupVersionResource]bool{}}
 }
 
-// add notes what changed at once in a type, by object; nil stands for an object's end. It is not divided.
+// add adds the changes of a type that happened together, by object; nil means that the object was deleted. They are
+// never split between windows.
 func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	if !b.follows[resource] || len(changes) == 0 {
 		return
@@ -126,7 +127,7 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 		last.bytes += o.size()
 	}
 	if b.bytes += last.bytes - before; b.bytes > b.limit {
-		// Types that are no longer followed are loaded anew.
+		// Types that are not followed are loaded again.
 		for _, w := range b.windows {
 			for at := range w.changes {
 				delete(b.follows, at.resource)
@@ -136,7 +137,7 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 	}
 }
 
-// drop stops to follow a type.
+// drop stops following a type and removes its changes.
 func (b *backlog) drop(resource schema.GroupVersionResource) {
 	delete(b.follows, resource)
 	for _, w := range b.windows {
@@ -150,7 +151,7 @@ func (b *backlog) drop(resource schema.GroupVersionResource) {
 	}
 }
 
-// take returns the first window, nil if there is none.
+// take removes and returns the first window; nil if there is none.
 func (b *backlog) take() *window {
 	for len(b.windows) > 0 {
 		first := b.windows[0]
@@ -171,7 +172,7 @@ func (b *backlog) len() int {
 	return out
 }
 
-// all are the changes by type and name.
+// all returns the changes, sorted by type and name.
 func (w *window) all() iter.Seq2[changeKey, *record] {
 	return func(yield func(changeKey, *record) bool) {
 		for _, at := range slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
@@ -184,7 +185,7 @@ func (w *window) all() iter.Seq2[changeKey, *record] {
 	}
 }
 
-// types are those of the changes.
+// types returns the types of the changes.
 func (w *window) types() map[schema.GroupVersionResource]bool {
 	out := map[schema.GroupVersionResource]bool{}
 	for at := range w.changes {
@@ -193,14 +194,14 @@ func (w *window) types() map[schema.GroupVersionResource]bool {
 	return out
 }
 
-// named is an object and its name.
+// named is an object with its key.
 type named struct {
 	objectKey
 	*record
 }
 
-// portions are the objects in order of their names, in lists of which none has more than a number of bytes if it has more
-// than one object. There is at least one list.
+// portions returns the objects in order of their names, split into lists. A list with more than one object has at most
+// limit bytes. There is at least one list.
 func portions(objects map[objectKey]*record, limit int) [][]named {
 	out := [][]named{nil}
 	bytes := 0

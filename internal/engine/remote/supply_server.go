@@ -21,35 +21,35 @@ import (
 )
 
 const (
-	// pollEvery is about how often an engine is asked whether it still has everything.
+	// pollEvery is the approximate interval between checks that an engine still has everything.
 	pollEvery = time.Second
-	// lingering is how long changes wait for others to go out with.
+	// lingering is how long changes wait so that more of them can be pushed together.
 	lingering = 100 * time.Millisecond
-	// pushTimeout bounds one request.
+	// pushTimeout is the timeout of one request.
 	pushTimeout = 30 * time.Second
-	// maxRetryAfter bounds how long an engine may have itself left alone.
+	// maxRetryAfter is the maximum delay that an engine may request with Retry-After.
 	maxRetryAfter = 5 * time.Minute
-	// again is after what time is tried again what an engine refused.
+	// again is the time after which something that an engine refused is tried again.
 	again = 30 * time.Second
-	// maxMalformed is how often in a row an answer may not be readable.
+	// maxMalformed is the number of consecutive unreadable responses after which a request fails.
 	maxMalformed = 5
-	// maxTurns is how often in a row is tried to take the turn.
+	// maxTurns is the maximum number of consecutive attempts to take the fencing token.
 	maxTurns = 5
-	// farewell is how long is tried to empty an engine of which nobody wants anything any more.
+	// farewell is how long to keep trying to empty an engine that no policy needs any more.
 	farewell = time.Minute
 	// typePatch is the media type of a JSON Patch.
 	typePatch = "application/json-patch+json"
 )
 
-// errLost says that an engine does not have what it was given, errRefused that it does not take something, and errEmptied
-// that nothing is left to be done.
+// errLost means that the engine lacks something that was pushed to it. errRefused means that it rejects something.
+// errEmptied means that no work is left.
 var (
 	errLost    = errors.New("the engine has lost what it was given")
 	errRefused = errors.New("the engine refuses what it is given")
 	errEmptied = errors.New("nobody wants anything of the engine")
 )
 
-// server is one engine that is kept supplied. One goroutine does so.
+// server is one engine that Berth pushes to. One goroutine does all the pushing.
 type server struct {
 	supply   *Supply
 	base     *url.URL
@@ -60,36 +60,37 @@ type server struct {
 
 	wants   wants
 	backlog backlog
-	// held are the types that the holdings claim.
+	// held are the types that the manifest lists as complete.
 	held map[schema.GroupVersionResource]bool
-	// err is why nothing gets through, refused why a type does not, and rejected why a policy's modules don't.
+	// err is the error that prevents all pushes. refused are the errors by type, and rejected those of modules by policy.
 	err      error
 	refused  map[schema.GroupVersionResource]refusal
 	rejected map[string]refusal
 
 	// The following belong to the goroutine.
 
-	// loaded says that the rest is true. trusted says that what the holdings claim is true even if it is not.
+	// loaded reports whether the fields below match the engine. trusted reports whether the engine's manifest is reliable
+	// even while loaded is false.
 	loaded, trusted bool
 	access          *access
 	holdings        holdings
 	turn            string
 	turns           int
 	mirror          *mirror
-	// parents are documents that are known to be there.
+	// parents are the parent documents that are known to exist.
 	parents map[pointer]bool
 	modules modules
 	polled  time.Time
-	// looked counts the types that were looked at.
+	// looked is the number of types that were checked so far.
 	looked int
-	// unwanted is since when nobody wants anything; zero if somebody does.
+	// unwanted is the time since when no policy needs the engine; zero if one does.
 	unwanted time.Time
 }
 
-// refusal is why an engine does not take something, and until when it is not tried again.
+// refusal is the reason why an engine rejects something, and the time until which it is not pushed again.
 type refusal struct {
 	err error
-	// digest is that of the modules that it does not take.
+	// digest is the digest of the rejected modules.
 	digest string
 	until  time.Time
 }
@@ -101,7 +102,7 @@ func newServer(s *Supply, base *url.URL, endpoint string) *server {
 	}
 }
 
-// wake has the goroutine look for something to do.
+// wake wakes the goroutine to look for work.
 func (s *server) wake() {
 	select {
 	case s.signal <- struct{}{}:
@@ -109,7 +110,7 @@ func (s *server) wake() {
 	}
 }
 
-// failure is why what a policy wants does not get through. The caller holds the lock.
+// failure returns the error that prevents pushing what a policy needs. The caller holds the lock.
 func (s *server) failure(name string) error {
 	w, ok := s.wants.policies[name]
 	switch {
@@ -128,13 +129,13 @@ func (s *server) failure(name string) error {
 	return nil
 }
 
-// run keeps the engine supplied until ctx ends, or nobody wants anything of it.
+// run pushes to the engine until ctx ends or no policy needs the engine.
 func (s *server) run(ctx context.Context) {
 	pause := pauses()
 	var begun time.Time
 	for ctx.Err() == nil {
 		if !s.loaded {
-			// One that loses everything again and again is not to be loaded all the time.
+			// Back off, so that an engine that keeps losing its data is not loaded all the time.
 			if time.Since(begun) > time.Minute {
 				pause = pauses()
 			} else if !s.sleep(ctx, pause.Step()) {
@@ -162,12 +163,12 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// pauses are those between tries, which grow.
+// pauses returns the backoff between attempts.
 func pauses() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
 }
 
-// sleep waits for a time; it returns false if ctx ended meanwhile.
+// sleep waits for a duration. It returns false if ctx ends first.
 func (s *server) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -179,8 +180,8 @@ func (s *server) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pass does all that there is to do. The error is errLost or errRefused if the engine is to be looked at anew, and
-// errEmptied if nothing is left.
+// pass does all work that is due. The error is errLost or errRefused if the engine must be loaded again, and errEmptied
+// if no work is left.
 func (s *server) pass(ctx context.Context) error {
 	if !s.loaded {
 		if err := s.begin(ctx); err != nil {
@@ -208,7 +209,7 @@ func (s *server) pass(ctx context.Context) error {
 	return s.poll(ctx)
 }
 
-// step does one thing that is to be done; did is false if there is none.
+// step does one piece of work. did is false if there is none.
 func (s *server) step(ctx context.Context) (did bool, err error) {
 	for _, step := range []func(context.Context) (bool, error){s.removeTypes, s.loadTypes, s.pushModules, s.sendChanges} {
 		if did, err := step(ctx); did || err != nil {
@@ -224,8 +225,8 @@ func (s *server) wanted() wants {
 	return s.wants
 }
 
-// begin takes the engine over, from whoever kept it supplied before. What the holdings claim stays claimed if that can be
-// trusted, until there is better.
+// begin takes the engine over from the previous writer. If the engine's manifest is reliable, what it lists stays
+// listed until newer data replaces it.
 func (s *server) begin(ctx context.Context) error {
 	s.supply.options.Observer.Loading(s.endpoint)
 	s.supply.mu.Lock()
@@ -248,7 +249,7 @@ func (s *server) begin(ctx context.Context) error {
 		r, ok := parseType(name)
 		_, wanted := w.types[r]
 		_, inventory := s.supply.ranks[r]
-		// Of clusters there is no telling from which inventories they are.
+		// The manifest does not tell which inventories the clusters came from.
 		keep := ok && whole && wanted && !inventory && !w.ambiguous[r.Resource] && s.trusted && refused[r].err == nil
 		next.Types[name] = keep
 		if keep {
@@ -267,9 +268,9 @@ func (s *server) begin(ctx context.Context) error {
 	return s.commit(ctx, s.change(), func(h *holdings) { *h = next })
 }
 
-// takeTurn has all other changes fail from now on but the next one of this server, and returns the holdings of before. It
-// is itself a change that is made once, in the place of the turn that is there: were it made again later, all changes
-// after it could be.
+// takeTurn takes the fencing token, so that all changes fail except the next one of this server. It returns the
+// previous manifest. Its request replaces the token that is there and so is applied only once. If it could be applied
+// again later, so could all changes after it.
 func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 	s.turns = 0
 	s.turn = load + ".0"
@@ -282,12 +283,12 @@ func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 		}
 		switch {
 		case h == nil:
-			// These claim nothing, and nobody has their turn.
+			// Write a new manifest that lists nothing, with a token that no writer has.
 			h = &holdings{Load: rand.Text(), Turn: map[string]bool{rand.Text(): true}}
 			_, err = s.ask(ctx, query{method: http.MethodPut, at: holdingsAddress(s.base), body: text(h), ifAbsent: !foreign})
 			said, ok := errors.AsType[*rejection](err)
 			if foreign = ok && said.Status == http.StatusNotModified; foreign {
-				// What is there is not Berth's.
+				// The existing document is not a manifest of Berth.
 				continue
 			}
 			if err != nil {
@@ -302,7 +303,7 @@ func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 		}
 		c.set(at, text(map[string]bool{s.turn: true}))
 		_, err = s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
-		// Somebody else may have had a turn in between.
+		// Another writer may have taken the token in between.
 		if said, ok := errors.AsType[*rejection](err); err != nil && (!ok || said.Status != http.StatusNotFound && said.Status != http.StatusBadRequest) {
 			return nil, err
 		}
@@ -310,7 +311,7 @@ func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 	return nil, fmt.Errorf("%w: somebody else keeps it supplied, or it keeps nothing", errRefused)
 }
 
-// read returns what the engine has as holdings; nil if it has none.
+// read returns the engine's manifest; nil if it has none.
 func (s *server) read(ctx context.Context) (*holdings, error) {
 	answer, err := s.ask(ctx, query{method: http.MethodGet, at: holdingsAddress(s.base), limit: maxListing})
 	var said *rejection
@@ -322,13 +323,13 @@ func (s *server) read(ctx context.Context) (*holdings, error) {
 	}
 	h, err := parseHoldings(answer)
 	if err != nil {
-		// Not Berth's, then.
+		// The document is not a manifest of Berth.
 		return nil, nil
 	}
 	return h, nil
 }
 
-// poll looks whether the engine has what it was given.
+// poll checks that the engine has what was pushed to it.
 func (s *server) poll(ctx context.Context) error {
 	h, err := s.read(ctx)
 	if err != nil {
@@ -345,7 +346,8 @@ func (s *server) poll(ctx context.Context) error {
 	return s.pollObjects(ctx)
 }
 
-// pollObjects looks whether something is still there of one type, each time another one. No changes go out meanwhile.
+// pollObjects checks that sample objects of one type are still there, of another type each time. No changes are pushed
+// meanwhile.
 func (s *server) pollObjects(ctx context.Context) error {
 	s.looked++
 	for _, names := range s.mirror.samples(s.looked) {
@@ -355,7 +357,7 @@ func (s *server) pollObjects(ctx context.Context) error {
 		case errors.As(err, &said) && said.Status == http.StatusNotFound:
 			return errLost
 		case errors.Is(err, errRefused):
-			// That it does not answer tells nothing of what is there.
+			// An error response says nothing about the data.
 			continue
 		case err != nil:
 			return err
@@ -370,14 +372,14 @@ func (s *server) pollObjects(ctx context.Context) error {
 	return nil
 }
 
-// change begins a transaction. It is to be the next.
+// change begins a transaction, which must be the next one to be committed. It removes the current fencing token.
 func (s *server) change() *change {
 	c := newChange()
 	c.remove(pointer("").below("berth", "holdings", "turn", s.turn))
 	return c
 }
 
-// commit makes a transaction, with a change of the holdings if edit is not nil.
+// commit sends a transaction. If edit is not nil, the transaction also changes the manifest.
 func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) error {
 	if s.mirror.shown != nil {
 		s.mirror.showClusters(c)
@@ -398,7 +400,7 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) er
 	}
 	_, err := s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
 	if said, ok := errors.AsType[*rejection](err); ok {
-		// It may be one that was made already, and not heard of.
+		// An earlier attempt of the same transaction may have succeeded although its response was lost.
 		h, readErr := s.read(ctx)
 		switch {
 		case readErr != nil:
@@ -420,7 +422,7 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) er
 	return nil
 }
 
-// publish has everybody know what is held.
+// publish makes the types that the manifest lists known to other goroutines.
 func (s *server) publish() {
 	held := map[schema.GroupVersionResource]bool{}
 	for name, whole := range s.holdings.Types {
@@ -435,15 +437,15 @@ func (s *server) publish() {
 	s.supply.options.State(names...)
 }
 
-// clone returns a copy that can be changed, with a turn of its own.
+// clone returns a copy that can be changed, without the fencing token.
 func (h *holdings) clone() holdings {
 	return holdings{Load: h.Load, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
 }
 
-// lose notes that something is there no longer.
+// lose sets a new Load because something that was listed is not there any more.
 func (h *holdings) lose() { h.Load = rand.Text() }
 
-// fail notes why nothing gets through; nil if it does.
+// fail records the error that prevents all pushes; nil if there is none.
 func (s *server) fail(err error) {
 	s.supply.mu.Lock()
 	differs := (s.err == nil) != (err == nil) || err != nil && s.err.Error() != err.Error()
@@ -455,8 +457,8 @@ func (s *server) fail(err error) {
 	}
 }
 
-// ask sends a request until there is an answer to it, at a growing pace. An error wraps errRefused, with a *rejection in
-// it, if there is no use in sending it again.
+// ask sends a request until the engine answers, with backoff. An error wraps errRefused if sending the request again
+// would not help, and contains a *rejection if the engine sent one.
 func (s *server) ask(ctx context.Context, q query) ([]byte, error) {
 	pause := pauses()
 	for tries := 1; ; tries++ {
@@ -470,7 +472,7 @@ func (s *server) ask(ctx context.Context, q query) ([]byte, error) {
 		}
 		var fault *engine.RemoteError
 		errors.As(err, &fault)
-		// An answer that is too large stays so.
+		// A response that is too large stays too large.
 		if fault != nil && (fault.Fault == engine.FaultRefused || fault.Fault == engine.FaultMalformed && tries == maxMalformed) {
 			return nil, fmt.Errorf("%w: %w", errRefused, err)
 		}
@@ -493,7 +495,7 @@ func (s *server) attempt(ctx context.Context, q query) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	var err error
-	// Connections are kept while somebody holds the access.
+	// The connections stay open while s.access refers to them.
 	if s.access, err = s.supply.engine.accessTo(s.wanted().remote); err != nil {
 		return nil, err
 	}
@@ -508,7 +510,7 @@ func (s *server) attempt(ctx context.Context, q query) ([]byte, error) {
 	return answer, err
 }
 
-// deserted says that nobody has wanted anything of the engine for a while.
+// deserted reports whether no policy has needed the engine for a while.
 func (s *server) deserted() bool {
 	switch {
 	case len(s.wanted().policies) > 0:
@@ -519,7 +521,7 @@ func (s *server) deserted() bool {
 	return !s.unwanted.IsZero() && time.Since(s.unwanted) > farewell
 }
 
-// leave removes the last that an engine has of Berth.
+// leave removes the manifest, which is the last of Berth's documents in the engine.
 func (s *server) leave(ctx context.Context) error {
 	c := s.change()
 	c.remove(pointer("").below("berth", "holdings"))
@@ -531,14 +533,14 @@ func (s *server) leave(ctx context.Context) error {
 	return errEmptied
 }
 
-// parentsOf are the documents below which the places of a type are.
+// parentsOf returns the documents that contain the places of a type.
 func parentsOf(r schema.GroupVersionResource) []pointer {
 	resources := pointer("").below("resources")
 	return []pointer{pointer("").below("kubernetes"), resources, resources.below(r.GroupVersion().String())}
 }
 
-// ensureParents has the documents be there below which the places of a type are. They may have others' documents in them:
-// one that is there is left alone.
+// ensureParents creates the documents that contain the places of a type. A document that exists is not changed, because
+// it may contain documents of others.
 func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResource) error {
 	paths := [][]string{{"kubernetes"}, {"resources"}, {"resources", r.GroupVersion().String()}}
 	for i, parent := range parentsOf(r) {
@@ -555,7 +557,7 @@ func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResourc
 	return nil
 }
 
-// removeTypes removes a type that nobody wants, or that is not to be had.
+// removeTypes removes a type that no policy needs or that is not served.
 func (s *server) removeTypes(ctx context.Context) (bool, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.holdings.Types)) {
 		r, ok := parseType(name)
@@ -583,7 +585,7 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 	}
 	c := s.change()
 	s.mirror.retract(c, r)
-	// Another type may have the bare plural name by now.
+	// Another type may use the bare plural name by now.
 	taken := false
 	for other, t := range s.mirror.tables {
 		taken = taken || slices.ContainsFunc(t.places, func(p place) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
@@ -592,7 +594,8 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 		other, _ := parseType(name)
 		taken = taken || other != r && other.Resource == r.Resource && s.holdings.Types[name] && s.mirror.tables[other] == nil
 	}
-	// Whether they are there is not known of a type that another replica left: what is emptied is.
+	// It is unknown whether the places exist if another replica loaded the type. Set them empty first, so that they can be
+	// removed.
 	var gone []pointer
 	for _, p := range placesOf(r, taken) {
 		c.set(p.path, []byte("{}"))
@@ -612,7 +615,7 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 	return s.commit(ctx, c, func(h *holdings) { delete(h.Types, typeName(r)) })
 }
 
-// unclaim says that a type may be there in part.
+// unclaim returns an edit that lists a type as incomplete.
 func unclaim(r schema.GroupVersionResource) func(*holdings) {
 	return func(h *holdings) {
 		if h.Types[typeName(r)] {
@@ -622,7 +625,7 @@ func unclaim(r schema.GroupVersionResource) func(*holdings) {
 	}
 }
 
-// inventories says whether the engine has any.
+// inventories reports whether the engine has any inventory.
 func (s *server) inventories() bool {
 	for r := range s.mirror.tables {
 		if _, ok := s.supply.ranks[r]; ok {
@@ -632,7 +635,7 @@ func (s *server) inventories() bool {
 	return false
 }
 
-// loadTypes loads a type that the engine is to have and that it does not get the changes of.
+// loadTypes loads one type that the engine needs and whose changes it does not receive yet.
 func (s *server) loadTypes(ctx context.Context) (bool, error) {
 	s.supply.mu.Lock()
 	var due []schema.GroupVersionResource
@@ -648,7 +651,7 @@ func (s *server) loadTypes(ctx context.Context) (bool, error) {
 		s.supply.mu.Unlock()
 		return false, nil
 	}
-	// One that is there may have to make room at the bare plural name.
+	// Loaded types come first: one of them may have to give up the bare plural name.
 	next := slices.MinFunc(due, func(a, b schema.GroupVersionResource) int {
 		if (s.mirror.tables[a] == nil) != (s.mirror.tables[b] == nil) {
 			if s.mirror.tables[a] != nil {
@@ -678,7 +681,8 @@ func (s *server) loadTypes(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// load makes portions of objects the content of a type. Unless it is one portion, the type is not claimed meanwhile.
+// load makes the portions of objects the content of a type. With several portions, the manifest lists the type as
+// incomplete until the last.
 func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]named) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
@@ -686,7 +690,7 @@ func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambigu
 	rank, inventory := s.supply.ranks[r]
 	standing := s.mirror.tables[r]
 	if ambiguous && standing == nil {
-		// What another replica left there is not known: what is emptied can be removed.
+		// It is unknown what another replica left there. Set it empty first, so that it can be removed.
 		c := s.change()
 		c.set(barePlace(r), []byte("{}"))
 		if err := s.commit(ctx, c, unclaim(r)); err != nil {
@@ -722,7 +726,7 @@ func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambigu
 	return nil
 }
 
-// sendChanges sends what changed first of what the engine does not know of.
+// sendChanges sends the oldest changes that the engine does not have.
 func (s *server) sendChanges(ctx context.Context) (bool, error) {
 	s.supply.mu.Lock()
 	w := s.backlog.take()

@@ -13,48 +13,49 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// pollAfter is how long what an engine holds is taken for granted where it is only asked whether to go on waiting.
+// pollAfter is the minimum interval between requests for the manifest that poll starts.
 const pollAfter = 500 * time.Millisecond
 
-// witness sees what an engine holds of what Berth keeps there. Policies that reach the engine in the same way share one. It
-// is safe for concurrent use.
+// witness reads the manifest of an engine. Policies that reach the engine in the same way share one. It is safe for
+// concurrent use.
 type witness struct {
 	access *access
 	at     *url.URL
 
 	mu sync.Mutex
-	// last is what was seen last, nil for nothing, and polled is when somebody wanted to look who did not wait.
+	// last is the last manifest that was read; nil for none. polled is when poll last started a request.
 	last   *holdings
 	polled time.Time
-	// running is under way, and may have begun before what its caller wants to see; next begins after it. Both may be nil.
+	// running is the current request, which may have begun before a caller asked for the manifest. next begins after it.
+	// Both may be nil.
 	running, next *look
 }
 
-// look is one request for the holdings.
+// look is one request for the manifest.
 type look struct {
 	timeout time.Duration
 	done    chan struct{}
-	// held and err are the outcome once done is closed.
+	// held and err are the result. They are set before done is closed.
 	held *holdings
 	err  error
 }
 
-// witnessOf returns the witness of what a policy's engine holds.
+// witnessOf returns the reader of the manifest of a policy's engine.
 func (e *Engine) witnessOf(r *policy.Remote, a *access) (*witness, error) {
 	return e.witnesses.Get(fmt.Sprintf("%p %s", a, r.Base), func() (*witness, error) {
 		return &witness{access: a, at: holdingsAddress(r.Base)}, nil
 	})
 }
 
-// seen returns what was seen last; nil for nothing.
+// seen returns the last manifest that was read; nil for none.
 func (w *witness) seen() *holdings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// look returns what the engine holds at a time after the call. Those who call while a request is under way share the next
-// one, which then has timeout.
+// look reads the manifest with a request that begins after the call. Callers that arrive while a request is running
+// share the next one, which uses the timeout of the first of them.
 func (w *witness) look(ctx context.Context, timeout time.Duration) (*holdings, error) {
 	l := w.begin(timeout)
 	select {
@@ -65,7 +66,7 @@ func (w *witness) look(ctx context.Context, timeout time.Duration) (*holdings, e
 	}
 }
 
-// poll looks unless somebody did lately, and waits for nothing.
+// poll starts a request for the manifest unless it did so recently. It does not wait for the result.
 func (w *witness) poll(timeout time.Duration) {
 	w.mu.Lock()
 	now := time.Now()
@@ -95,7 +96,8 @@ func (w *witness) begin(timeout time.Duration) *look {
 	return l
 }
 
-// run looks for as long as somebody wants to. It belongs to nobody who waits: each has a deadline of their own.
+// run sends requests until no caller wants another one. It uses a context of its own, because the callers have
+// different deadlines.
 func (w *witness) run(l *look) {
 	for l != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
@@ -124,8 +126,8 @@ func (w *witness) fetch(ctx context.Context) (*holdings, error) {
 	return held, nil
 }
 
-// before returns what the engine holds before it is asked to decide, all that the policy needs. The error is an
-// *engine.RemoteError.
+// before returns a manifest that lists everything that the policy needs, as read before the engine decides. The error
+// is an *engine.RemoteError.
 func (w *witness) before(ctx context.Context, name string, r *policy.Remote, b *policy.Binding) (*holdings, error) {
 	held := w.seen()
 	if missing, _ := held.has(name, r, b); missing == "" && held != nil {
@@ -141,9 +143,9 @@ func (w *witness) before(ctx context.Context, name string, r *policy.Remote, b *
 	return held, nil
 }
 
-// after says whether the engine held everything that the policy needs from before on until now, that is while it decided
-// in between. superseded says that it has newer modules than the policy, so that what they leave undefined tells nothing.
-// The error is an *engine.RemoteError.
+// after verifies that the engine had everything that the policy needs from before until now, and so while it decided.
+// superseded reports that the engine has newer modules than the policy, so that an undefined result means nothing. The
+// error is an *engine.RemoteError.
 func (w *witness) after(ctx context.Context, before *holdings, name string, r *policy.Remote, b *policy.Binding) (superseded bool, err error) {
 	held, err := w.look(ctx, timeoutOf(r))
 	if err != nil {
