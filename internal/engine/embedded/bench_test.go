@@ -24,7 +24,7 @@ const (
 	pciAnnotation = "policy.federation.alpha.kubernetes.io/pci-compliance-level"
 )
 
-// fleet are n cluster profiles, one half in the EU, of four PCI levels.
+// fleet returns n cluster profiles of four PCI levels, half of them in the EU.
 func fleet(n int) []*unstructured.Unstructured {
 	out := make([]*unstructured.Unstructured, n)
 	for i := range out {
@@ -42,7 +42,7 @@ func fleet(n int) []*unstructured.Unstructured {
 	return out
 }
 
-// deployment is an ordinary workload.
+// deployment returns an ordinary workload.
 func deployment(uid, level string) map[string]any {
 	containers := []any{}
 	for i := range 3 {
@@ -82,7 +82,7 @@ func federationPolicy(t testing.TB) placementv1.PlacementPolicySpec {
 	return p.Spec
 }
 
-// plain is OPA as it comes: a prepared query over OPA's own store of all of the clusters, with a parsed input.
+// plain is unmodified OPA: a prepared query over OPA's own store of all clusters, with a parsed input.
 type plain struct{ query rego.PreparedEvalQuery }
 
 func newPlain(t testing.TB, m *policy.Module, clusters []*unstructured.Unstructured) plain {
@@ -91,7 +91,7 @@ func newPlain(t testing.TB, m *policy.Module, clusters []*unstructured.Unstructu
 	for _, o := range clusters {
 		put(table, o.GetNamespace(), o)
 	}
-	// OPA's store takes JSON's own numbers.
+	// OPA's store requires numbers as encoding/json decodes them.
 	var root map[string]any
 	text, err := json.Marshal(map[string]any{"kubernetes": map[string]any{"clusterprofiles": table}})
 	if err != nil {
@@ -124,7 +124,7 @@ func (p plain) decide(t testing.TB, input ast.Value) placement.Decision {
 	return d
 }
 
-// federation is the Federation policy of test/bench/fixture, by Berth's engine and by plain OPA.
+// federation returns the Federation policy of test/bench/fixture, prepared by Berth's engine and by plain OPA.
 func federation(t testing.TB, clusters int) (placement.Evaluator, plain) {
 	data := NewData()
 	objects := fleet(clusters)
@@ -133,9 +133,10 @@ func federation(t testing.TB, clusters int) (placement.Evaluator, plain) {
 	return ev, newPlain(t, m, objects)
 }
 
-// BenchmarkDecision is one decision of a typical policy on a Deployment. OPA is plain OPA. Hit is the engine on an object
-// that differs from an earlier one where the policy does not look, Distinct on one that asks for other clusters, of
-// whose requirements the engine has seen the like, and Miss on one whose requirements are new.
+// BenchmarkDecision measures one decision of a typical policy on a Deployment. OPA is plain OPA. Hit is the engine on
+// an object that differs from an earlier one only in fields that the policy does not read. Distinct is the engine on an
+// object that requests other clusters but has requirements that the engine has seen. Miss is the engine on an object
+// with new requirements.
 func BenchmarkDecision(b *testing.B) {
 	for _, clusters := range []int{50, 1000} {
 		ev, opa := federation(b, clusters)
@@ -153,7 +154,7 @@ func BenchmarkDecision(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				i++
-				// All levels that differ by so little have the same clusters.
+				// Levels that differ so little allow the same clusters.
 				annotations[pciAnnotation] = fmt.Sprintf("1.%d", i)
 				decide(b, ev, input)
 			}
@@ -175,7 +176,7 @@ func BenchmarkDecision(b *testing.B) {
 			for i := range inputs {
 				inputs[i] = deployment(fmt.Sprint(i), fmt.Sprint(i%4))
 			}
-			// The first hits are checked more often than all that follow.
+			// The first hits are checked more often than later ones.
 			for i := range checkEvery + 4 {
 				decide(b, ev, inputs[i%len(inputs)])
 			}
@@ -189,8 +190,8 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// The benchmark compares what is comparable, and remembering pays: one hit costs less than a twentieth of a decision by
-// plain OPA. In truth it is a thousandth and less; the bound is for machines that are busy.
+// TestHitsCostLittle verifies that the benchmark compares equal decisions, and that a cache hit costs less than a
+// twentieth of a decision by plain OPA. The real factor is a thousand or more; the limit allows for busy machines.
 func TestHitsCostLittle(t *testing.T) {
 	ev, opa := federation(t, 50)
 	for level := range 4 {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// arithmetic is a module that shows each function's value.
+// arithmetic is a module that returns each function's value.
 const arithmetic = `package arithmetic
 
 sum := k8s.quantity.add(input.x, input.y)
@@ -68,7 +68,8 @@ func TestQuantities(t *testing.T) {
 	}
 }
 
-// What is no quantity must not be taken for zero, nor make a rule undefined: either would admit what it is about.
+// TestNoQuantity verifies that a value which is not a quantity is an error. It must not count as zero or make a rule
+// undefined, because either could admit an object that the rule should deny.
 func TestNoQuantity(t *testing.T) {
 	rules := newArithmetic(t)
 	for _, bad := range []any{"", "one", "1 Gi", "1gi", "0x10", "1e", "--1", "1,5", "1Gi1", " 1", "NaN", "Inf"} {
@@ -85,7 +86,7 @@ func TestNoQuantity(t *testing.T) {
 	}
 }
 
-// FuzzQuantities holds the functions against resource.Quantity, and that against exact fractions.
+// FuzzQuantities compares the functions with resource.Quantity, and that with exact fractions.
 func FuzzQuantities(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"1", "1000m"}, {"1Gi", "1G"}, {"0", "-1"}, {"9223372036854775807", "9223372036854775807"}, {"1e18", "1n"}, {"1.5Gi", "3Ei"}, {"x", "1"}, {"0.1", "0.2"},
@@ -127,7 +128,7 @@ func FuzzQuantities(f *testing.F) {
 	})
 }
 
-// exact is a quantity as a fraction.
+// exact returns a quantity as a fraction.
 func exact(q resource.Quantity) *big.Rat {
 	out, _ := new(big.Rat).SetString(q.AsDec().String())
 	return out

@@ -36,7 +36,7 @@ func document(namespace, name string, fields ...any) *unstructured.Unstructured 
 	return &unstructured.Unstructured{Object: out}
 }
 
-// Replace makes the objects the complete content of a type, of which everything is kept. The objects need not be prepared.
+// Replace sets the complete content of a type and keeps all fields. It prepares the objects.
 func (d *Data) Replace(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
 	prepared := make([]*unstructured.Unstructured, len(objects))
 	for i, o := range objects {
@@ -46,13 +46,13 @@ func (d *Data) Replace(resource schema.GroupVersionResource, objects []*unstruct
 	return d.Load(resource, nil, prepared)
 }
 
-// prepared returns an object as the watches give it.
+// prepared returns an object as the watches deliver it.
 func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	replication.Known().Prepare(r.GroupVersionResource, o)
 	return o
 }
 
-// revisionOf returns the revision of everything that there is of a type.
+// revisionOf returns the revision of all data of a type.
 func (d *Data) revisionOf(r policy.Resource) uint64 {
 	l := d.lens(r.GroupVersionResource, nil)
 	return d.current.Load().revision(l)
@@ -129,7 +129,7 @@ func TestDataDoesNotKeepObjects(t *testing.T) {
 	}
 }
 
-// viewOf is what a policy sees that reads all of the resources.
+// viewOf returns the view of a policy that reads all of the resources.
 func viewOf(d *Data, static map[string]any) *view {
 	b := &policy.Binding{Clusters: []schema.GroupVersionResource{profiles.GroupVersionResource, managed.GroupVersionResource}}
 	for _, r := range []policy.Resource{pods, nodes, profiles, managed} {
@@ -231,7 +231,7 @@ func TestViewRead(t *testing.T) {
 	}
 }
 
-// A transaction sees one state of the world, however long it lasts.
+// TestTransactionIsASnapshot verifies that a transaction sees one state of the data, however long it lasts.
 func TestTransactionIsASnapshot(t *testing.T) {
 	d := NewData()
 	d.Replace(nodes.GroupVersionResource, []*unstructured.Unstructured{document("", "a")})
@@ -251,7 +251,8 @@ func TestTransactionIsASnapshot(t *testing.T) {
 	}
 }
 
-// The view must answer as OPA's own store does that holds the same documents, after every change.
+// TestViewAgreesWithOPAStore verifies after every change that the view returns the same as OPA's own store with the
+// same documents.
 func TestViewAgreesWithOPAStore(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	d := NewData()
@@ -320,7 +321,7 @@ func put(table map[string]any, namespace string, o *unstructured.Unstructured) {
 	table[o.GetName()] = o.Object
 }
 
-// Readers see a world in which a pair of objects that is written together in one Replace is never torn.
+// TestReadersAndWriters verifies that readers never see only one of two objects that one Replace writes.
 func TestReadersAndWriters(t *testing.T) {
 	d := NewData()
 	pair := func(n int64) []*unstructured.Unstructured {
@@ -351,8 +352,8 @@ func TestReadersAndWriters(t *testing.T) {
 	stop()
 }
 
-// keepReading has several readers read side by side, each until a read is not as it should be, or until the returned
-// function is called, which waits for them.
+// keepReading starts several concurrent readers. Each reads until a read returns false or until the returned function
+// is called, which waits for the readers.
 func keepReading(read func() (ok bool)) (stop func()) {
 	done := make(chan struct{})
 	var readers sync.WaitGroup

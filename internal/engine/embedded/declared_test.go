@@ -20,7 +20,7 @@ var (
 	nearly = schema.GroupVersionResource{Group: "dc.example.com", Version: "v2", Resource: "racks"}
 )
 
-// declaring serves managed clusters and two declared inventories, of which one has names of its own.
+// declaring serves managed clusters and two declared inventories, one of which reads the clusters' names from a field.
 type declaring struct {
 	served
 	inventories *replication.Inventories
@@ -44,7 +44,7 @@ func newSites(t *testing.T) declaring {
 	return declaring{served{"managedclusters": {managed}, "sites": {of(sites)}, "racks": {of(racks), of(nearly)}}, inventories}
 }
 
-// load gives data what the watches would: prepared objects, cut to what the binding reads.
+// load loads what the watches deliver: prepared objects with the fields that the binding reads.
 func (f declaring) load(data *Data, b *policy.Binding, resource schema.GroupVersionResource, objects ...*unstructured.Unstructured) bool {
 	for i, o := range objects {
 		objects[i] = f.prepared(b, resource, o)
@@ -80,8 +80,9 @@ func site(name, cluster, region string) *unstructured.Unstructured {
 	return document("", name, "spec", map[string]any{"cluster": cluster, "region": region})
 }
 
-// Clusters of declared inventories are among data.clusters, under their own names, and come last: of two of one name that
-// of the inventory counts that was declared first, and one that Berth knows before both.
+// TestDeclaredInventories verifies that clusters of declared inventories are in data.clusters under their own names. If
+// several inventories have a cluster of the same name, inventories that Berth knows take precedence, then the inventory
+// that was declared first.
 func TestDeclaredInventories(t *testing.T) {
 	f, data := newSites(t), NewData()
 	ev, b := f.prepare(t, data, `package p
@@ -110,7 +111,7 @@ annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com")
 		}
 	}
 	expect()
-	// What else changes leaves clusters as they are, and a change of a declared one is seen.
+	// Changes of other fields leave the clusters unchanged. A change of a declared field changes them.
 	if !data.Put(sites, f.prepared(b, sites, site("s3", "renamed", "eu"))) {
 		t.Error("another name is no change")
 	}
@@ -124,7 +125,8 @@ annotations := {name: sprintf("%s in %s", [trim_suffix(c.source, ".example.com")
 	expect("twice", "racks.dc in us")
 }
 
-// The names of clusters are kept wherever data.clusters is read, if only one is looked up, or they are counted.
+// TestDeclaredNamesAreKept verifies that the names of clusters are kept whenever a policy reads data.clusters, even if
+// it only looks up one cluster or counts them.
 func TestDeclaredNamesAreKept(t *testing.T) {
 	for body, want := range map[string]string{
 		`x := data.clusters.eu.region`:                   "north",
@@ -142,7 +144,8 @@ func TestDeclaredNamesAreKept(t *testing.T) {
 	}
 }
 
-// Clusters that were put together before are used as long as no inventory changes, and by every list of inventories apart.
+// TestClustersArePutTogetherOnce verifies that merged clusters are used until an inventory changes, separately for each
+// list of inventories.
 func TestClustersArePutTogetherOnce(t *testing.T) {
 	data := NewData()
 	profile := document("x", "eu")

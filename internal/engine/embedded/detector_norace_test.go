@@ -2,5 +2,5 @@
 
 package embedded
 
-// raceDetector says that the race detector is on, which takes memory of its own.
+// raceDetector reports whether the race detector is on, which needs memory of its own.
 const raceDetector = false

@@ -341,8 +341,9 @@ func (p *evaluator) known(ctx context.Context, at moment, input map[string]any, 
 }
 
 // check compares the result of an evaluation that used the caches, which is a decision or an error, with an evaluation
-// of the whole input without caches. Regular evaluations have priority: check returns its arguments unchanged if no
-// slot is free, if the policy is in quarantine, or if the check exceeds its deadline.
+// of the whole input without caches. If they differ, check turns the caches off and returns the new result. Regular
+// evaluations have priority: check returns its arguments unchanged if no slot is free, if the policy is in quarantine,
+// or if the check exceeds its deadline.
 func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
 	value, err := allFields.Value(input)
 	if err != nil {

@@ -30,7 +30,7 @@ const static = `{"acme": {"customers": ["acme"], "level": 2, "nested": {"a": {"b
 
 var everything = served{"pods": {pods}, "nodes": {nodes}, "clusterprofiles": {profiles}, "managedclusters": {managed}}
 
-// worldObjects is what a fake cluster has.
+// worldObjects returns the objects of a fake cluster.
 func worldObjects() map[policy.Resource][]*unstructured.Unstructured {
 	label := func(o *unstructured.Unstructured, pairs ...string) *unstructured.Unstructured {
 		labels := map[string]string{}
@@ -63,7 +63,7 @@ func newWorld() *Data {
 	return d
 }
 
-// oracleStore is OPA's own store with all of the world, whatever a policy reads.
+// oracleStore returns the content of OPA's own store: all objects, whatever a policy reads.
 func oracleStore(static []byte) map[string]any {
 	root := map[string]any{}
 	if len(static) > 0 {
@@ -98,7 +98,7 @@ func oracleStore(static []byte) map[string]any {
 func prepare(t testing.TB, e *Engine, spec placementv1.PlacementPolicySpec) (placement.Evaluator, *policy.Module) {
 	t.Helper()
 	m, err := policy.Compile("p", spec)
-	// Values that are no decision are evaluated, too.
+	// Policies whose rules violate the decision contract are evaluated too.
 	if list, ok := errors.AsType[*policy.CompileError](err); err != nil && (!ok || !list.ContractOnly()) {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func prepare(t testing.TB, e *Engine, spec placementv1.PlacementPolicySpec) (pla
 	return ev, m
 }
 
-// oracle decides by plain OPA over all data: each rule by a query of its own.
+// oracle decides with plain OPA over all data, with one query for each rule.
 func oracle(ctx context.Context, m *policy.Module, static []byte, input any) (placement.Decision, error) {
 	rules := map[string]any{}
 	for _, name := range m.Rules {
@@ -137,8 +137,7 @@ func v1(text string) placementv1.PlacementPolicySpec {
 	}
 }
 
-// corpus are policies whose decisions on the inputs must be the same over all data and over what the analysis says
-// that they read.
+// corpus are policies that must decide the same over all data and over the data that the analysis finds.
 var corpus = map[string]string{
 	"Ground":           "package p\nlabels := {\"node\": data.kubernetes.pods.shop.web.spec.nodeName}",
 	"GroundFromInput":  "package p\nlabels := {\"zone\": data.kubernetes.nodes[input.spec.nodeName].metadata.labels.zone}",
@@ -206,7 +205,7 @@ func TestDecisionsAreThoseOverAllData(t *testing.T) {
 	for name, text := range corpus {
 		t.Run(name, func(t *testing.T) {
 			if _, err := policy.Compile("p", v1(text)); err != nil && strings.Contains(err.Error(), "berth_unresolved_read") {
-				// To refuse is sound, too; what has to be taken is the analysis' own test.
+				// Rejecting the policy is safe too. The tests of the analysis verify which policies it must accept.
 				return
 			}
 			ev, m := prepare(t, e, v1(text))
@@ -228,7 +227,8 @@ func TestDecisionsAreThoseOverAllData(t *testing.T) {
 	}
 }
 
-// FuzzDecisions looks for a text whose decision over what the analysis sees differs from that over all data.
+// FuzzDecisions searches for a text whose decision over the data that the analysis finds differs from that over all
+// data.
 func FuzzDecisions(f *testing.F) {
 	for _, text := range corpus {
 		f.Add(text, inputs[0])
@@ -338,7 +338,7 @@ func TestMissingData(t *testing.T) {
 
 const (
 	endless = "package p\nerrors contains \"x\" if { some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }"
-	// One call that does not look at the deadline while it runs.
+	// stubborn makes a single call that does not check the deadline while it runs.
 	stubborn = "package p\nannotations := {\"a\": count(regex.find_n(\"(a*)*b|a\", x, -1))} if x := concat(\"\", [y | some i in numbers.range(1, 800); y := \"aaaaaaaaaa\"])"
 )
 
@@ -352,7 +352,7 @@ func TestDeadline(t *testing.T) {
 			if !errors.Is(err, engine.ErrDeadline) {
 				t.Errorf("error %v, want the deadline", err)
 			}
-			// Generous, for machines that are busy; the evaluation itself would take minutes.
+			// The limit is generous for busy machines. The evaluation itself would take minutes.
 			if took := time.Since(start); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
@@ -370,7 +370,8 @@ func TestCallersDeadlineCounts(t *testing.T) {
 	}
 }
 
-// Runaway policies take slots until they notice, and no more; then the engine decides as before.
+// TestSlots verifies that policies which exceed their deadline occupy no more than their slots until they end, and that
+// the engine decides as before afterwards.
 func TestSlots(t *testing.T) {
 	const concurrency = 2
 	e := New(newWorld(), Options{Timeout: 100 * time.Millisecond, Concurrency: concurrency})
@@ -385,7 +386,7 @@ func TestSlots(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	// Every slot comes back: taking them all waits for those that have not noticed yet.
+	// All slots are returned. Taking all of them waits for evaluations that still run.
 	awaitFree(t, e, concurrency)
 	idle(t, e.slots, concurrency)
 	e.timeout = time.Minute
@@ -424,7 +425,8 @@ func TestNoRules(t *testing.T) {
 	}
 }
 
-// Policies are evaluated side by side while the world changes; each decision is of one state of it.
+// TestEvaluationsAndChanges evaluates policies concurrently while the data changes. Each decision must be of one state
+// of the data.
 func TestEvaluationsAndChanges(t *testing.T) {
 	d := NewData()
 	pair := func(n int64) []*unstructured.Unstructured {

@@ -18,7 +18,7 @@ const preferencesKey = placement.PreferencesAnnotation
 
 func prefers(text string) map[string]string { return map[string]string{preferencesKey: text} }
 
-// web as before, but with a size that no node has.
+// large is web with a size that fits no node.
 var large = strings.ReplaceAll(web, `cpu: "1"`, `cpu: "8"`)
 
 func TestFilter(t *testing.T) {
@@ -86,7 +86,7 @@ func TestFilter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newJudgedWorld(t)
 			ev, _ := prepare(t, w.Engine, tc.spec)
-			// The second time from memory.
+			// The second decision comes from the cache.
 			for range 2 {
 				got := decide(t, ev, input(t, tc.input))
 				if !got.Equal(tc.want) {
@@ -97,7 +97,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What is not to be placed can't be checked, and does not pass.
+// TestFilterOfOtherKinds verifies that an object without pods is an error, because it can't be checked.
 func TestFilterOfOtherKinds(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
@@ -123,12 +123,13 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// podOn is a pod on a node; what it needs is all that differs.
+// podOn returns a pod on a node. Only its CPU request differs from other pods.
 func podOn(node, name, cpu string) string {
 	return fmt.Sprintf(`{metadata: {name: %s, namespace: shop, labels: {app: other}}, spec: {nodeName: %s, containers: [{name: c, resources: {requests: {cpu: %q}}}]}}`, name, node, cpu)
 }
 
-// A decision is known for as long as predicates say what they said, whatever else changes.
+// TestMemoOfPredicates verifies that a decision stays cached while the predicates' reports stay the same, whatever else
+// changes.
 func TestMemoOfPredicates(t *testing.T) {
 	replicas := "package p\nannotations := {\"replicas\": {n: v.replicas | some n, v in k8s.feasible(input, \"*\")}}"
 	for name, spec := range map[string]placementv1.PlacementPolicySpec{
@@ -174,7 +175,7 @@ func TestMemoOfPredicates(t *testing.T) {
 			judge("a node that opens", false)
 			w.put(t, "nodes", `{metadata: {name: c}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
 			judge("a new node", false)
-			// A pod of the workload itself is judged as if it were not there.
+			// Predicates ignore the pods of the workload itself.
 			w.put(t, "pods", `{metadata: {name: web-0, namespace: shop, labels: {app: web}}, spec: {nodeName: c, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}`)
 			judge("a pod of its own", true)
 			w.load(t, "nodes")
@@ -186,7 +187,7 @@ func TestMemoOfPredicates(t *testing.T) {
 	}
 }
 
-// A change of clusters is one of the data.
+// TestMemoOfClusters verifies that a change of clusters is a change of the data.
 func TestMemoOfClusters(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, m := prepare(t, w.Engine, v1("package p\nclusters contains n if { some n, v in k8s.feasible_clusters(input, 1, \"*\"); v.feasible }"))
@@ -209,7 +210,7 @@ func TestMemoOfClusters(t *testing.T) {
 	w.seen.want(t, 2, 2)
 }
 
-// The memo of a policy that asks predicates is bounded by what they said.
+// TestMemoOfReportsIsBounded verifies that the reports count towards the size of the decision cache.
 func TestMemoOfReportsIsBounded(t *testing.T) {
 	w := newJudgedWorld(t)
 	var nodes []string
@@ -233,7 +234,8 @@ func TestMemoOfReportsIsBounded(t *testing.T) {
 	}
 }
 
-// What is remembered keeps a snapshot of the world and the workload, however little was asked about them.
+// TestMemoCountsWhatReportsKeep verifies that a cached report counts with the snapshot and the workload that it refers
+// to, even if it has few candidates.
 func TestMemoCountsWhatReportsKeep(t *testing.T) {
 	w := newJudgedWorld(t)
 	var nodes []string
@@ -261,7 +263,7 @@ errors contains "none" if {
 	}
 }
 
-// The decision does not depend on what was asked before it.
+// TestEveryWorldAnew verifies that a decision does not depend on earlier evaluations.
 func TestEveryWorldAnew(t *testing.T) {
 	w := newJudgedWorld(t)
 	text := "package p\nannotations := {\"n\": k8s.feasible(input, \"*\")}"
@@ -283,7 +285,7 @@ func TestEveryWorldAnew(t *testing.T) {
 	}
 }
 
-// The document's example does what is said of it.
+// TestDocumentedPolicy verifies that the example of the documentation works as described.
 func TestDocumentedPolicy(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/predicates.md")
 	if err != nil {

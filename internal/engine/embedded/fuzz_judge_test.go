@@ -21,11 +21,11 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// judgedOracle answers calls from whole objects and all of data, and remembers nothing.
+// judgedOracle evaluates calls with whole objects and all data, without caches.
 type judgedOracle struct {
 	set   *predicates.Set
 	world *predicates.World
-	// clusters are data.clusters at hand.
+	// clusters is the current data.clusters.
 	clusters map[string]any
 }
 
@@ -79,7 +79,7 @@ func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind 
 	return ast.NewTerm(reportValue(report)), nil
 }
 
-// fuzzedNodes is a world of nodes that changes.
+// fuzzedNodes is a set of nodes and pods that changes.
 type fuzzedNodes struct{ *predicates.World }
 
 func newFuzzedNodes(g *policytest.Generator) fuzzedNodes {
@@ -120,7 +120,7 @@ func (w fuzzedNodes) change(g *policytest.Generator) {
 	w.Put(resource, o)
 }
 
-// placed makes a bare template of an object.
+// placed adds a minimal pod template to an object.
 func placed(g *policytest.Generator, object map[string]any) map[string]any {
 	out := maps.Clone(object)
 	out["metadata"] = map[string]any{"labels": map[string]any{"a": g.Of("a", "b")}, "annotations": map[string]any{"a": g.Of("a", "b")}}
@@ -148,7 +148,7 @@ func placed(g *policytest.Generator, object map[string]any) map[string]any {
 	return out
 }
 
-// inventory makes a cluster of an inventory's object.
+// inventory makes an inventory's object represent a cluster.
 func inventory(g *policytest.Generator, o *unstructured.Unstructured) {
 	o.Object["spec"] = map[string]any{}
 	if g.Pick(3) == 0 {
@@ -161,8 +161,9 @@ func inventory(g *policytest.Generator, o *unstructured.Unstructured) {
 	o.Object["status"] = status
 }
 
-// judgedDifferential compares the engine with plain OPA and an oracle of predicates, on objects, data and nodes that change
-// from round to round. It returns how many decisions were compared, and how many of them are no errors.
+// judgedDifferential compares the engine with plain OPA and an oracle of predicates, on objects, data, and nodes that
+// change from round to round. It returns the number of decisions that were compared, and how many of them were not
+// errors.
 func judgedDifferential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policytest.Generator, set *predicates.Set, seen *counts, rounds int) (compared, decided int) {
 	t.Helper()
 	spec.Data = &apiextensionsv1.JSON{Raw: []byte(`{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`)}
@@ -205,7 +206,7 @@ func judgedDifferential(t testing.TB, spec placementv1.PlacementPolicySpec, g *p
 		}
 		documents := world.documents()
 		oracle.clusters, _ = documents["clusters"].(map[string]any)
-		// The same twice, for what is remembered, and with another identity, for rules that are.
+		// The same object twice tests the decision cache, and another identity tests the rule cache.
 		for _, id := range []string{"x", "x", fmt.Sprint(round)} {
 			object := maps.Clone(input)
 			object["id"] = id
@@ -249,7 +250,7 @@ func defaultSet(t testing.TB) *predicates.Set {
 	return set
 }
 
-// FuzzJudgingPolicies is FuzzRandomPolicies for policies that ask predicates.
+// FuzzJudgingPolicies is FuzzRandomPolicies for policies that call predicates.
 func FuzzJudgingPolicies(f *testing.F) {
 	set := defaultSet(f)
 	for seed := range uint64(10) {
@@ -280,7 +281,7 @@ func TestDecisionsOfJudgingPolicies(t *testing.T) {
 	}
 }
 
-// TestDecisionsOfJudges is about policies that were thought of.
+// TestDecisionsOfJudges tests handwritten policies.
 func TestDecisionsOfJudges(t *testing.T) {
 	set := defaultSet(t)
 	for name, text := range map[string]string{

@@ -35,12 +35,12 @@ var (
 	first          = flag.Uint64("first", 0, "which of the random policies is the first one")
 )
 
-// errTooLong says that a decision takes longer than anybody waits for.
+// errTooLong is the error of a decision that takes longer than the test waits.
 var errTooLong = errors.New("evaluation takes too long")
 
-// opa is plain OPA: the text as it is, compiled by itself, the whole input, and OPA's own store of all of the data.
+// opa is plain OPA: the unchanged text, compiled alone, with the whole input and OPA's own store of all data.
 type opa struct {
-	// Store is that of the data at hand.
+	// Store is OPA's store with the current data.
 	storage.Store
 	query rego.PreparedEvalQuery
 }
@@ -64,7 +64,7 @@ func newOPA(t testing.TB, spec placementv1.PlacementPolicySpec, m *policy.Module
 	return o
 }
 
-// decide returns the decision over the data. The error is errTooLong, or that of the evaluation.
+// decide returns the decision over the data. The error is errTooLong or the error of the evaluation.
 func (o *opa) decide(t testing.TB, data, input map[string]any) (placement.Decision, error) {
 	t.Helper()
 	o.Store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false))
@@ -80,11 +80,12 @@ func (o *opa) decide(t testing.TB, data, input map[string]any) (placement.Decisi
 	return placement.ParseDecision(rules)
 }
 
-// fuzzedWorld is what the API server has, for plain OPA, and for the engine what a list-watch hands over of it.
+// fuzzedWorld holds the objects in the API server, for plain OPA, and the Data that receives what a list-watch delivers
+// of them, for the engine.
 type fuzzedWorld struct {
 	data    *Data
 	objects map[policy.Resource]map[string]*unstructured.Unstructured
-	// binding says what the policy reads; with others, who read everything, whole objects are kept.
+	// binding lists what the policy reads. If others is true, other policies read everything, so whole objects are kept.
 	binding *policy.Binding
 	others  bool
 }
@@ -98,7 +99,7 @@ func newFuzzedWorld(g *policytest.Generator, b *policy.Binding) *fuzzedWorld {
 	return c
 }
 
-// fields are those that are kept of a type's objects.
+// fields returns the fields that are kept of a type's objects.
 func (c *fuzzedWorld) fields(r policy.Resource) *projection.Fields {
 	fields, ok := c.binding.Fields[r.GroupVersionResource]
 	if c.others || !ok {
@@ -107,7 +108,7 @@ func (c *fuzzedWorld) fields(r policy.Resource) *projection.Fields {
 	return fields
 }
 
-// cut is an object as a list-watch hands it over.
+// cut returns an object as the list-watch delivers it.
 func (c *fuzzedWorld) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	identity := &projection.Fields{}
 	identity.Name("metadata").Name("name")
@@ -126,7 +127,7 @@ func (c *fuzzedWorld) load(r policy.Resource) {
 	c.data.Load(r.GroupVersionResource, c.fields(r), list)
 }
 
-// join has others come or go, who read everything.
+// join adds or removes other policies that read everything.
 func (c *fuzzedWorld) join(others bool) {
 	if c.others == others {
 		return
@@ -165,7 +166,7 @@ func (*fuzzedWorld) object(g *policytest.Generator, r policy.Resource, name stri
 	return o
 }
 
-// change changes the data in one place or a few.
+// change changes some of the data.
 func (c *fuzzedWorld) change(g *policytest.Generator) {
 	r := []policy.Resource{nodes, pods, managed}[g.Pick(3)]
 	switch g.Pick(6) {
@@ -194,7 +195,7 @@ func (c *fuzzedWorld) change(g *policytest.Generator) {
 	}
 }
 
-// documents are `data` as plain OPA has it.
+// documents returns `data` for plain OPA.
 func (c *fuzzedWorld) documents() map[string]any {
 	kubernetes, clusters := map[string]any{}, map[string]any{}
 	for _, r := range []policy.Resource{pods, nodes} {
@@ -226,8 +227,8 @@ func describe(v any) string {
 	return string(text)
 }
 
-// differential compares the engine with plain OPA, on objects and data that change from round to round. It returns how
-// many decisions were compared.
+// differential compares the engine with plain OPA, on objects and data that change from round to round. It returns the
+// number of decisions that were compared.
 func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policytest.Generator, seen *counts, rounds int) int {
 	t.Helper()
 	spec.Data = &apiextensionsv1.JSON{Raw: []byte(`{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`)}
@@ -263,7 +264,7 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 			}
 		}
 		documents := world.documents()
-		// The same twice, for what is remembered, and with another identity, for rules that are.
+		// The same object twice tests the decision cache, and another identity tests the rule cache.
 		for _, id := range []string{"x", "x", fmt.Sprint(round)} {
 			object := maps.Clone(input)
 			object["id"] = id
@@ -282,7 +283,7 @@ func differential(t testing.TB, spec placementv1.PlacementPolicySpec, g *policyt
 	return compared
 }
 
-// randomDecisions compares decisions of a policy that the bytes choose.
+// randomDecisions compares the decisions of a policy that the bytes determine.
 func randomDecisions(t testing.TB, bytes []byte, seen *counts, rounds int) int {
 	t.Helper()
 	g := &policytest.Generator{Bytes: bytes, Wide: true}
@@ -293,14 +294,14 @@ func randomDecisions(t testing.TB, bytes []byte, seen *counts, rounds int) int {
 	return differential(t, spec, g, seen, rounds)
 }
 
-// FuzzRandomPolicies looks for a policy, objects and data, and changes of them, on which the engine decides otherwise than
-// plain OPA, with all that the engine does to be faster: it cuts objects and data, and remembers decisions and rules.
-// For hours of it, and the faster way that is without the fuzzer's choice:
+// FuzzRandomPolicies searches for a policy, objects, data, and changes on which the engine and plain OPA decide
+// differently. The engine runs with all of its optimizations: projections of objects and data, and the caches for
+// decisions and rules. To run it for hours, or to run the faster variant without the fuzzer's guidance:
 //
 //	go test -run=^$ -fuzz=FuzzRandomPolicies -fuzztime=4h -fuzzminimizetime=10x ./internal/engine/embedded
 //	go test ./internal/engine/embedded -run=TestDecisionsOfRandomPolicies -timeout=0 -programs=1000000
 //
-// What is found lies in testdata/fuzz/FuzzRandomPolicies from then on; a policy that was thought of goes to
+// The fuzzer stores its findings in testdata/fuzz/FuzzRandomPolicies. Add policies that you think of yourself to
 // internal/policy/testdata/fields.
 func FuzzRandomPolicies(f *testing.F) {
 	for seed := range uint64(10) {
@@ -309,7 +310,7 @@ func FuzzRandomPolicies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) { randomDecisions(t, bytes, &counts{}, 8) })
 }
 
-// TestDecisionsOfAdversaries is about policies that were thought of to deceive the analysis, or were found.
+// TestDecisionsOfAdversaries tests policies that were written to deceive the analysis, or that the fuzzer found.
 func TestDecisionsOfAdversaries(t *testing.T) {
 	files, err := filepath.Glob("../../policy/testdata/fields/*.rego")
 	if err != nil || len(files) == 0 {

@@ -19,7 +19,7 @@ func text(n int) *ast.Term { return ast.StringTerm(strings.Repeat("a", n)) }
 
 func number(digits int) *ast.Term { return ast.NewTerm(ast.Number(strings.Repeat("9", digits))) }
 
-// listOf has one value n times.
+// listOf returns a list that contains one value n times.
 func listOf(n int, of *ast.Term) *ast.Term {
 	terms := make([]*ast.Term, n)
 	for i := range terms {
@@ -28,7 +28,7 @@ func listOf(n int, of *ast.Term) *ast.Term {
 	return ast.ArrayTerm(terms...)
 }
 
-// numbers are n different ones, of which OPA's hash tells none from the others.
+// numbers returns n different numbers to which OPA gives the same hash.
 func numbers(n int) *ast.Term {
 	terms := make([]*ast.Term, n)
 	for i := range terms {
@@ -45,7 +45,7 @@ func names(n int) []*ast.Term {
 	return terms
 }
 
-// doubled is a value of few parts, that is a tree of 2^n.
+// doubled returns a value with few parts that represents a tree of 2^n values.
 func doubled(n int) *ast.Term {
 	t := ast.ArrayTerm(ast.StringTerm("leaf"))
 	for range n {
@@ -72,8 +72,9 @@ var (
 	tooMuch = text(maxText + 1)
 )
 
-// limits has operands of each function that is guarded: those that it is called with, and those that it is not. A value
-// that takes the time of centuries is as good as one above the limit, which guardsOf shows to be where they say.
+// limits has pairs of operands for each guarded function: operands within the limits, and operands beyond them. For
+// some functions the second operands are not just above the limit but would take centuries, which shows as well that
+// the guard works.
 var limits = map[string][][2][]*ast.Term{
 	"and":                       {{{keySet, ast.SetTerm(names(5000)...)}, {keySet, ast.SetTerm(names(maxMembers + 1)...)}}},
 	"array.concat":              {{{listOf(maxMembers-1, aNumber), listOf(1, aNumber)}, {listOf(maxMembers, aNumber), listOf(1, aNumber)}}},
@@ -164,7 +165,7 @@ func pairs(n int) [][2]*ast.Term {
 	return out
 }
 
-// call calls a builtin function until it gives a first value.
+// call calls a builtin function until it returns its first value.
 func call(name string, operands []*ast.Term) error {
 	enough := errors.New("enough")
 	err := topdown.GetBuiltin(name)(topdown.BuiltinContext{}, operands, func(*ast.Term) error { return enough })
@@ -183,7 +184,7 @@ func TestGuards(t *testing.T) {
 	for name, cases := range limits {
 		t.Run(name, func(t *testing.T) {
 			for i, c := range cases {
-				// What is no fault of the operand's size is the function's own to say.
+				// Other errors than exceeded limits are the function's own.
 				if limit, refused := errors.AsType[*engine.LimitError](call(name, c[0])); refused {
 					t.Errorf("%d: within the limits: %v", i, limit)
 				}
@@ -200,9 +201,10 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// Who allows another function has to think of what it takes.
+// TestEveryFunctionIsJudged fails if a policy may call a function whose cost was not considered. When you allow another
+// function, add a guard or add it to the list below.
 func TestEveryFunctionIsJudged(t *testing.T) {
-	// These are linear in operands that are strings and numbers, or in the members of one collection, or do nothing.
+	// The cost of these functions is linear in strings and numbers or in the members of one collection, or it is constant.
 	linear := strings.Fields(`
 abs all any array.slice assign base64.decode base64.encode base64.is_valid base64url.decode base64url.encode base64url.encode_no_pad
 bits.and bits.negate bits.or bits.rsh bits.xor cast_boolean cast_null cast_object cast_string ceil contains count
@@ -215,7 +217,7 @@ strings.count strings.reverse strings.split_n substring time.parse_duration_ns t
 trace trim_prefix trim_space trim_suffix type_name upper uri.is_valid uri.parse
 urlquery.decode urlquery.decode_object urlquery.encode uuid.parse
 k8s.quantity.add k8s.quantity.sub k8s.quantity.compare`)
-	// These look at the deadline.
+	// These functions check the deadline.
 	linear = append(linear, "k8s.feasible", "k8s.feasible_clusters")
 	judged := map[string]bool{}
 	for _, name := range linear {
@@ -236,7 +238,7 @@ k8s.quantity.add k8s.quantity.sub k8s.quantity.compare`)
 	}
 }
 
-// double is a rule that doubles a value of another, n times over.
+// double returns rules of which each doubles the value of the previous one, n times.
 func double(n int, first, step string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "x0 := %s\n", first)
@@ -246,7 +248,8 @@ func double(n int, first, step string) string {
 	return out.String()
 }
 
-// Policies that were made to run on end at a limit, or at the deadline, which leaves their slot free.
+// TestHostilePolicies verifies that policies which were written to run forever end at a limit or at the deadline, and
+// then free their slot.
 func TestHostilePolicies(t *testing.T) {
 	ten := `"aaaaaaaaaa"`
 	for name, rules := range map[string]string{
@@ -290,7 +293,7 @@ func TestHostilePolicies(t *testing.T) {
 	}
 }
 
-// The limits are no obstacle to what policies do with 5,000 clusters.
+// TestGuardsLetPoliciesBe verifies that ordinary policies stay within the limits with 5,000 clusters.
 func TestGuardsLetPoliciesBe(t *testing.T) {
 	d := NewData()
 	d.Replace(profiles.GroupVersionResource, fleet(5000))
@@ -317,7 +320,7 @@ func TestGuardsLetPoliciesBe(t *testing.T) {
 	}
 }
 
-// What a guard takes is a small part of what calls take anyway.
+// BenchmarkGuard compares the cost of a guard with the cost of the call.
 func BenchmarkGuard(b *testing.B) {
 	for _, c := range []struct {
 		name     string
@@ -331,7 +334,7 @@ func BenchmarkGuard(b *testing.B) {
 		{"sort", operandsOf(ast.ArrayTerm(names(1000)...))},
 		{"regex.match", operandsOf(ast.StringTerm("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"), ast.StringTerm("eu-west-1"))},
 	} {
-		// The functions are in one table for all: what there is besides the guard is measured by calling it alone.
+		// OPA's table contains the guarded functions only. So the guard's cost is measured by calling the guard alone.
 		f := topdown.GetBuiltin(c.name)
 		b.Run(c.name+"/guarded", func(b *testing.B) {
 			b.ReportAllocs()
@@ -349,13 +352,13 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// awaitFree waits until nothing is evaluated any more.
+// awaitFree waits until no evaluation is running.
 func awaitFree(t *testing.T, e *Engine, slots int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range slots {
-		// Each of these takes one: none is within reach of its share.
+		// Each policy takes one slot, which is below its share.
 		if !e.slots.take(ctx, fmt.Sprint("another", i), "") {
 			t.Fatal("a slot is still taken")
 		}

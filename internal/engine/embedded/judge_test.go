@@ -25,7 +25,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// own is a predicate of one's own: what it says is a test's to choose.
+// ownPredicate is a predicate whose results a test chooses.
 type ownPredicate func(ctx context.Context, node string) *fwk.Status
 
 const ownName = "Own"
@@ -36,17 +36,18 @@ func (p ownPredicate) Filter(ctx context.Context, _ fwk.CycleState, _ *corev1.Po
 	return p(ctx, info.Node().Name)
 }
 
-// judgedWorld is an engine with predicates, and what they are asked about.
+// judgedWorld is an engine with predicates, together with the nodes and pods that they are evaluated on.
 type judgedWorld struct {
 	*Engine
 	nodes *predicates.World
 	seen  *counts
-	// asked counts how many times the predicate of one's own was asked, and says is what it says.
+	// asked counts the calls of the test's own predicate, and says is its implementation.
 	asked atomic.Int64
 	says  atomic.Pointer[ownPredicate]
 }
 
-// newJudgedWorld has the clusters eu, us and down, the nodes a and b, of which a has 4 CPUs and b 2 and a taint, and no pod.
+// newJudgedWorld returns a world with the clusters eu, us, and down, the nodes a and b, and no pods. Node a has 4 CPUs,
+// and b has 2 CPUs and a taint.
 func newJudgedWorld(t testing.TB, whitelist ...string) *judgedWorld {
 	t.Helper()
 	w := &judgedWorld{nodes: predicates.NewWorld(), seen: &counts{}}
@@ -100,7 +101,7 @@ func readObject(t testing.TB, text string) *unstructured.Unstructured {
 	return o
 }
 
-// load makes objects all that there are of a type.
+// load sets the complete content of a type.
 func (w *judgedWorld) load(t testing.TB, plural string, texts ...string) {
 	t.Helper()
 	var objects []*unstructured.Unstructured
@@ -115,13 +116,13 @@ func (w *judgedWorld) put(t testing.TB, plural, text string) {
 	w.nodes.Put(corev1.SchemeGroupVersion.WithResource(plural), readObject(t, text))
 }
 
-// web is a Deployment of 3 pods of 1 CPU.
+// web is a Deployment of 3 pods with 1 CPU each.
 const web = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 3, selector: {matchLabels: {app: web}},
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: web, resources: {requests: {cpu: "1"}}}]}}}}`
 
 func input(t testing.TB, text string) map[string]any { return readObject(t, text).Object }
 
-// verdict is what a policy sees of one candidate.
+// verdict is the result for one candidate as policies see it.
 type verdict struct {
 	Feasible   bool     `json:"feasible"`
 	Reasons    []string `json:"reasons"`
@@ -177,7 +178,7 @@ func TestFeasible(t *testing.T) {
 				if err := json.Unmarshal([]byte(d.Annotations["got"]), &got); err != nil {
 					t.Fatal(err)
 				}
-				// That preemption could help is for the predicates to say.
+				// Whether preemption could help is tested with the predicates.
 				for name, v := range got {
 					v.Preemption = false
 					got[name] = v
@@ -206,7 +207,8 @@ annotations := {"nodes": k8s.feasible(input, ["nowhere"]), "clusters": k8s.feasi
 	}
 }
 
-// What can't be judged ends the evaluation, whatever the policy does with it.
+// TestCallsThatAreRefused verifies that a call with invalid operands ends the evaluation, however the policy uses the
+// call.
 func TestCallsThatAreRefused(t *testing.T) {
 	tests := map[string]struct{ call, want string }{
 		"NoObject":         {`k8s.feasible(input.metadata.name, "*")`, "operand 1 (pod_or_template): must be an object"},
@@ -237,7 +239,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A policy can mistake what a result looks like before it is applied.
+// TestTypesOfCalls verifies that wrong uses of a call's result are found when the policy is compiled.
 func TestTypesOfCalls(t *testing.T) {
 	for text, want := range map[string]string{
 		`x := k8s.feasible(input, "*").a.feasable`:     "undefined ref",
@@ -260,7 +262,7 @@ func filtered(candidates placementv1.PredicateCandidates, text string, names ...
 	}
 }
 
-// Nothing that keeps predicates from an answer makes an object pass.
+// TestPredicatesFail verifies that no object is admitted because predicates can't be evaluated.
 func TestPredicatesFail(t *testing.T) {
 	policies := map[string]placementv1.PlacementPolicySpec{
 		"Call":             v1("package p\nx := k8s.feasible(input, \"*\")\nerrors contains \"none\" if count(x) == 0"),
@@ -361,7 +363,8 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
-// One evaluation sees one world, even where that changes meanwhile; the next one sees the next one, also of constants.
+// TestOneWorldForOneEvaluation verifies that all calls of an evaluation see one snapshot, even if the nodes change
+// meanwhile, and that the next evaluation sees the next snapshot. That includes calls with constant operands.
 func TestOneWorldForOneEvaluation(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, _ := prepare(t, w.Engine, v1(`package p
@@ -385,7 +388,8 @@ annotations := {"first": object.keys(first), "second": object.keys(second)}`))
 	}
 }
 
-// A mock of a function replaces it, and one of data has no say in what predicates are asked about.
+// TestMocksOfPredicates verifies that a `with` can replace a function, and that replacing data does not change the
+// candidates of predicates.
 func TestMocksOfPredicates(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, m := prepare(t, w.Engine, v1(`package p
@@ -405,7 +409,8 @@ annotations := {"mocked": mocked}`))
 	}
 }
 
-// Predicates look at no more of a cluster than is replicated for who asks them.
+// TestFieldsOfClusters verifies that predicates read no more fields of a cluster than are replicated for policies that
+// call them.
 func TestFieldsOfClusters(t *testing.T) {
 	known := replication.Known().Resources()
 	all := map[string]map[string]any{}

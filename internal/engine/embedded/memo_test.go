@@ -21,10 +21,10 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// counts is an Observer that counts.
+// counts is an Observer that counts notifications.
 type counts struct {
 	hits, misses atomic.Int64
-	// quarantines began, and releases ended them.
+	// quarantines counts the quarantines that began, and releases those that ended.
 	quarantines, releases, namespaces atomic.Int64
 	known, evaluated                  atomic.Int64
 	mu                                sync.Mutex
@@ -89,7 +89,7 @@ func TestMemo(t *testing.T) {
 	zone(onNode("n2", "a"), "us-1")
 	zone(onNode("n3", "a"), "")
 	seen.want(t, 1, 3)
-	// What the policy does not read of the cluster changes nothing.
+	// A change of data that the policy does not read changes nothing.
 	data.Put(pods.GroupVersionResource, document("a", "b"))
 	zone(onNode("n1", "c"), "eu-1")
 	seen.want(t, 2, 3)
@@ -131,7 +131,7 @@ func TestNoMemoForAllOfTheInput(t *testing.T) {
 	seen.want(t, 0, 0)
 }
 
-// blinded returns an evaluator that believes that its policy reads nothing of the input.
+// blinded returns an evaluator that assumes that its policy reads nothing of the input.
 func blinded(t *testing.T, e *Engine, text string) *evaluator {
 	t.Helper()
 	ev, _ := prepare(t, e, v1(text))
@@ -140,7 +140,7 @@ func blinded(t *testing.T, e *Engine, text string) *evaluator {
 	return out
 }
 
-// A mistake of the analysis is found by the checks, is not repeated, and is told once.
+// TestMismatch verifies that checks find a wrong set of fields, report it once, and turn the cache off.
 func TestMismatch(t *testing.T) {
 	seen := &counts{}
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
@@ -156,7 +156,7 @@ func TestMismatch(t *testing.T) {
 	seen.want(t, 1, 1, "p")
 }
 
-// A decision that was remembered turns out to be an error.
+// TestMismatchByError verifies that checks find an error where a decision was cached.
 func TestMismatchByError(t *testing.T) {
 	seen := &counts{}
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
@@ -168,7 +168,7 @@ func TestMismatchByError(t *testing.T) {
 	seen.want(t, 1, 1, "p")
 }
 
-// A check that gets no slot, or no time, makes nobody wait and says nothing.
+// TestChecksStandBack verifies that a check without a free slot or without time delays no caller and reports nothing.
 func TestChecksStandBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &counts{}
@@ -236,12 +236,12 @@ func TestMemoIsBounded(t *testing.T) {
 	}
 }
 
-// A hit takes no slot, starts nothing and allocates nothing.
+// TestHitsAreFree verifies that a cache hit takes no slot, starts no goroutine, and allocates nothing.
 func TestHitsAreFree(t *testing.T) {
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1})
 	ev, _ := prepare(t, e, v1(zonePolicy))
 	input := onNode("n1", "a")
-	// Beyond the first checks.
+	// Skip the first hits, which are checked more often.
 	for range checkEvery + 1 {
 		decide(t, ev, input)
 	}
@@ -256,9 +256,9 @@ func TestHitsAreFree(t *testing.T) {
 	}
 }
 
-// Decisions are of one state of the data, remembered or not, while the data changes: a label is never older than the
-// revision that was seen before it was asked for, and equal revisions have equal decisions. Those who get a decision
-// share it, and the race detector sees who writes to it.
+// TestMemoAndChanges verifies that each decision, cached or not, is of one state of the data while the data changes. A
+// label is never older than the revision that was read before the evaluation, and equal revisions have equal decisions.
+// The callers share decisions, so the race detector finds writes to them.
 func TestMemoAndChanges(t *testing.T) {
 	data := NewData()
 	node := func(n int) []*unstructured.Unstructured {
@@ -302,8 +302,8 @@ func TestMemoAndChanges(t *testing.T) {
 	}
 }
 
-// A policy's clusters are those of the inventories that it is bound to: what another policy brings in, of which other
-// fields may be kept, is no part of them.
+// TestRevisionOfClusters verifies that a policy's clusters are those of the inventories that it is bound to. An
+// inventory that only another policy reads, of which other fields may be kept, does not contribute.
 func TestRevisionOfClusters(t *testing.T) {
 	data := newWorld()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})

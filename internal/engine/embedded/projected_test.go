@@ -29,13 +29,13 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// fleetOf are policies over one Data, which is fed as it is in production: with objects that are cut to what all of them
-// read.
+// fleetOf is a set of policies over one Data. The Data receives objects in the same way as in production: as
+// projections to the fields that all policies together read.
 type fleetOf struct {
 	data     *Data
 	engine   *Engine
 	policies []*member
-	// objects are what the API server has, by namespace and name; carried are the fields that the data has.
+	// objects are the objects in the API server, by namespace and name. carried are the fields that the Data keeps.
 	objects map[policy.Resource]map[string]*unstructured.Unstructured
 	carried map[policy.Resource]*projection.Fields
 }
@@ -46,9 +46,9 @@ type member struct {
 	binding *policy.Binding
 	placement.Evaluator
 	plain plain
-	// Store is OPA's, of the data at hand.
+	// Store is OPA's store with the current data.
 	storage.Store
-	// seen is what it could see at each revision that it had.
+	// seen is the data that the policy could see, by revision.
 	seen map[uint64]string
 }
 
@@ -83,7 +83,7 @@ func (*fleetOf) object(g *policytest.Generator, r policy.Resource, name string) 
 	return o
 }
 
-// cut is an object as a list-watch hands it over.
+// cut returns an object as the list-watch delivers it.
 func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	out := o.DeepCopy()
 	replication.Known().Prepare(r.GroupVersionResource, out)
@@ -94,8 +94,8 @@ func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstruct
 	return out
 }
 
-// replicate does what the controller does after a change of the policies. Whatever is read already is not read anew
-// unless all is.
+// replicate does what the replication controller does after a change of the policies. Types whose fields are already
+// kept are read again only if all is true.
 func (f *fleetOf) replicate(all bool) {
 	wanted := map[policy.Resource]*projection.Fields{}
 	for _, p := range f.policies {
@@ -126,7 +126,7 @@ func (f *fleetOf) replicate(all bool) {
 	}
 }
 
-// add compiles a policy that the generator writes and adds it, if it compiles.
+// add compiles a generated policy and adds it to the fleet. It returns false if the policy does not compile.
 func (f *fleetOf) add(t testing.TB, g *policytest.Generator) bool {
 	spec := placementv1.PlacementPolicySpec{
 		RegoVersion: placementv1.RegoV1, Replicate: []placementv1.ReplicatedResource{{Resource: "pods"}, {Resource: "nodes"}},
@@ -162,7 +162,7 @@ func (f *fleetOf) add(t testing.TB, g *policytest.Generator) bool {
 
 const ownDocuments = `{"acme": {"a": {"b": "c"}, "b": ["a", 1], "c": "a"}}`
 
-// documents are `data` as plain OPA has it: whole objects.
+// documents returns `data` for plain OPA, with whole objects.
 func (f *fleetOf) documents(t testing.TB) map[string]any {
 	t.Helper()
 	tables, clusters := map[string]any{}, map[string]any{}
@@ -198,7 +198,7 @@ func isProfile(cluster any) bool {
 	return cluster.(map[string]any)["source"] == profiles.GroupResource().String()
 }
 
-// visible is what a policy can see of the objects, as text.
+// visible returns everything that a policy can see of the objects, as text.
 func (f *fleetOf) visible(t testing.TB, p *member) string {
 	t.Helper()
 	var out strings.Builder
@@ -216,8 +216,8 @@ func (f *fleetOf) visible(t testing.TB, p *member) string {
 	return out.String()
 }
 
-// compare has each policy decide as plain OPA does over whole objects, and checks its revision. It says how often it
-// could compare.
+// compare compares the decisions of each policy with those of plain OPA over whole objects, and checks the policy's
+// revision. It returns the number of decisions that it compared.
 func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
 	t.Helper()
 	documents := f.documents(t)
@@ -259,12 +259,12 @@ func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
 	return compared
 }
 
-// change changes the objects in one place or a few, or the policies.
+// change changes some of the objects, or the policies.
 func (f *fleetOf) change(t testing.TB, g *policytest.Generator) {
 	r := replicatedTypes[g.Pick(len(replicatedTypes))]
 	switch g.Pick(8) {
 	case 0:
-		// Another policy comes. Those that are there decide all the while.
+		// Add a policy. The existing policies can decide all the while.
 		before := len(f.policies)
 		if len(f.policies) < 4 && f.add(t, g) {
 			missing := f.policies[before].Revision() == 0
@@ -315,7 +315,7 @@ func isNotReplicated(err error) bool {
 	return errors.As(err, &missing)
 }
 
-// projected runs one fleet. It says how many decisions it compared.
+// projected runs one fleet and returns the number of decisions that it compared.
 func projected(t testing.TB, bytes []byte, rounds int) int {
 	t.Helper()
 	g := &policytest.Generator{Bytes: bytes}
@@ -341,9 +341,9 @@ func projected(t testing.TB, bytes []byte, rounds int) int {
 	return compared
 }
 
-// Decisions of several policies over data that is cut to what they read together, and that grows and shrinks with
-// them, are those of plain OPA over whole objects. Equal revisions show equal data, and equal data in a row has one
-// revision.
+// TestProjectedDataDecides verifies the decisions of several policies over the projections of objects to the fields
+// that the policies read together, which change with the policies. The decisions must equal those of plain OPA over
+// whole objects. Equal revisions must show equal data, and data that did not change must keep its revision.
 func TestProjectedDataDecides(t *testing.T) {
 	compared := 0
 	for seed := range uint64(120) {
@@ -355,7 +355,7 @@ func TestProjectedDataDecides(t *testing.T) {
 	}
 }
 
-// FuzzProjectedData is the same for as long as one likes.
+// FuzzProjectedData runs the test with random input.
 func FuzzProjectedData(f *testing.F) {
 	for seed := range uint64(5) {
 		f.Add(policytest.RandomBytes(seed))
@@ -363,7 +363,7 @@ func FuzzProjectedData(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) { projected(t, bytes, 12) })
 }
 
-// fieldsOf are the fields that a policy's text reads of a type.
+// fieldsOf returns the fields of a type that a policy's text reads.
 func fieldsOf(t testing.TB, text string, r policy.Resource) *projection.Fields {
 	t.Helper()
 	m, err := policy.Compile("p", v1(text))
@@ -389,7 +389,7 @@ func beating(zone, beat string) *unstructured.Unstructured {
 	return o
 }
 
-// A heartbeat decides anew what reads heartbeats, and nothing else.
+// TestHeartbeats verifies that a heartbeat outdates only the decisions of policies that read heartbeats.
 func TestHeartbeats(t *testing.T) {
 	data, seen := NewData(), &counts{}
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
@@ -418,7 +418,7 @@ func TestHeartbeats(t *testing.T) {
 			t.Error("a heartbeat changed the revision of a policy that does not read it")
 		}
 	}
-	// What nobody reads changes nothing at all.
+	// A change of a field that no policy reads changes nothing.
 	o := beating("eu", "4")
 	o.SetAnnotations(map[string]string{"a": "b"})
 	if data.Put(nodes.GroupVersionResource, o) {
@@ -426,7 +426,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// A policy whose fields are not there yet waits alone. When they come, the others notice nothing.
+// TestFieldsGrow verifies that a policy whose fields are not replicated yet waits alone, and that adding these fields
+// does not affect the other policies.
 func TestFieldsGrow(t *testing.T) {
 	data := NewData()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1})
@@ -451,21 +452,22 @@ func TestFieldsGrow(t *testing.T) {
 	if zone.Revision() != revision || beat.Revision() <= revision {
 		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
 	}
-	// What changed meanwhile comes with other fields.
+	// Objects that changed before the load arrive with the new fields.
 	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("us", "1")})
 	if got := decide(t, zone, input).Labels["zone"]; got != "us" {
 		t.Errorf("zone %q", got)
 	}
 	revision = zone.Revision()
 	data.Load(nodes.GroupVersionResource, all, []*unstructured.Unstructured{beating("us", "1")})
-	// Fewer fields leave out the policy that misses them.
+	// A load with fewer fields makes the policy that misses them wait again.
 	data.Load(nodes.GroupVersionResource, fieldsOf(t, zones, nodes), []*unstructured.Unstructured{beating("us", "1")})
 	if zone.Revision() != revision || beat.Revision() != 0 {
 		t.Errorf("revisions %d, was %d, and %d", zone.Revision(), revision, beat.Revision())
 	}
 }
 
-// An inventory that is read as clusters alone keeps no object, and one that is read as objects alone no cluster.
+// TestFormsAreKeptApart verifies that an inventory that is read only as clusters keeps no objects, and one that is read
+// only as objects keeps no clusters.
 func TestFormsAreKeptApart(t *testing.T) {
 	o := document("", "eu", "spec", map[string]any{"x": "1"}, "status", map[string]any{"version": map[string]any{"kubernetes": "1.36"}})
 	o.SetLabels(map[string]string{"topology.kubernetes.io/region": "eu"})
@@ -494,8 +496,8 @@ func TestFormsAreKeptApart(t *testing.T) {
 	}
 }
 
-// Of an inventory that a policy reads in two versions, one has the fields of clusters. An object that is only in the
-// other one, for the moment, is no cluster that has none of them.
+// TestClustersAreOfOneVersion covers a policy that reads an inventory in two versions, of which one has the fields of
+// clusters. An object that exists so far only in the other version must not appear as a cluster without these fields.
 func TestClustersAreOfOneVersion(t *testing.T) {
 	fleet := schema.GroupVersionResource{Group: "cluster.kubernetes-fleet.io", Version: "v1", Resource: "memberclusters"}
 	older := fleet.GroupResource().WithVersion("v1beta1")
@@ -536,7 +538,7 @@ annotations := {"older": v} if v := data.resources["cluster.kubernetes-fleet.io/
 	}
 }
 
-// Lenses of equal fields are one; those that nobody looks through any more leave their place to others.
+// TestLenses verifies that equal field sets share one lens, and that the index of an unused lens is used again.
 func TestLenses(t *testing.T) {
 	data := newWorld()
 	labels := func(name string) *projection.Fields {
@@ -566,8 +568,8 @@ func TestLenses(t *testing.T) {
 	}
 }
 
-// Readers, writers, growth and policies that come and go, side by side. A policy that was prepared and loaded never
-// misses its data, and what it sees is of one moment.
+// TestFieldsGrowWhileRead runs readers, writers, and changes of fields and policies concurrently. A prepared and loaded
+// policy must never miss its data, and must see a consistent state.
 func TestFieldsGrowWhileRead(t *testing.T) {
 	data := NewData()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 4})
@@ -613,7 +615,8 @@ func TestFieldsGrowWhileRead(t *testing.T) {
 	stop()
 }
 
-// What policies never see is not in memory, however much they read.
+// TestSecretsAreNotKept verifies that the confidential parts of Secrets are not kept in memory, even if a policy reads
+// all fields.
 func TestSecretsAreNotKept(t *testing.T) {
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	o := document("x", "s", "data", map[string]any{"password": "aHVudGVyMg=="}, "stringData", map[string]any{"password": "hunter2"}, "type", "Opaque")

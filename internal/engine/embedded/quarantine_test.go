@@ -36,7 +36,7 @@ func TestQuarantine(t *testing.T) {
 	}
 	run := func(o outcome) { t.Helper(); settle(admit(true), o, false, false) }
 
-	// Others in between break the row; what says nothing does not.
+	// Evaluations that end reset the count. Those with the outcome untold do not.
 	for _, o := range []outcome{overdue, overdue, ended, overdue, untold, overdue} {
 		run(o)
 	}
@@ -57,14 +57,14 @@ func TestQuarantine(t *testing.T) {
 	admit(false)
 	settle(trial, overdue, false, false)
 
-	// Pauses double up to their bound.
+	// The pause doubles up to its maximum.
 	for pause := 2 * quarantinePause; pause < 4*maxQuarantinePause; pause *= 2 {
 		pass(min(pause, maxQuarantinePause) - 1)
 		admit(false)
 		pass(1)
 		settle(admit(true), overdue, false, false)
 	}
-	// A trial that did not take place is made up for at once; nobody is tried while one that was given up runs on.
+	// A trial that did not take place is repeated at once. There is no trial while an abandoned evaluation still runs.
 	pass(maxQuarantinePause)
 	settle(admit(true), untold, false, false)
 	q.count(1)
@@ -74,7 +74,7 @@ func TestQuarantine(t *testing.T) {
 	if _, ok := q.quarantined(); ok || q.stands() != nil {
 		t.Error("the quarantine did not end")
 	}
-	// It begins from the start.
+	// The pauses begin with the shortest again.
 	run(overdue)
 	run(overdue)
 	settle(admit(true), overdue, true, false)
@@ -82,7 +82,8 @@ func TestQuarantine(t *testing.T) {
 	settle(admit(true), ended, false, true)
 }
 
-// A policy that never ends is no longer evaluated, takes no slot, and is tried again; the others notice nothing.
+// TestQuarantinedPoliciesTakeNoSlot verifies that a policy that never ends is no longer evaluated, takes no slot, and
+// gets trials, and that the other policies are not affected.
 func TestQuarantinedPoliciesTakeNoSlot(t *testing.T) {
 	const concurrency = 2
 	clock := testingclock.NewFakePassiveClock(time.Now())
@@ -108,7 +109,7 @@ labels := {"a": input.name}`))
 	if n := seen.quarantines.Load(); n != 1 {
 		t.Errorf("told of %d quarantines", n)
 	}
-	// With all slots taken, a refusal does not wait for one.
+	// A refusal does not wait for a slot, even if all are taken.
 	for _, name := range []string{"b", "c"} {
 		e.slots.take(t.Context(), name, "")
 	}
@@ -118,14 +119,14 @@ labels := {"a": input.name}`))
 			t.Fatalf("error %v, want the quarantine", err)
 		}
 	}
-	// What is remembered costs nothing, and is as right as before.
+	// Cached decisions remain available and correct.
 	if got := decide(t, runaway, known); got.Labels["a"] != "known" {
 		t.Errorf("decision %v", got)
 	}
 	for _, name := range []string{"b", "c"} {
 		e.slots.give(name, "")
 	}
-	// Another text of the same policy starts without.
+	// Another version of the same policy starts without a quarantine.
 	next, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
 	e.timeout = time.Minute
 	decide(t, next, known)
@@ -142,7 +143,8 @@ labels := {"a": input.name}`))
 	}
 }
 
-// Neither a caller who has no time, nor a limit, nor a failure says that a policy does not end.
+// TestInnocentPoliciesAreNotQuarantined verifies that a caller's short deadline, an exceeded limit, or an error does
+// not count towards a quarantine.
 func TestInnocentPoliciesAreNotQuarantined(t *testing.T) {
 	seen := &counts{}
 	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 2, Observer: seen})

@@ -20,8 +20,9 @@ const runsAway = `package p
 errors contains "x" if { input.endless; some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); some k in numbers.range(1, 1000); i + j + k == -1 }
 labels := {"a": input.name}`
 
-// Objects of one namespace that a policy does not end on leave those of the others decided, however many they are; only
-// several namespaces, or objects in no namespace, tell of the policy itself.
+// TestQuarantineIsOfANamespace verifies that a policy which exceeds its deadline on any number of objects of one
+// namespace still decides those of other namespaces. Only several such namespaces, or objects in no namespace, put the
+// whole policy in quarantine.
 func TestQuarantineIsOfANamespace(t *testing.T) {
 	const concurrency = 4
 	clock := testingclock.NewFakePassiveClock(time.Now())
@@ -29,7 +30,7 @@ func TestQuarantineIsOfANamespace(t *testing.T) {
 	e := New(NewData(), Options{Concurrency: concurrency, Clock: clock, Observer: seen})
 	p, _ := prepare(t, e, v1(runsAway))
 	evaluate := func(namespace, name string, endless bool) error {
-		// What ends has all the time that it needs, on the slowest of machines.
+		// Evaluations that end get enough time for slow machines.
 		e.timeout = time.Minute
 		if endless {
 			e.timeout = 20 * time.Millisecond
@@ -80,8 +81,8 @@ func TestQuarantineIsOfANamespace(t *testing.T) {
 	}
 }
 
-// Who gets the slot of an evaluation that was given up finds it counted as ended: otherwise a trial that is due would be
-// refused.
+// TestAbandonedEvaluationsEndBeforeTheirSlotIsFree verifies that an abandoned evaluation counts as ended before its
+// slot is granted again. Otherwise a trial that is due would be refused.
 func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 	e := New(NewData(), Options{Concurrency: 1})
 	prepared, _ := prepare(t, e, v1(runsAway))
@@ -111,14 +112,15 @@ func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 	}
 }
 
-// ready says that no evaluation that was given up runs on.
+// ready reports whether no abandoned evaluation is still running.
 func (q *quarantine) ready() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.abandoned == 0
 }
 
-// However many namespaces there are, few are remembered; those in quarantine last.
+// TestQuarantinesAreBounded verifies that the number of tracked namespaces is limited, and that namespaces in
+// quarantine are removed last.
 func TestQuarantinesAreBounded(t *testing.T) {
 	q := &quarantines{clock: testingclock.NewFakePassiveClock(time.Now())}
 	q.all.clock = q.clock
@@ -144,11 +146,11 @@ func TestQuarantinesAreBounded(t *testing.T) {
 	}
 }
 
-// A namespace waits for its own evaluations, not others for them.
+// TestQueueIsFairAmongNamespaces verifies that the evaluations of a namespace do not delay those of other namespaces.
 func TestQueueIsFairAmongNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(8)
-		// Of eight slots, a policy has four, and a namespace two of those.
+		// Of eight slots, a policy gets four, and a namespace two of those.
 		for range 2 {
 			if !q.tryTake("p", "a") {
 				t.Fatal("no slot")
@@ -183,8 +185,8 @@ func TestQueueIsFairAmongNamespaces(t *testing.T) {
 	})
 }
 
-// An input beyond the policy's limit is not evaluated, whatever of it is remembered; what the policy does not read does
-// not count.
+// TestInputsAreBounded verifies that an input beyond the policy's limit is not evaluated, even if its decision is
+// cached. Fields that the policy does not read don't count.
 func TestInputsAreBounded(t *testing.T) {
 	e := New(NewData(), Options{Timeout: time.Minute, Concurrency: 2})
 	spec := v1("package p\nlabels := {\"a\": input.name}")

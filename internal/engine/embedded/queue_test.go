@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// idle says whether all slots are back and nobody is known any more.
+// idle verifies that all slots are free and no policy is tracked.
 func idle(t *testing.T, q *queue, slots int) {
 	t.Helper()
 	q.mu.Lock()
@@ -21,7 +21,8 @@ func idle(t *testing.T, q *queue, slots int) {
 	}
 }
 
-// A single request of one policy is the next, however many of another wait.
+// TestQueueIsFairAmongPolicies verifies that a single request of one policy is served next, however many requests of
+// another policy wait.
 func TestQueueIsFairAmongPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots = 4
@@ -62,7 +63,7 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 	})
 }
 
-// Of one policy, who came first is served first.
+// TestQueueKeepsTheOrderOfAPolicy verifies that the requests of one policy are served in order.
 func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(1)
@@ -85,7 +86,7 @@ func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
 	})
 }
 
-// A policy whose evaluations do not end leaves the others their part.
+// TestQueueLeavesRoom verifies that a policy whose evaluations do not end leaves slots for others.
 func TestQueueLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(4)
@@ -115,7 +116,8 @@ func TestQueueLeavesRoom(t *testing.T) {
 	})
 }
 
-// Whatever comes in between, never more than all slots are lent, nor more than its share to a policy, and none is lost.
+// TestQueueUnderLoad verifies under random load that no more slots are granted than there are, or than a policy's
+// share, and that none is lost.
 func TestQueueUnderLoad(t *testing.T) {
 	for _, slots := range []int{1, 2, 3, 8} {
 		q := newQueue(slots)

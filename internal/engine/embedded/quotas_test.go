@@ -26,7 +26,8 @@ func quota(namespace, name, used string, more map[string]any) *unstructured.Unst
 	return o
 }
 
-// Policies see hard and used of quotas at data.berth, and the objects at their own place.
+// TestPoliciesReadQuotas verifies that policies read hard and used of quotas at data.berth, and the objects at their
+// own place.
 func TestPoliciesReadQuotas(t *testing.T) {
 	d := NewData()
 	d.Replace(scoped.GroupVersionResource, []*unstructured.Unstructured{
@@ -71,7 +72,8 @@ func TestPoliciesReadQuotas(t *testing.T) {
 	}
 }
 
-// What changes with every charge without meaning anything to a policy decides nothing anew.
+// TestBookkeepingOfQuotasIsNoChange verifies that fields which change with every charge, but which policies don't see,
+// outdate no decision.
 func TestBookkeepingOfQuotasIsNoChange(t *testing.T) {
 	d := NewData()
 	d.Replace(scoped.GroupVersionResource, []*unstructured.Unstructured{quota("n", "q", "1", nil)})

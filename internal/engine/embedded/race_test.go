@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// racePolicies decide by the version of the data, each in another way, and say which version that was. All nodes have
-// the same version at any one time.
+// racePolicies read the version of the data, each in another way, and return it. All nodes have the same version at any
+// time.
 var racePolicies = []string{
 	`all contains v if some v in versions
 versions := {n: node.version | some n, node in data.kubernetes.nodes}`,
@@ -30,16 +30,16 @@ all contains version(data.kubernetes.nodes[n]) if { ready; some n in object.keys
 ready if every _, node in data.kubernetes.nodes { node.version > 0 }`,
 }
 
-// raceText is one of the policies. The number makes it another text that decides alike.
+// raceText returns one of the policies. The number makes its text unique without changing its decisions.
 func raceText(policy, number int) string {
 	return fmt.Sprintf("package p\n# %d\n%s\nlabels := {\"id\": input.id}\nannotations := {\"versions\": sort([v | some v in all]), \"policy\": %q}\n",
 		number, racePolicies[policy], strconv.Itoa(number))
 }
 
-// TestDecisionsUnderChange has several policies decide while the data and the policies change. It is for the race
-// detector; without it, too, a decision must be one of some moment between its beginning and its end: of one version of
-// the data, that was not there before the version that was published before it began, nor after the one that was begun
-// to be published when it ended.
+// TestDecisionsUnderChange lets several policies decide while the data and the policies change. It is mainly for the
+// race detector. Each decision must be of one version of the data. That version is not older than the last one that was
+// published when the evaluation began, and not newer than the last one whose publication had begun when the evaluation
+// ended.
 func TestDecisionsUnderChange(t *testing.T) {
 	const size = 12
 	world := func(version int) []*unstructured.Unstructured {
@@ -53,7 +53,7 @@ func TestDecisionsUnderChange(t *testing.T) {
 	data.Replace(nodes.GroupVersionResource, world(1))
 	data.Replace(pods.GroupVersionResource, nil)
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 3})
-	// A decision is of a version from published, as it was at its beginning, to begun, as it is at its end.
+	// A decision is of a version from published, read at its beginning, to begun, read at its end.
 	var begun, published, numbers atomic.Int64
 	begun.Store(1)
 	published.Store(1)
@@ -93,7 +93,7 @@ func TestDecisionsUnderChange(t *testing.T) {
 		}
 	})
 	writers.Go(func() {
-		// What nobody reads comes and goes.
+		// Data that no policy reads is added and removed.
 		for i := 0; ; i++ {
 			select {
 			case <-stop:

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// ruleWorld is an engine over nodes of a zone each, and who watches it.
+// ruleWorld returns an evaluator over nodes with one zone each, its data, and its observer.
 func ruleWorld(t *testing.T, text string) (*evaluator, *Data, *counts) {
 	t.Helper()
 	seen, data := &counts{}, newWorld()
@@ -34,7 +34,7 @@ const inZone = "package p\n" +
 	"labels := {\"id\": input.id}\n" +
 	"annotations := {\"nodes\": in_zone}\n"
 
-// Objects that are new are decided by rules that are known.
+// TestRuleMemo verifies that the values of rules are cached for objects that were not decided before.
 func TestRuleMemo(t *testing.T) {
 	ev, data, seen := ruleWorld(t, inZone)
 	nodesOf := func(id, zone, want string) {
@@ -51,7 +51,7 @@ func TestRuleMemo(t *testing.T) {
 		}
 	}
 	nodesOf("a", "eu-1", `["n1"]`)
-	// annotations, in_zone; labels read what differs.
+	// The cacheable rules are annotations and in_zone. The rule labels reads fields that differ from object to object.
 	rules(0, 3)
 	nodesOf("b", "eu-1", `["n1"]`)
 	rules(1, 4)
@@ -71,11 +71,11 @@ func TestRuleMemo(t *testing.T) {
 	seen.want(t, 0, 8)
 }
 
-// What rules are remembered for is not mistaken for anything else.
+// TestRuleMemoTellsApart verifies that a cached value is not used where the rule has another value.
 func TestRuleMemoTellsApart(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		// inputs are decided in this order, each as by plain OPA.
+		// inputs are decided in this order, and compared with plain OPA.
 		inputs []string
 	}{
 		"Undefined": {
@@ -110,7 +110,7 @@ func TestRuleMemoTellsApart(t *testing.T) {
 			"n := count(data.kubernetes.nodes)\nerrors contains sprintf(\"%v %v\", [x, n]) if { x := n with count as 7 }",
 			[]string{`{}`, `{}`},
 		},
-		// A conflict is found only once the first value was told.
+		// OPA finds a conflict only after it put the first value in the cache.
 		"Conflict": {
 			"a := 1 if input.a\na := 2 if input.b\nerrors contains \"x\" if a",
 			[]string{`{"a": true, "b": true}`, `{"a": true, "b": true}`, `{"a": true}`, `{"a": true}`, `{"a": true, "b": true}`},
@@ -131,7 +131,7 @@ func TestRuleMemoTellsApart(t *testing.T) {
 			"m := {1, input.m}\nn := {2, input.n}\nerrors contains \"x\" if count(m & n) > 0\nannotations := {\"m\": m | n, \"n\": m - n}",
 			[]string{`{"m": 2, "n": 1}`, `{"m": 2, "n": 1}`, `{"m": 2, "n": 3}`, `{"m": 3, "n": 1}`},
 		},
-		// Keys of two fields must not run into each other.
+		// The keys of two fields must not become equal by concatenation.
 		"Lengths": {
 			"m := [input.m, input.n]\nannotations := {\"m\": m}",
 			[]string{`{"m": "a", "n": "bc"}`, `{"m": "a", "n": "bc"}`, `{"m": "ab", "n": "c"}`, `{"m": "ab\u0000", "n": "c"}`, `{"m": "ab", "n": "\u0000c"}`},
@@ -154,7 +154,7 @@ func TestRuleMemoTellsApart(t *testing.T) {
 					t.Errorf("%s (-OPA +got):\n%s", text, diff)
 				}
 			}
-			// Of a text that replaces functions no rule is remembered.
+			// The rules of a text that replaces functions are not cached.
 			if seen.known.Load() == 0 && m.Helpers != nil || len(seen.mismatches) > 0 {
 				t.Errorf("%d rules known, mismatches %v", seen.known.Load(), seen.mismatches)
 			}
@@ -162,7 +162,8 @@ func TestRuleMemoTellsApart(t *testing.T) {
 	}
 }
 
-// A policy that reads all of the input has no memo of decisions, and one of rules all the same.
+// TestRuleMemoForAllOfTheInput verifies that a policy which reads all of the input has no decision cache, but has a
+// rule cache.
 func TestRuleMemoForAllOfTheInput(t *testing.T) {
 	ev, _, seen := ruleWorld(t, inZone+"errors contains \"x\" if input == {}\n")
 	for i := range 4 {
@@ -173,14 +174,14 @@ func TestRuleMemoForAllOfTheInput(t *testing.T) {
 	}
 }
 
-// blindRules has an evaluator believe that its rules read nothing of the input.
+// blindRules makes an evaluator assume that its rules read nothing of the input.
 func blindRules(ev *evaluator) {
 	for i := range ev.rules.sets {
 		ev.rules.sets[i] = (&projection.Fields{}).Seal()
 	}
 }
 
-// A mistake about what a rule reads is found by the checks of decisions that are new, is told once, and ends the memo.
+// TestRuleMismatch verifies that checks find a wrong set of fields of a rule, report it once, and turn the caches off.
 func TestRuleMismatch(t *testing.T) {
 	ev, _, seen := ruleWorld(t, inZone)
 	blindRules(ev)
@@ -196,7 +197,8 @@ func TestRuleMismatch(t *testing.T) {
 	}
 }
 
-// An error that comes of a wrong value is found, too, and so is one that does not come.
+// TestRuleMismatchByError verifies that checks also find an error that a wrong value causes, and an error that is
+// missing because of a wrong value.
 func TestRuleMismatchByError(t *testing.T) {
 	const text = "package p\nlabels := {\"id\": input.id}\nbad := 1 if input.bad\nerrors contains json.unmarshal(`1`) if bad\n"
 	for name, first := range map[string]bool{"Comes": true, "Missing": false} {
@@ -246,7 +248,8 @@ func TestRuleMemoIsBounded(t *testing.T) {
 	}
 }
 
-// What differs with each object is not remembered for long, so that it does not drive out what does not.
+// TestRuleMemoLearnsWhatRepeats verifies that values which differ with each object are soon no longer cached, so that
+// they don't evict values that repeat.
 func TestRuleMemoLearnsWhatRepeats(t *testing.T) {
 	var use setUse
 	lookups := 0
@@ -266,7 +269,7 @@ func TestRuleMemoLearnsWhatRepeats(t *testing.T) {
 	}
 }
 
-// Values of an older revision are neither found nor kept.
+// TestRuleMemoIsOfOneRevision verifies that values of an older revision are neither found nor stored.
 func TestRuleMemoIsOfOneRevision(t *testing.T) {
 	ev, _, _ := ruleWorld(t, inZone)
 	input := named("a", "zone", "eu-1")
@@ -285,7 +288,8 @@ func TestRuleMemoIsOfOneRevision(t *testing.T) {
 	}
 }
 
-// No builtin function that a policy may call has a result of its own each time: what is remembered would be wrong.
+// TestNothingIsNondeterministic verifies that policies can't call builtin functions whose result changes from call to
+// call. Such results must not be cached.
 func TestNothingIsNondeterministic(t *testing.T) {
 	ev, m := prepare(t, New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1}), v1(inZone))
 	if ev == nil {
@@ -298,7 +302,8 @@ func TestNothingIsNondeterministic(t *testing.T) {
 	}
 }
 
-// Many evaluations read what one has found, also what OPA would sort at first use.
+// TestRuleMemoIsShared runs many concurrent evaluations that read one cached value, including values that OPA sorts on
+// first use.
 func TestRuleMemoIsShared(t *testing.T) {
 	ev, data, _ := ruleWorld(t, "package p\n"+
 		"all := {n | data.kubernetes.nodes[n]}\nodd contains n if { some n in all; endswith(n, \"1\") }\nof[n] := {\"n\": {n, input.zone}} if some n in all\n"+

@@ -30,7 +30,7 @@ func (s served) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	return policy.Resource{}, false
 }
 
-// Inventories are those that Berth knows.
+// Inventories returns the inventories that Berth knows.
 func (served) Inventories() *replication.Inventories { return replication.Known() }
 
 const communityPolicy = `

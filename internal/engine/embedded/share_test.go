@@ -30,7 +30,8 @@ func prepareAs(t testing.TB, e *Engine, name string, spec placementv1.PlacementP
 	return ev.(*evaluator)
 }
 
-// Policies of one text share a query, and each sees its own data, and its own name in messages.
+// TestPoliciesOfOneText verifies that policies with the same text share a query, while each reads its own data and has
+// its own name in messages.
 func TestPoliciesOfOneText(t *testing.T) {
 	const text = `package p
 

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// threeFields are the fields of a policy that reads three of a workload.
+// threeFields returns the fields of a policy that reads three fields of a workload.
 func threeFields() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("metadata").Name("labels").Name("team").All()
@@ -19,8 +19,8 @@ func threeFields() *projection.Fields {
 	return f.Seal()
 }
 
-// workloadObject is what a list-watch hands over of the i-th workload: it is cut to three fields and its identity. No two
-// workloads share any text, as nothing does that comes from the API server.
+// workloadObject returns what a list-watch delivers of the i-th workload: the projection to three fields and its
+// identity. No two workloads share strings, just as objects from the API server do not.
 func workloadObject(i, projections int) *unstructured.Unstructured {
 	labels := map[string]any{"team": fmt.Sprintf("team-%d", i%projections)}
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -40,18 +40,19 @@ func workloads(n, projections int) []*unstructured.Unstructured {
 	return out
 }
 
-// heap is what is reachable.
+// heap returns the size of reachable memory in bytes.
 func heap() int64 {
 	var stats runtime.MemStats
-	// The second collection takes what the first one made unreachable by finalizing.
+	// The second collection frees what became unreachable when finalizers ran after the first one.
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
-// What a workload takes of memory, its name and its place in the index included, is bounded: by the fields that are read
-// of it, not by its size, and by less where others show the same. What the store says that it takes is near the truth.
+// TestMemory verifies that the memory of a workload, including its name and its place in the tree, is limited. It
+// depends on the fields that are read and not on the size of the object, and it is smaller if other objects have the
+// same projection. The store's own estimate must be close to the measured value.
 func TestMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector takes memory of its own")
@@ -71,7 +72,7 @@ func TestMemory(t *testing.T) {
 			before := heap()
 			d.Load(pods.GroupVersionResource, fields, workloads(n, tc.projections))
 			loaded := heap() - before
-			// Many objects are written once more, and then replaced by others.
+			// Many objects are written again, and then replaced by others.
 			const many = n / 4
 			for i := range many {
 				d.Put(pods.GroupVersionResource, workloadObject(i, tc.projections+1))
@@ -102,8 +103,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkPut is one object's update in a table of 100,000: to what others show, to what nobody shows, and to what it
-// shows already, as by a heartbeat that nobody reads.
+// BenchmarkPut measures an update of one object in a table of 100,000. The new projection is one that other objects
+// have, one that no object has, or the object's current one, as after a heartbeat that no policy reads.
 func BenchmarkPut(b *testing.B) {
 	const n = 100_000
 	for _, bm := range []struct {
