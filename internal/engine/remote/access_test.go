@@ -22,14 +22,14 @@ import (
 	"github.com/berth-dev/berth/test/framework/pki"
 )
 
-// secured is a server whose certificate, and whose clients' authorities, tests replace.
+// secured is a TLS server. Tests replace its certificate and the authorities that client certificates must be from.
 type secured struct {
 	*httptest.Server
 	mu     sync.Mutex
 	config *tls.Config
-	// seen are the names of the clients, and the tokens that they showed.
+	// seen are the names of the clients and the tokens that they sent.
 	seen []string
-	// open counts connections.
+	// open are the connections that are open.
 	open map[net.Conn]bool
 }
 
@@ -67,7 +67,7 @@ func newSecured(t *testing.T) *secured {
 	return s
 }
 
-// use has new connections use a certificate, and want clients to show one if there are authorities.
+// use sets the certificate for new connections. Clients must send a certificate if authorities for clients are set.
 func (s *secured) use(t *testing.T, certificate, key, clients []byte) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(certificate, key)
@@ -84,7 +84,7 @@ func (s *secured) use(t *testing.T, certificate, key, clients []byte) {
 	s.config = config
 }
 
-// last is who asked last.
+// last returns the client and the token of the last request.
 func (s *secured) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,8 @@ func (s *secured) last() string {
 	return s.seen[len(s.seen)-1]
 }
 
-// waitOpen waits until there are so many connections; collect has those be closed that nobody holds any more.
+// waitOpen waits until the number of open connections is want. collect also runs the garbage collector, which closes
+// connections without an owner.
 func (s *secured) waitOpen(t *testing.T, want int, collect bool) {
 	t.Helper()
 	got := 0
@@ -116,8 +117,8 @@ func reference(name string) placementv1.SecretReference {
 	return placementv1.SecretReference{Name: name}
 }
 
-// Secrets are used as they are at each request, without a new evaluator; connections are made anew only when certificates
-// changed, and those of before are closed.
+// TestRotation verifies that each request uses the current content of the Secrets without a new evaluator. New
+// connections are made only when certificates change, and the old ones are closed.
 func TestRotation(t *testing.T) {
 	server := newSecured(t)
 	ours, theirs := pki.NewAuthority(t), pki.NewAuthority(t)
@@ -159,7 +160,7 @@ func TestRotation(t *testing.T) {
 	}
 	server.waitOpen(t, 1, false)
 
-	// The server's certificate is of another authority from here on.
+	// From here on, another authority signs the server's certificate.
 	certificate, key = theirs.Server(time.Hour)
 	server.use(t, certificate, key, theirs.PEM)
 	server.CloseClientConnections()
@@ -173,7 +174,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("asked by %s", got)
 	}
 
-	// It expires.
+	// The server's certificate expires.
 	certificate, key = theirs.Server(-time.Minute)
 	server.use(t, certificate, key, theirs.PEM)
 	server.CloseClientConnections()
@@ -183,7 +184,7 @@ func TestRotation(t *testing.T) {
 	if h := p.Health(); h.Open {
 		t.Error("the circuit is open for certificates")
 	}
-	// The client's is of an authority that the server does not know.
+	// An authority that the server does not know signs the client's certificate.
 	certificate, key = theirs.Server(time.Hour)
 	server.use(t, certificate, key, theirs.PEM)
 	certificate, key = ours.Client("carol")
@@ -194,8 +195,8 @@ func TestRotation(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
-// Policies of the same endpoint and credentials share connections, those of others do not, and they are closed once no
-// policy needs them.
+// TestConnectionsAreShared verifies that policies with the same endpoint and credentials share connections, that other
+// policies do not, and that connections are closed once no policy needs them.
 func TestConnectionsAreShared(t *testing.T) {
 	server := newSecured(t)
 	ca := pki.NewAuthority(t)
@@ -232,7 +233,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	}
 }
 
-// TLS older than 1.2 is not spoken.
+// TestOldTLS verifies that TLS versions older than 1.2 are refused.
 func TestOldTLS(t *testing.T) {
 	server := newSecured(t)
 	ca := pki.NewAuthority(t)
@@ -247,7 +248,7 @@ func TestOldTLS(t *testing.T) {
 	}
 }
 
-// What is wrong with a Secret is said with its name and key, and never with what it has.
+// TestUnusableSecrets verifies that an error about a Secret contains its name and key, and never its content.
 func TestUnusableSecrets(t *testing.T) {
 	ca := pki.NewAuthority(t)
 	certificate, _ := ca.Client("client")

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Whatever an engine says, there is a decision only where the whole answer is one JSON document that has it, read in full;
-// and no opinion only where it has no result, and no error either.
+// FuzzAnswer verifies that only a response that is one complete JSON document with a decision yields a decision. Only a
+// response with neither a result nor an error counts as undefined.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"", "{", "null", "[]", "{}", "1", `""`, eu, eu + "}", eu + "\n", `{"result": null}`, `{"result": []}`, `{"result": {}}`, `{"Result": {"errors": ["x"]}}`,
@@ -62,7 +62,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// outOfRange says that a number is too large for what encoding/json takes it for, which is no concern of json.Number's.
+// outOfRange reports whether encoding/json rejected a number as too large for its type. json.Number has no such limit.
 func outOfRange(err error) bool {
 	var kind *json.UnmarshalTypeError
 	return errors.As(err, &kind)

@@ -12,7 +12,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// An answer is given again to the same object, for as long as the policy says and data stays as it is. Errors never are.
+// TestCache verifies that a decision is cached for the same object while the policy allows it and the data does not
+// change, and that errors are never cached.
 func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, asked := &switched{}, 0

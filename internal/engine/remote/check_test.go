@@ -8,7 +8,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Who applies a policy is told that its engine has no such document.
+// TestProbe verifies that the author of a policy is warned if the engine has no such document.
 func TestProbe(t *testing.T) {
 	tests := map[string]struct {
 		handler http.HandlerFunc

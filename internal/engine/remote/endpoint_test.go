@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 )
 
-// An engine that keeps failing is left alone, by all policies that ask it, and then tried by one request.
+// TestCircuit verifies that an engine that keeps failing gets no requests from any policy, and then one trial request.
 func TestCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, asked := &switched{}, 0
@@ -46,7 +46,7 @@ func TestCircuit(t *testing.T) {
 		}
 
 		pass(openFor + time.Millisecond)
-		// One request is let through; it fails.
+		// One request is let through, and fails.
 		if got := fails(t, p); got.Fault != engine.FaultServer {
 			t.Error(got)
 		}
@@ -54,7 +54,7 @@ func TestCircuit(t *testing.T) {
 			t.Errorf("%v after %d requests", got, asked)
 		}
 
-		// While one is under way others are not let through.
+		// While the trial is running, other requests are not let through.
 		pass(openFor + time.Millisecond)
 		server.to(func(w http.ResponseWriter, r *http.Request) {
 			pass(100 * time.Millisecond)
@@ -80,7 +80,7 @@ func TestCircuit(t *testing.T) {
 	})
 }
 
-// The engine says for how long it wants to be left alone, within limits.
+// TestCircuitStaysOpenAsAskedFor verifies that the engine sets the delay until the next trial, within limits.
 func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
 	for header, want := range map[string]time.Duration{"0": firstOpen, "25": 25 * time.Second, "3600": maxOpenFor} {
 		t.Run(header, func(t *testing.T) {
@@ -104,7 +104,8 @@ func TestCircuitStaysOpenAsAskedFor(t *testing.T) {
 	}
 }
 
-// A server that restarts is soon asked again, and one that stays away less and less often.
+// TestCircuitIsOpenLongerEachTime verifies that a server that restarts soon gets a trial, and that the trials of one
+// that keeps failing become rarer.
 func TestCircuitIsOpenLongerEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &switched{}
@@ -140,7 +141,8 @@ func TestCircuitIsOpenLongerEachTime(t *testing.T) {
 	})
 }
 
-// What concerns one policy does not keep others from the engine.
+// TestCircuitOfAnotherPolicysFaults verifies that faults which concern one policy do not open the circuit breaker for
+// others.
 func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"unauthorized": rejects(401), "refused": rejects(404), "undefined": says(`{}`), "credentials": nil, "malformed": says(`<html>`),
@@ -177,7 +179,8 @@ func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
 	}
 }
 
-// Engines have so many requests at a time, and who comes later waits as long as there is time.
+// TestInFlight verifies that the number of concurrent requests to an engine is limited, and that further requests wait
+// until their deadline.
 func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// raw answers with bytes, and closes the connection.
+// raw writes bytes as the response and closes the connection.
 func raw(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		hijacker, ok := w.(http.Hijacker)
@@ -54,7 +54,7 @@ func status(code int, header, value, text string) http.HandlerFunc {
 	}
 }
 
-// zipped answers with JSON of a size, compressed.
+// zipped responds with compressed JSON of a size.
 func zipped(size int, cut bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var out bytes.Buffer
@@ -73,7 +73,7 @@ func zipped(size int, cut bool) http.HandlerFunc {
 
 const token = "s3cr3t-t0k3n"
 
-// Each way not to answer is a fault of its kind, told in words, and never a decision.
+// TestFaults verifies that each kind of failure yields a fault of its kind and a message, and never a decision.
 func TestFaults(t *testing.T) {
 	tests := map[string]struct {
 		answer http.HandlerFunc
@@ -158,11 +158,12 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// other is what an address has that is no engine, such as a service that only the manager's network reaches.
+// other is confidential content of a server that is not an engine, such as a service that only the manager's network
+// reaches.
 const other = "s3cr3t-of-0thers"
 
-// No message repeats what an address answers that is no engine's: it would be read in the status of policies, in Events and
-// in warnings by who can't reach that address.
+// TestAnswersAreNotRepeated verifies that no message repeats the response of a server that is not an engine. People who
+// can't reach that server could read it in the status of policies, in Events, and in warnings.
 func TestAnswersAreNotRepeated(t *testing.T) {
 	document := `{"` + other + `": "` + other + `", "code": "` + other + `", "message": "` + other + `", "error": "` + other + `", "errors": [{"code": "` + other + `", "message": "` + other + `", "location": {"file": "` + other + `"}}]}`
 	answers := map[string]http.HandlerFunc{
@@ -209,7 +210,8 @@ func TestAnswersAreNotRepeated(t *testing.T) {
 	}
 }
 
-// An answer is a decision in either form, and no result is none.
+// TestAnswers verifies that decisions are read from both forms of the API, and that a response without a result is no
+// decision.
 func TestAnswers(t *testing.T) {
 	tests := map[string]struct {
 		path      string
@@ -307,7 +309,7 @@ func TestObjectsThatCannotBeSent(t *testing.T) {
 	if _, ok := errors.AsType[*engine.InputError](err); !ok {
 		t.Errorf("above spec.limits.inputBytes: got %v", err)
 	}
-	// The largest limit that a policy may set is as much as is sent, without what the request adds.
+	// An object of the largest size that a policy may set is too large once the request's envelope is added.
 	if _, err := encodeRequest(map[string]any{"x": strings.Repeat("x", maxRequest-len(`{"x":""}`))}, false); err == nil {
 		t.Error("a request above the largest size is sent")
 	}

@@ -27,7 +27,8 @@ func start(t *testing.T, f *fixture) {
 	})
 }
 
-// A fault counts for a while after the last one, whatever succeeds meanwhile; each kind of it is told once.
+// TestHealth verifies that a fault counts for some time after it occurred, even if requests succeed meanwhile, and that
+// each kind of fault is reported once.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &switched{}
@@ -66,7 +67,7 @@ func TestHealth(t *testing.T) {
 		decides(t, p)
 		expect("a success", "p: back_pressure->healthy")
 
-		// A fault of the policy's own gives way to one of the endpoint.
+		// A fault of the endpoint takes precedence over one of the policy itself.
 		server.to(rejects(401))
 		inVain(t, p)
 		server.to(rejects(500))
@@ -79,7 +80,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// A fault that a success followed does not count for ever only because nobody asks.
+// TestHealthWithoutRequests verifies that a fault which was followed by a success expires without further requests.
 func TestHealthWithoutRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &switched{}
@@ -103,7 +104,8 @@ func TestHealthWithoutRequests(t *testing.T) {
 	})
 }
 
-// An engine is asked again, at a pace, what it failed at, so that it does not count as failing until somebody needs it.
+// TestHealthWithoutRequestsAnyMore verifies that probes repeat a failed request at intervals, so that recovery is
+// noticed without other requests.
 func TestHealthWithoutRequestsAnyMore(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -152,7 +154,8 @@ func TestHealthWithoutRequestsAnyMore(t *testing.T) {
 	}
 }
 
-// What fails again and again for nobody does not keep others from the engine.
+// TestProbeOfWhatAlwaysFails verifies that a probe that keeps failing does not open the circuit breaker for other
+// requests.
 func TestProbeOfWhatAlwaysFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &switched{}
@@ -169,7 +172,7 @@ func TestProbeOfWhatAlwaysFails(t *testing.T) {
 		for range faultsToOpen - 1 {
 			inVain(t, p)
 		}
-		// Between two probes, as each is the one request that an open circuit lets through.
+		// The time is between two probes, because each probe is the one request that an open circuit breaker lets through.
 		pass(10*probePace + tick/2)
 		server.to(says(eu))
 		decides(t, q)
@@ -179,7 +182,8 @@ func TestProbeOfWhatAlwaysFails(t *testing.T) {
 	})
 }
 
-// An engine that asks for time is not asked before, and no two policies try it at once while its circuit is open.
+// TestProbeLeavesEngineAlone verifies that probes respect Retry-After, and that no two policies send a probe at once
+// while the circuit breaker is open.
 func TestProbeLeavesEngineAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, asked := &switched{}, atomic.Int64{}
@@ -210,7 +214,8 @@ func TestProbeLeavesEngineAlone(t *testing.T) {
 	})
 }
 
-// A policy that is bound anew as it was is as healthy as it was, and one that is not starts anew.
+// TestHealthOutlivesEvaluators verifies that a policy that is bound again without a change keeps its health, and that a
+// changed one starts without.
 func TestHealthOutlivesEvaluators(t *testing.T) {
 	f := newFixture(t, rejects(401))
 	spec := placementv1.Remote{Retry: noRetry}
@@ -225,7 +230,7 @@ func TestHealthOutlivesEvaluators(t *testing.T) {
 	}
 }
 
-// Existing objects are decided anew at their time, and when data changed.
+// TestRevised verifies that existing objects are decided again at the refresh interval and when data changed.
 func TestRevised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, says(eu))

@@ -31,7 +31,7 @@ type secrets struct {
 	data map[string]map[string][]byte
 }
 
-// set replaces a Secret; without data there is none.
+// set replaces a Secret, or deletes it if there is no data.
 func (s *secrets) set(name string, data map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, err
 	return maps.Clone(data), nil
 }
 
-// recorder notes what an observer is told.
+// recorder records the notifications of an observer.
 type recorder struct {
 	mu     sync.Mutex
 	faults []engine.Fault
@@ -84,7 +84,7 @@ func (r *recorder) Revised(name string) {
 	r.revised = append(r.revised, name)
 }
 
-// take returns the transitions since it was called last.
+// take returns the transitions since the last call.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *recorder) take() []string {
 	return out
 }
 
-// takeRevised returns who was revised since it was called last.
+// takeRevised returns the policies that were revised since the last call.
 func (r *recorder) takeRevised() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,13 +114,13 @@ func told(h placement.RemoteHealth) string {
 	return "healthy"
 }
 
-// memory is a network in memory, so that time may be that of testing/synctest.
+// memory is an in-memory network, which works with the fake time of testing/synctest.
 type memory struct {
 	conns chan net.Conn
 	done  chan struct{}
 	// dialed counts connections.
 	dialed atomic.Int64
-	// refuse says that there are no connections.
+	// refuse makes all connection attempts fail.
 	refuse atomic.Bool
 }
 
@@ -156,7 +156,7 @@ func (m *memory) Close() error {
 
 func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 
-// fixture is an engine and what it is asked of, in memory.
+// fixture is an engine with an in-memory server.
 type fixture struct {
 	*memory
 	*recorder
@@ -170,7 +170,8 @@ type fixture struct {
 
 const address0 = "http://opa.example:8181"
 
-// newFixture has a server in memory answer. Call it within a bubble of testing/synctest, if time matters.
+// newFixture returns a fixture whose server uses the handler. Tests that depend on time must call it within a bubble of
+// testing/synctest.
 func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
 	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &secrets{}}
@@ -183,7 +184,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 		_ = server.Serve(f.memory)
 	}()
 	t.Cleanup(func() {
-		// Before the bubble ends: what is cleaned up later is not of it.
+		// Close connections before the bubble ends, because later cleanups run outside of it.
 		for _, e := range f.evaluate {
 			if p, ok := e.(*evaluator); ok {
 				p.access.close()
@@ -233,14 +234,14 @@ func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supp
 	return p
 }
 
-// noRetry is for policies that ask once.
+// noRetry is for policies that send one request only.
 var noRetry = placementv1.RemoteRetry{MaxAttempts: 1}
 
 func deployment() map[string]any {
 	return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"}}
 }
 
-// decides asks, and fails the test unless there is a decision.
+// decides evaluates the policy and fails the test unless there is a decision.
 func decides(t *testing.T, p *evaluator) placement.Decision {
 	t.Helper()
 	d, err := p.Evaluate(t.Context(), deployment())
@@ -250,7 +251,7 @@ func decides(t *testing.T, p *evaluator) placement.Decision {
 	return d
 }
 
-// fails asks, and fails the test unless there is a fault.
+// fails evaluates the policy and fails the test unless there is a fault, which it returns.
 func fails(t *testing.T, p *evaluator) *engine.RemoteError {
 	t.Helper()
 	d, err := p.Evaluate(t.Context(), deployment())
@@ -261,16 +262,16 @@ func fails(t *testing.T, p *evaluator) *engine.RemoteError {
 	return fault
 }
 
-// inVain asks, and fails the test unless there is a fault.
+// inVain evaluates the policy and fails the test unless there is a fault.
 func inVain(t *testing.T, p *evaluator) {
 	t.Helper()
 	_ = fails(t, p)
 }
 
-// pass lets time pass, that of testing/synctest.
+// pass waits, in the fake time of testing/synctest.
 func pass(d time.Duration) { <-time.After(d) }
 
-// says answers with JSON.
+// says responds with JSON.
 func says(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -278,12 +279,12 @@ func says(text string) http.HandlerFunc {
 	}
 }
 
-// rejects answers with a status that is no success.
+// rejects responds with a status.
 func rejects(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// hangs answers when nobody waits any more.
+// hangs does not respond until the client gives up.
 func hangs(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// failingFor fails at the objects of some namespaces.
+// failingFor returns a fixture whose server fails for the objects of some namespaces.
 func failingFor(t *testing.T, failing ...string) *fixture {
 	return newFixture(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -33,7 +33,8 @@ func asksFor(t *testing.T, p *evaluator, namespace string) engine.Fault {
 	return faultOf(err)
 }
 
-// An engine that fails at the objects of one namespace is asked about the others as before.
+// TestCircuitOfANamespace verifies that an engine that fails for the objects of one namespace still gets requests for
+// the others.
 func TestCircuitOfANamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := failingFor(t, "a")
@@ -49,7 +50,7 @@ func TestCircuitOfANamespace(t *testing.T) {
 				t.Errorf("fault %q in namespace %q", got, namespace)
 			}
 		}
-		// One request tries, after a pause.
+		// One request is sent as a trial after a pause.
 		pass(firstOpen)
 		if got := asksFor(t, p, "a"); got != engine.FaultServer {
 			t.Errorf("fault %q, want a trial", got)
@@ -60,7 +61,8 @@ func TestCircuitOfANamespace(t *testing.T) {
 	})
 }
 
-// An engine that fails at the objects of several namespaces, or that is gone, is not asked by anybody.
+// TestCircuitOfSeveralNamespaces verifies that an engine that fails for the objects of several namespaces, or is
+// unreachable, gets no requests.
 func TestCircuitOfSeveralNamespaces(t *testing.T) {
 	for name, gone := range map[string]bool{"Failing": false, "Gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +81,8 @@ func TestCircuitOfSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// However many namespaces there are, few are remembered, and those that fail the longest.
+// TestNamespacesAreBounded verifies that the number of tracked namespaces is limited, and that failing ones are removed
+// last.
 func TestNamespacesAreBounded(t *testing.T) {
 	n := &namespaces{}
 	for range faultsToOpen {

@@ -24,7 +24,7 @@ annotations["replicas"] := input.spec.replicas
 errors contains "no name" if not input.metadata.name
 `
 
-// The seed's engine, as it is: in both forms of its data API, with its own words for what is wrong.
+// TestOPA runs the seed's engine, a real OPA server, with both forms of its data API and its own error responses.
 func TestOPA(t *testing.T) {
 	server := opaserver.Start(t, opaserver.Options{})
 	server.PutPolicy("region", regionModule)
@@ -70,7 +70,7 @@ func TestOPA(t *testing.T) {
 		})
 	}
 
-	// An object that a policy can't be evaluated for is no reason to leave the engine alone.
+	// An object on which the evaluation of a policy fails does not open the circuit breaker.
 	broken := prepare(t, e, "Conflict", placementv1.Remote{URL: server.URL() + "/v1/data/broken", Retry: noRetry, TimeoutSeconds: 30})
 	for range 2 * faultsToOpen {
 		if got := fails(t, broken); got.Fault != engine.FaultServer {
@@ -80,7 +80,8 @@ func TestOPA(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
-// An OPA that restarted empty is undefined of everything, which is no answer of a policy that has data there.
+// TestOPAThatLostItsData verifies that the undefined result of an OPA server that restarted empty does not count for a
+// policy that needs data there.
 func TestOPAThatLostItsData(t *testing.T) {
 	server := opaserver.Start(t, opaserver.Options{})
 	e := New(Options{})
@@ -111,7 +112,8 @@ func TestOPAThatLostItsData(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
-// Tokens are OPA's own authorization, with a certificate of its own.
+// TestOPAWithTokens verifies requests with a bearer token to a server that uses OPA's own authorization and a
+// certificate.
 func TestOPAWithTokens(t *testing.T) {
 	ca := pki.NewAuthority(t)
 	certificate, key := ca.Server(time.Hour)

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 )
 
-// Whatever engines do, all attempts together end before the caller's time does, with enough of it left to tell why, and
-// there are never more of them than the policy allows.
+// TestAttemptsEndInTime verifies for all kinds of faults that the attempts end before the caller's deadline, with
+// enough time left to report the error, and that there are no more of them than the policy allows.
 func TestAttemptsEndInTime(t *testing.T) {
 	faults := []engine.Fault{
 		engine.FaultTimeout, engine.FaultNetwork, engine.FaultUnauthorized, engine.FaultBackPressure, engine.FaultServer,
@@ -66,7 +66,7 @@ func TestAttemptsEndInTime(t *testing.T) {
 	}
 }
 
-// A caller without a deadline is not kept for ever.
+// TestAttemptsEndWithoutADeadline verifies that a caller without a deadline does not wait forever.
 func TestAttemptsEndWithoutADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, hangs)
@@ -86,7 +86,7 @@ func TestAttempts(t *testing.T) {
 
 		fault    engine.Fault
 		attempts int
-		// least is how long it takes at least, and most at most.
+		// least is the minimum duration and most the maximum.
 		least, most time.Duration
 		says        string
 	}{
@@ -133,7 +133,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// Who no longer waits says nothing of the engine.
+// TestCancelled verifies that a request that the caller canceled does not count against the engine.
 func TestCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, hangs)

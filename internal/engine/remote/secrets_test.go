@@ -13,7 +13,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// An engine gets Secrets without what they keep secret; the object is as it was.
+// TestSecretsAreSentWithoutData verifies that Secrets are sent without their confidential content, and that the object
+// itself is not changed.
 func TestSecretsAreSentWithoutData(t *testing.T) {
 	for _, path := range []string{"/v1/data/policy", "/v0/data/policy"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -51,7 +52,8 @@ func TestSecretsAreSentWithoutData(t *testing.T) {
 	}
 }
 
-// A policy that names Secrets is not prepared, however it came to be stored.
+// TestPoliciesOnSecretsAreRefused verifies that a policy that matches Secrets is not prepared, even if it is already
+// stored.
 func TestPoliciesOnSecretsAreRefused(t *testing.T) {
 	rule := func(group, resource string) placementv1.Match {
 		return placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", resource}}}}

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
 
-// TestStorm compresses an hour of faults: whatever happens between Berth and a real OPA server, there is the server's own
-// decision or an error, and afterwards neither goroutine nor connection.
+// TestStorm compresses an hour of faults between Berth and a real OPA server. Each evaluation must yield the server's
+// own decision or an error, and no goroutines or connections may remain afterwards.
 func TestStorm(t *testing.T) {
 	server := opaserver.Start(t, opaserver.Options{Files: map[string]string{"placement.rego": "package placement\n\nannotations.zone := input.metadata.name"}})
 	before := goleak.IgnoreCurrent()
@@ -46,7 +46,7 @@ func storm(t *testing.T, server string) {
 	}
 	rounds := 0
 	for ; faults() < enough; rounds++ {
-		// An engine that nobody has asked before, as circuits stay open for longer than a test has time.
+		// Use a new engine, because its circuit breaker would stay open for longer than the test runs.
 		p := prepare(t, remote.New(remote.Options{UserAgent: "berth/test"}), proxy.URL())
 		todo := make(chan struct{}, questions)
 		for range questions {
@@ -83,7 +83,7 @@ func storm(t *testing.T, server string) {
 	proxy.Set(faultproxy.Fault{})
 	deadline := time.Now().Add(20 * time.Second)
 	for open := 1; open > 0; open = proxy.Open() {
-		// Connections go with what holds them.
+		// Connections are closed when their owner is collected.
 		runtime.GC()
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections are left", open)

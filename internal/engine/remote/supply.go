@@ -105,9 +105,9 @@ func (nobody) Loading(string)              {}
 func (nobody) Pending(string, int)         {}
 func (nobody) Released(string)             {}
 
-// Set replaces what policies need. If wanted has several entries of a policy for one engine, their types are combined,
-// and the modules are those of the last entry. An engine that no policy needs any more is emptied. All work ends with
-// ctx, which must be the same in every call; the engines then keep what they have.
+// Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one
+// engine, their types are combined, and the modules are those of the last entry. An engine that no policy needs any
+// more is emptied. All work ends with ctx, which must be the same in every call; the engines then keep what they have.
 func (s *Supply) Set(ctx context.Context, wanted []Supplied) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,29 +16,29 @@ import (
 	"testing"
 )
 
-// dataAPI is an engine of which the data API and the policy API are as small as can be. It is safe for concurrent use.
+// dataAPI is a minimal engine with the data API and the policy API. It is safe for concurrent use.
 type dataAPI struct {
 	t *testing.T
 
 	mu       sync.Mutex
 	data     map[string]any
 	policies map[string]string
-	// requests are the ones that changed something or tried to, as in "PATCH /v1/data".
+	// requests are the requests that changed something or tried to, as in "PATCH /v1/data".
 	requests []string
-	// disturb, if it is not nil, is called with each request, and returns what becomes of it.
+	// disturb, if not nil, is called with each request and returns how to disturb it.
 	disturb func(method, path string) disturbance
-	// changed, if it is not nil, is called after each change, with the lock.
+	// changed, if not nil, is called after each change, with the lock held.
 	changed func()
-	// late are requests whose client does not know what became of them, to be made at any time later.
+	// late are requests whose outcome the client does not know. The test executes them at any later time.
 	late []func()
 }
 
-// disturbance is what becomes of a request.
+// disturbance is how a request fails.
 type disturbance struct {
-	// status is the answer in place of what was asked for; retryAfter goes with it.
+	// status is the status of the response that is sent without executing the request; retryAfter is its header.
 	status     int
 	retryAfter string
-	// cut breaks the connection: before the request is done, after that, or so that it is done later.
+	// cut breaks the connection: before the request is executed, after that, or so that the request is executed later.
 	cut when
 }
 
@@ -55,7 +55,7 @@ func newDataAPI(t *testing.T) *dataAPI {
 	return &dataAPI{t: t, data: map[string]any{}, policies: map[string]string{}}
 }
 
-// restart loses everything.
+// restart deletes everything.
 func (a *dataAPI) restart() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *dataAPI) sent() []string {
 	return out
 }
 
-// document is a copy of what is at a path, nil if there is nothing.
+// document returns a copy of the document at a path; nil if there is none.
 func (a *dataAPI) document(path ...string) any {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +199,7 @@ func must[T any](t *testing.T, f func() (T, error)) T {
 	return out
 }
 
-// patch makes all operations, or none.
+// patch applies all operations or none.
 func (a *dataAPI) patch(body []byte) (int, any) {
 	var operations []struct {
 		Op, Path string
@@ -218,7 +218,7 @@ func (a *dataAPI) patch(body []byte) (int, any) {
 		parent, _ := get(next, names[:len(names)-1])
 		object, ok := parent.(map[string]any)
 		if ok && o.Op == "remove" {
-			// As OPA has it, what only the transaction itself has written can't be removed by it.
+			// As in OPA, a transaction can't remove what only it has written.
 			if _, ok = get(a.data, names); ok {
 				_, ok = object[last]
 			}
@@ -248,8 +248,8 @@ func clone(at map[string]any) map[string]any {
 
 var defines, calls = regexp.MustCompile(`def (\w+)`), regexp.MustCompile(`call (\w+)`)
 
-// policy keeps modules. A module compiles if it does not say "bad", and if some module says "def x" for each "call x"; no
-// two may say the same "def x".
+// policy stores modules. A module compiles if it does not contain "bad", and if some module contains "def x" for each
+// "call x". No two modules may contain the same "def x".
 func (a *dataAPI) policy(method, id, rego string) (int, any) {
 	next := maps.Clone(a.policies)
 	switch method {
@@ -303,7 +303,7 @@ func compile(modules map[string]string) error {
 	return nil
 }
 
-// serve has the API served in this process alone, and returns what connects to it. Everything ends with the test.
+// serve serves the API within this process and returns a dialer for it. Everything ends with the test.
 func (a *dataAPI) serve(t *testing.T) dialer {
 	l := &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: a, ErrorLog: nil}
@@ -316,7 +316,7 @@ func (a *dataAPI) serve(t *testing.T) dialer {
 	return l.dial
 }
 
-// pipes is a listener of connections in this process.
+// pipes is a listener for connections within this process.
 type pipes struct {
 	connections chan net.Conn
 	closed      chan struct{}
@@ -351,10 +351,10 @@ func (l *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// sorted is JSON with the members of objects in order.
+// sorted returns a value as JSON with sorted keys.
 func sorted(value any) string { return string(bytes.TrimSpace(text(value))) }
 
-// count says how many of the requests begin with a text.
+// count returns how many of the requests begin with a prefix.
 func count(requests []string, prefix string) int {
 	out := 0
 	for range slices.Values(requests) {

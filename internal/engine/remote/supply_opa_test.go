@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
 
-// at has a policy's engine be at an address.
+// at returns the needs of a policy with the address of the server as its engine.
 func at(t testing.TB, server *opaserver.Server, w Supplied) Supplied {
 	t.Helper()
 	base, err := url.Parse(server.URL() + "/")
@@ -29,7 +29,7 @@ func at(t testing.TB, server *opaserver.Server, w Supplied) Supplied {
 	return w
 }
 
-// plain is a document as the engine's would be read, with json.Number for numbers.
+// plain converts a document to the form in which the engine's documents are decoded, with numbers as json.Number.
 func plain(t testing.TB, document any) map[string]any {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(text(document)))
@@ -41,7 +41,7 @@ func plain(t testing.TB, document any) map[string]any {
 	return out
 }
 
-// eventually waits until there is no error.
+// eventually waits until check returns no error.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
 	deadline := time.NewTimer(30 * time.Second)
@@ -61,7 +61,8 @@ func eventually(t testing.TB, check func() error) {
 	}
 }
 
-// The real server takes what is written down for it, and notices nothing else.
+// TestSupplyRealOPA verifies that a real server accepts the pushed data and modules, and that nothing else in it
+// changes.
 func TestSupplyRealOPA(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{})
 	k := keep(t, nil)
@@ -101,7 +102,7 @@ func TestSupplyRealOPA(t *testing.T) {
 		t.Errorf("the modules say %v", got)
 	}
 
-	// Names have characters that JSON Pointers, URLs, or both, have a use for.
+	// These names contain characters with a meaning in JSON Pointers, in URLs, or in both.
 	for _, name := range []string{"a/b", "a~b", "a~1b", "a%2Fb", "a%b", "system:x", "a b", "ü", "0", "-"} {
 		k.put(ofNodes, thing("", name, "1"))
 		k.put(ofManaged, thing("", name, "1"))
@@ -124,7 +125,7 @@ func TestSupplyRealOPA(t *testing.T) {
 		t.Errorf("%d modules", got)
 	}
 
-	// The codes of its errors tell what is wrong.
+	// The codes of the server's errors tell what is wrong.
 	bad := at(t, opa, wanting("bad", nil, "good: package good", "wrong: package wrong\n\nx := nothing(1)"))
 	k.want(a, bad)
 	eventually(t, func() error {
@@ -136,7 +137,7 @@ func TestSupplyRealOPA(t *testing.T) {
 	eventually(t, has(a))
 	k.want()
 	eventually(t, has())
-	// They go after the objects.
+	// Modules are removed after the objects.
 	eventually(t, func() error {
 		if got := opa.Policies(); len(got) != 0 {
 			return fmt.Errorf("modules are left: %v", got)
@@ -145,7 +146,8 @@ func TestSupplyRealOPA(t *testing.T) {
 	})
 }
 
-// What somebody else's write takes away of the objects, and leaves the holdings, comes back although nothing changes.
+// TestSupplyRealOPALosesObjects verifies that objects which another client overwrites are pushed again, even if the
+// manifest is still there and nothing changes.
 func TestSupplyRealOPALosesObjects(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{})
 	k := keep(t, nil)
@@ -202,7 +204,8 @@ func TestSupplyRealOPALosesObjects(t *testing.T) {
 	}
 }
 
-// A write of somebody else's to the server's policies, such as a bundle, owns its part of data: the server says so.
+// TestSupplyRealOPARefuses verifies that the server's error is reported if another source, such as a bundle, owns the
+// part of data that Berth writes to.
 func TestSupplyRealOPARefuses(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{Files: map[string]string{"rule.rego": "package kubernetes.pods\n\nns := {}"}})
 	k := keep(t, nil)
@@ -225,7 +228,7 @@ func TestSupplyRealOPARefuses(t *testing.T) {
 	})
 }
 
-// BenchmarkSupplyLoad loads 10,000 pods of 2 KiB into a real server, each time one that is empty.
+// BenchmarkSupplyLoad loads 10,000 pods of 2 KiB into an empty real server.
 func BenchmarkSupplyLoad(b *testing.B) {
 	opa := opaserver.Start(b, opaserver.Options{})
 	var all []*unstructured.Unstructured

@@ -36,7 +36,7 @@ var (
 	allTypes    = []policy.Resource{ofPods, ofNodes, ofEvents, ofNewEvents, ofQuotas, ofProfiles, ofManaged}
 )
 
-// kept is a Supply and the world that it is fed with.
+// kept is a Supply together with the objects that are passed to it.
 type kept struct {
 	t      testing.TB
 	engine *Engine
@@ -44,12 +44,12 @@ type kept struct {
 	supply *Supply
 
 	mu sync.Mutex
-	// world are the objects as they came, and known the types that are to be had.
+	// world are the objects as they were passed. known are the types that are available.
 	world map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured
 	known map[schema.GroupVersionResource]bool
 	// past are all contents that a type ever had, as documents.
 	past map[schema.GroupVersionResource]map[string]bool
-	// content counts what was told of policies.
+	// content counts the calls of SupplyOptions.Content by policy.
 	content map[string]int
 	pending int
 	pushed  map[engine.Fault]int
@@ -65,7 +65,8 @@ func keep(t testing.TB, dial dialer) *kept {
 		past: map[schema.GroupVersionResource]map[string]bool{}, content: map[string]int{}, pushed: map[engine.Fault]int{},
 	}
 	k.lead()
-	// Connections in memory must not be closed by the garbage collector, which is not in the bubble.
+	// Hold the access, so that the garbage collector, which runs outside of the bubble, does not close connections in
+	// memory.
 	a, err := e.accessTo(wanting("any", nil).Remote)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func keep(t testing.TB, dial dialer) *kept {
 	return k
 }
 
-// lead has another replica lead.
+// lead makes another replica the leader.
 func (k *kept) lead() {
 	if k.stop != nil {
 		k.stop()
@@ -123,7 +124,7 @@ func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Uns
 	return out
 }
 
-// remember notes the content of a type as one that it had. It precedes what the supply is told.
+// remember records the current content of a type in past. It must be called before the content is passed to the supply.
 func (k *kept) remember(r policy.Resource) {
 	if k.past[r.GroupVersionResource] == nil {
 		k.past[r.GroupVersionResource] = map[string]bool{}
@@ -131,7 +132,7 @@ func (k *kept) remember(r policy.Resource) {
 	k.past[r.GroupVersionResource][sorted(k.content0(r, false))] = true
 }
 
-// content0 is the content of a type, or of its normal forms, as policies are to see it.
+// content0 returns the content of a type, or of its normal forms, as policies must see it.
 func (k *kept) content0(r policy.Resource, normal bool) map[string]any {
 	out := map[string]any{}
 	for key, o := range k.world[r.GroupVersionResource] {
@@ -151,7 +152,7 @@ func (k *kept) content0(r policy.Resource, normal bool) map[string]any {
 	return out
 }
 
-// replace reads a type.
+// replace sets the complete content of a type.
 func (k *kept) replace(r policy.Resource, objects ...*unstructured.Unstructured) {
 	k.mu.Lock()
 	k.world[r.GroupVersionResource], k.known[r.GroupVersionResource] = map[objectKey]*unstructured.Unstructured{}, true
@@ -165,7 +166,7 @@ func (k *kept) replace(r policy.Resource, objects ...*unstructured.Unstructured)
 	k.supply.Replace(r.GroupVersionResource, nil, all)
 }
 
-// reread tells the supply, which may be a new one, what is known.
+// reread passes the current content of a type to the supply, which may be a new one.
 func (k *kept) reread(r policy.Resource) {
 	k.replace(r, slices.Collect(maps.Values(k.world[r.GroupVersionResource]))...)
 }
@@ -194,7 +195,7 @@ func (k *kept) drop(r policy.Resource) {
 	k.supply.Drop(r.GroupVersionResource)
 }
 
-// wanted is the document that an engine is to have, computed all anew.
+// wanted computes the document that an engine must have.
 func (k *kept) wanted(all ...Supplied) map[string]any {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -236,7 +237,8 @@ func (k *kept) wanted(all ...Supplied) map[string]any {
 	if clusters {
 		put(map[string]any{}, "clusters")
 	}
-	// The last that is written is of the inventory that comes first, and of its object that does.
+	// Write the inventory with the highest precedence last, and within an inventory the object with the highest
+	// precedence.
 	for _, r := range []policy.Resource{ofManaged, ofProfiles} {
 		if !types[r] {
 			continue
@@ -249,7 +251,7 @@ func (k *kept) wanted(all ...Supplied) map[string]any {
 	return out
 }
 
-// tidy is an engine's document without the holdings, and without parents that are empty.
+// tidy returns an engine's document without the manifest and without empty parents.
 func tidy(document any) map[string]any {
 	out, _ := document.(map[string]any)
 	if berth, ok := out["berth"].(map[string]any); ok {
@@ -290,14 +292,14 @@ func thing(namespace, name, value string) *unstructured.Unstructured {
 	return o
 }
 
-// wanting is what a policy wants of an engine, with modules by their texts.
+// wanting returns the needs of a policy, with modules by their texts.
 func wanting(name string, types []policy.Resource, modules ...string) Supplied {
 	base := &url.URL{Scheme: "http", Host: "opa.example", Path: "/"}
 	out := Supplied{Policy: name, Types: types, Remote: &policy.Remote{
 		Document: base.JoinPath("v1/data/p"), Base: base, ModulesDigest: strings.Join(modules, "|"),
 	}}
 	for i, rego := range modules {
-		// A text may have its name in front.
+		// A text may start with the name of its module.
 		module, body, ok := strings.Cut(rego, ": ")
 		if !ok {
 			module, body = fmt.Sprintf("m%d", i), rego
@@ -307,7 +309,7 @@ func wanting(name string, types []policy.Resource, modules ...string) Supplied {
 	return out
 }
 
-// settle lets everything happen that is due within some time.
+// settle lets everything happen that is due within a duration.
 func settle(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -338,7 +340,7 @@ func TestSupplyLoadsAndFollows(t *testing.T) {
 		k.put(ofNodes, thing("", "with/slash~and%percent", "1"))
 		k.delete(ofPods, objectKey{"y", "p"})
 		k.delete(ofPods, objectKey{"x", "q"})
-		// What stays the same is not sent.
+		// An object that did not change is not sent.
 		k.put(ofNodes, thing("", "n", "1"))
 		settle(500 * time.Millisecond)
 		expectDocument(t, k.wanted(a, b), api.document())
@@ -351,7 +353,7 @@ func TestSupplyLoadsAndFollows(t *testing.T) {
 	})
 }
 
-// An engine that lost everything, or a part, gets everything again. It is found out within seconds.
+// TestSupplyNoticesLoss verifies that an engine that lost everything, or a part, gets a full load within seconds.
 func TestSupplyNoticesLoss(t *testing.T) {
 	losses := map[string]func(*dataAPI){
 		"Restarted":     (*dataAPI).restart,
@@ -408,7 +410,8 @@ func TestSupplyNoticesLoss(t *testing.T) {
 	})
 }
 
-// Of two types with the same plural name neither is at the bare one, whoever was there first.
+// TestSupplyNamesakes verifies that of two types with the same plural name neither uses the bare plural name, whichever
+// came first.
 func TestSupplyNamesakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -427,7 +430,7 @@ func TestSupplyNamesakes(t *testing.T) {
 	})
 }
 
-// A name that two inventories have is that of the first of them.
+// TestSupplyClusters verifies that a cluster that is in two inventories is taken from the first of them.
 func TestSupplyClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -464,7 +467,8 @@ func TestSupplyClusters(t *testing.T) {
 	})
 }
 
-// A policy that is gone leaves nothing behind, and other documents and modules are left alone.
+// TestSupplyLeaves verifies that nothing remains of a policy that was deleted, and that documents and modules of others
+// are not changed.
 func TestSupplyLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -493,14 +497,15 @@ func TestSupplyLeaves(t *testing.T) {
 		api.sent()
 		settle(time.Minute)
 		expect(t, "requests", []string(nil), api.sent())
-		// It begins anew.
+		// A policy that returns causes a full load.
 		k.want(a)
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/a/m0": "def f"}, api.policies)
 	})
 }
 
-// An engine that somebody wanted again is emptied as patiently as at the first time.
+// TestSupplyLeavesAnew verifies that an engine that was needed again and then released once more gets as much time to
+// be emptied as the first time.
 func TestSupplyLeavesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -534,7 +539,7 @@ func TestSupplyLeavesAnew(t *testing.T) {
 	})
 }
 
-// A type that can't be read any more is not claimed any more.
+// TestSupplyDrops verifies that the manifest no longer lists a type that can't be read any more.
 func TestSupplyDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -572,14 +577,14 @@ func TestSupplyModules(t *testing.T) {
 		}
 		claimed := func(p string) any { return api.document("berth", "holdings", "modules", p) }
 
-		// One that calls another's functions comes before it, and another policy's even later.
+		// A module that calls functions of another one comes before it, and before the module of another policy.
 		first := wanting("a", nil, "call f", "def f call g")
 		k.want(first, wanting("b", nil, "def g"))
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"a/m0": "call f", "a/m1": "def f call g", "b/m0": "def g"}, texts())
 		expect(t, "claim", any(map[string]any{"digest": first.Remote.ModulesDigest}), claimed("a"))
 
-		// What is the same is not sent again, and the older digest is remembered.
+		// An unchanged module is not sent again, and the manifest lists the older digest as superseded.
 		api.sent()
 		second := wanting("a", nil, "call f and f", "def f call g")
 		k.want(second, wanting("b", nil, "def g"))
@@ -587,7 +592,7 @@ func TestSupplyModules(t *testing.T) {
 		expect(t, "requests", []string{"PATCH /v1/data", "PUT /v1/policies/placement.berth.dev/a/m0", "PATCH /v1/data"}, api.sent())
 		expect(t, "claim", any(map[string]any{"digest": second.Remote.ModulesDigest, "superseded": []any{first.Remote.ModulesDigest}}), claimed("a"))
 
-		// Texts that are in each other's way go all, and come again.
+		// Modules that conflict with each other are all deleted and then put again.
 		third := wanting("a", nil, "def f call g", "call f and f")
 		k.want(third, wanting("b", nil, "def g"))
 		settle(time.Second)
@@ -596,7 +601,8 @@ func TestSupplyModules(t *testing.T) {
 			t.Error(err)
 		}
 
-		// One that the engine refuses is not claimed, whatever it had before; others are.
+		// The manifest does not list modules that the engine rejects, whatever modules the policy had before. It lists those
+		// of other policies.
 		k.want(wanting("a", nil, "bad"), wanting("b", nil, "def g"))
 		settle(time.Second)
 		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m0") || !strings.Contains(err.Error(), "invalid_parameter") {
@@ -623,7 +629,8 @@ func TestSupplyModules(t *testing.T) {
 	})
 }
 
-// Modules are not claimed while an older one of the policy is there that the engine does not remove.
+// TestSupplyModulesLeftBehind verifies that the manifest does not list a policy's modules while the engine refuses to
+// remove an older one of the policy.
 func TestSupplyModulesLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -651,7 +658,8 @@ func TestSupplyModulesLeftBehind(t *testing.T) {
 	})
 }
 
-// While the engine wants to be left alone it is, and of what changes meanwhile the last state is sent.
+// TestSupplyIsHeldBack verifies that pushes respect Retry-After, and that only the last state of objects that changed
+// meanwhile is sent.
 func TestSupplyIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -690,7 +698,8 @@ func TestSupplyIsHeldBack(t *testing.T) {
 	})
 }
 
-// A type that is too large for one request is not claimed before all of it is there.
+// TestSupplyLoadsInPortions verifies that the manifest lists a type that is too large for one request only when it is
+// complete.
 func TestSupplyLoadsInPortions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -725,7 +734,7 @@ func TestSupplyLoadsInPortions(t *testing.T) {
 				t.Errorf("claimed %s", c)
 			}
 		}
-		// So is one of which too much changed.
+		// The same holds for a type with too many changes.
 		api.mu.Lock()
 		api.disturb = func(string, string) disturbance { return disturbance{status: http.StatusServiceUnavailable} }
 		api.mu.Unlock()
@@ -749,7 +758,7 @@ func TestSupplyLoadsInPortions(t *testing.T) {
 	})
 }
 
-// A new leader takes over what is there, which stays claimed.
+// TestSupplyTakesOver verifies that a new leader takes over what is in the engine, which stays in the manifest.
 func TestSupplyTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -795,7 +804,7 @@ func TestSupplyTakesOver(t *testing.T) {
 	})
 }
 
-// What begins a load takes nothing away when it comes again, however late: it begins once.
+// TestSupplyBeginsOnce verifies that the first request of a load removes nothing if it is executed again, however late.
 func TestSupplyBeginsOnce(t *testing.T) {
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
 		t.Run(method, func(t *testing.T) {
@@ -828,8 +837,8 @@ func TestSupplyBeginsOnce(t *testing.T) {
 	}
 }
 
-// What is lost of the objects is noticed although nothing changes and the holdings are there, whatever it is. Nothing is
-// loaded anew while all is there, and while the engine refuses to say.
+// TestSupplyMissesObjects verifies that any loss of objects is noticed even if nothing changes and the manifest is
+// still there. Nothing is loaded again while everything is there, or while the engine refuses to answer.
 func TestSupplyMissesObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
@@ -879,7 +888,7 @@ func TestSupplyMissesObjects(t *testing.T) {
 	})
 }
 
-// What somebody else wrote in the place of the holdings makes room for them.
+// TestSupplyReplacesHoldings verifies that a foreign document in the place of the manifest is replaced.
 func TestSupplyReplacesHoldings(t *testing.T) {
 	for _, standing := range []any{
 		"mine", map[string]any{}, map[string]any{"turn": "mine"}, map[string]any{"load": "x", "turn": map[string]any{"x": true, "y": true}},
@@ -900,9 +909,9 @@ func TestSupplyReplacesHoldings(t *testing.T) {
 	}
 }
 
-// What the holdings claim is there at every moment, and in the end all is there that is wanted, whatever happens in
-// between: objects, types and policies come and go, requests get lost before or after they are done, or come late, the
-// engine forgets everything, and another replica leads.
+// TestSupplyProperty verifies under random changes that everything in the manifest is always there, and that in the end
+// the engine has everything that is needed. Objects, types, and policies come and go. Requests get lost before or after
+// they are executed, or are executed late. The engine loses its data, and another replica becomes the leader.
 func TestSupplyProperty(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -917,7 +926,7 @@ func TestSupplyProperty(t *testing.T) {
 func supplyProperty(t *testing.T, random *rand.Rand) {
 	api := newDataAPI(t)
 	k := keep(t, api.serve(t))
-	// Some have a few objects in a request, and give up on a dozen changes.
+	// Some runs allow only a few objects in a request, and drop the backlog after a dozen changes.
 	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
 	k.supply.body = body
 	digests := map[string]map[string]string{}
@@ -939,7 +948,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 		case 3:
 			return disturbance{cut: after}
 		case 4:
-			// OPA's API has nothing by which a module that comes late could be told.
+			// OPA's policy API has no way to detect a late write of a module.
 			if method != http.MethodGet && !strings.Contains(path, "policies") {
 				return disturbance{cut: later}
 			}
@@ -964,7 +973,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 				modules = [][]string{{"def " + name}, {"call " + name, "def " + name}, {"def " + name, "call " + name}}[random.IntN(3)]
 			}
 			w := wanting(name, types, modules...)
-			// The API reads them while it is locked: a request of before may still be under way.
+			// The digests are read while the API is locked, because an earlier request may still be running.
 			api.mu.Lock()
 			if digests[name] == nil {
 				digests[name] = map[string]string{}
@@ -1041,7 +1050,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	api.mu.Unlock()
 	settle(3 * time.Minute)
 	if len(wanted) == 0 {
-		// Who begins to lead does not know of engines that only policies of before had.
+		// A new leader does not know engines that only deleted policies used.
 		return
 	}
 	expectDocument(t, k.wanted(wanted...), api.document())
@@ -1063,8 +1072,8 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// checkClaims fails if the holdings claim what is not there, or no longer claim something without a word. It returns
-// them. The API is locked.
+// checkClaims fails the test if the manifest lists something that is not there, or if something is no longer listed
+// although Load did not change. It returns the manifest. The caller holds the API's lock.
 func checkClaims(t *testing.T, k *kept, api *dataAPI, digests map[string]map[string]string, last *holdings) *holdings {
 	document, _ := get(api.data, []string{"berth", "holdings"})
 	h, err := parseHoldings(text(map[string]any{"result": document}))

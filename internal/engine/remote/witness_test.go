@@ -21,7 +21,8 @@ import (
 
 var nodes = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
 
-// An engine that was never loaded is in no trouble: it has not been asked to decide. One that lost what it had is.
+// TestIncompleteBeforeTheFirstLoad verifies that an engine that was never loaded does not count as failing, because no
+// decision was requested, and that one that lost its data does.
 func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: eu}
@@ -52,17 +53,17 @@ func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 	})
 }
 
-// keeper is an engine that says what it holds.
+// keeper is an engine that serves a manifest.
 type keeper struct {
 	mu sync.Mutex
-	// held is what it holds; nil for nothing.
+	// held is the manifest; nil for none.
 	held *holdings
-	// decide runs while it decides, before it answers; nil for nothing.
+	// decide runs during a decision, before the response; nil for nothing.
 	decide func(k *keeper)
 	answer string
-	// posts and looks count requests.
+	// posts and looks count the requests for decisions and for the manifest.
 	posts, looks int
-	// slow is how long a look at the holdings takes.
+	// slow is how long a request for the manifest takes.
 	slow time.Duration
 }
 
@@ -102,7 +103,7 @@ func full(load string) *holdings {
 	return &holdings{Load: load, Types: map[string]bool{"/v1/nodes": true}}
 }
 
-// wantsNodes is a policy that wants nodes to be there.
+// wantsNodes returns a policy that needs nodes in the engine.
 func wantsNodes(t *testing.T, f *fixture, name string, spec placementv1.Remote) *evaluator {
 	t.Helper()
 	spec.Replicate = []placementv1.ReplicatedResource{{Resource: "nodes"}}
@@ -111,7 +112,7 @@ func wantsNodes(t *testing.T, f *fixture, name string, spec placementv1.Remote) 
 	return p
 }
 
-// A decision counts only if the engine had everything before, and since.
+// TestHoldings verifies that a decision counts only if the engine had everything before it and still has it afterwards.
 func TestHoldings(t *testing.T) {
 	tests := map[string]struct {
 		held   *holdings
@@ -144,7 +145,8 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// An engine that restarted empty after it was full, and one that is full again, are noticed, without and with another try.
+// TestHoldingsLost verifies that it is noticed whether an engine restarted empty or was loaded again, without and with
+// another attempt.
 func TestHoldingsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{held: full("1"), answer: eu}
@@ -156,7 +158,8 @@ func TestHoldingsLost(t *testing.T) {
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete || got.Attempts != 3 {
 			t.Errorf("got %v", got)
 		}
-		// What was undefined while it was empty is no answer, though it is full again when the answer comes.
+		// An undefined result while the engine was empty does not count, even if the engine is loaded again before it
+		// responds.
 		k.decide = func(k *keeper) {
 			k.set(full("2"))
 			k.decide, k.answer = nil, eu
@@ -168,7 +171,8 @@ func TestHoldingsLost(t *testing.T) {
 	})
 }
 
-// Newer modules decide for a policy that still has older ones, but what they leave undefined is no answer to it.
+// TestHoldingsOfOtherModules verifies that newer modules decide for a policy that still has older ones, but that an
+// undefined result from them does not count.
 func TestHoldingsOfOtherModules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: eu}
@@ -196,8 +200,8 @@ func TestHoldingsOfOtherModules(t *testing.T) {
 	})
 }
 
-// Two servers may be behind one address for a moment: one that says nothing of a package which the other has was not asked
-// what it has.
+// TestAnswerOfAnotherServer covers two servers that share one address for a moment. An undefined result from a server
+// without the policy's package does not count if the manifest came from the other server.
 func TestAnswerOfAnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: `{}`}
@@ -210,7 +214,8 @@ func TestAnswerOfAnotherServer(t *testing.T) {
 	})
 }
 
-// Those whose answers came while a look was under way share the next one: not that one, which may have seen what was before.
+// TestLooksAreShared verifies that callers which arrive while a request for the manifest is running share the next
+// request. The running one may have read an older state.
 func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{held: full("1"), answer: eu}
@@ -230,7 +235,7 @@ func TestLooksAreShared(t *testing.T) {
 			t.Errorf("%d looks in %s for 20 decisions", k.looks, time.Since(began))
 		}
 
-		// One who gives up does not end the look of others.
+		// A caller that gives up does not end the request of others.
 		k.looks = 0
 		all.Go(func() { decides(t, p) })
 		synctest.Wait()
