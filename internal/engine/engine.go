@@ -1,6 +1,7 @@
 // Package engine defines the interface between Berth and the engines that evaluate policies. An Engine turns compiled
-// policies into evaluators, and Data receives the cluster objects that policies read. The packages embedded and remote
-// implement Engine. Package setup chooses the implementation.
+// policies into evaluators, and Data receives the cluster objects that policies read. Package embedded implements both.
+// Package remote evaluates policies whose decisions a remote engine makes. Package setup combines the two into one
+// Engine.
 package engine
 
 import (
@@ -155,7 +156,7 @@ type Fault string
 const (
 	// FaultCredentials means that a Secret is missing or its content is unusable.
 	FaultCredentials Fault = "credentials"
-	// FaultTimeout means that no response arrived in time.
+	// FaultTimeout means that no response arrived in time, or that too many other requests kept this one from being sent.
 	FaultTimeout Fault = "timeout"
 	// FaultNetwork means that there was no connection, that it broke, or that the certificate is not trusted.
 	FaultNetwork Fault = "network"
@@ -187,7 +188,8 @@ type RemoteError struct {
 	Fault    Fault
 	// Status is the HTTP status; 0 if there was none.
 	Status int
-	// Attempts is the number of requests that were sent.
+	// Attempts is the number of attempts, including those that the circuit breaker or a limit on requests prevented. It is
+	// 0 if the error did not come from an attempt.
 	Attempts int
 	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
 	RetryAfter time.Duration

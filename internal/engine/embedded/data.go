@@ -24,13 +24,14 @@ import (
 var _ engine.Data = (*Data)(nil)
 
 // Data holds the projections of the replicated objects as immutable values of the policy language. Readers take a
-// snapshot without a lock. Writers copy what they change. Objects with the same projection share it. Data replaces
-// OPA's in-memory store. That store converts the data in each evaluation. If it keeps converted values instead, it
-// rebuilds the whole collection on each write, under a lock that blocks readers.
+// snapshot without a lock. Writers copy what they change. Objects with the same projection share it.
+//
+// Data replaces OPA's in-memory store. That store converts the data in each evaluation. If it keeps converted values
+// instead, it rebuilds the whole collection on each write, under a lock that blocks readers.
 type Data struct {
 	current atomic.Pointer[snapshot]
 
-	// mu serialises the publication of snapshots and guards the fields below.
+	// mu serializes the publication of snapshots and guards the fields below.
 	mu     sync.Mutex
 	stores map[schema.GroupVersionResource]*store
 	// lenses are the field sets of each type, by lens.index.

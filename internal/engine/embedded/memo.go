@@ -117,6 +117,7 @@ func (r *remembered) size() int {
 
 // memo is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the key of the
 // input's fields that the policy reads. Cached decisions are shared and never changed. It is safe for concurrent use.
+//
 // It has two generations instead of an order of use. So a lookup writes nothing, and unlike the caches of common
 // libraries needs no string for the key.
 type memo struct {

@@ -10,9 +10,11 @@ import (
 // Waiters of one namespace are served in order. Among policies, the one with the fewest slots comes first, then the one
 // whose last grant is the oldest. The same order applies to the namespaces of a policy. A policy gets at most a share
 // of all slots, and a namespace at most a share of its policy's. So evaluations that do not end leave room for others.
-// It is safe for concurrent use. The semaphore of x/sync is fair among requests and not among policies: a thousand
-// requests of one policy would come before the first of another. The API server's fair queuing schedules requests of
-// unknown length, and needs its clock, metrics, and configuration.
+// It is safe for concurrent use.
+//
+// The semaphore of x/sync is fair among requests and not among policies: a thousand requests of one policy would come
+// before the first of another. The API server's fair queuing schedules requests of unknown length, and needs its clock,
+// metrics, and configuration.
 type queue struct {
 	mu      sync.Mutex
 	free    int

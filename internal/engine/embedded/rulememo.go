@@ -26,8 +26,9 @@ const (
 )
 
 // ruleMemo is the rule cache of one policy. It holds the values of rules that read fewer fields than the policy. So
-// most values may be cached even when the decision is a new one. It is safe for concurrent use. Values are found by the
-// revision of the data and the key of the input's fields that the rule reads.
+// most values may be cached even when the decision is a new one. It is safe for concurrent use.
+//
+// Values are found by the revision of the data and the key of the input's fields that the rule reads.
 type ruleMemo struct {
 	rules []memoRule
 	// byName are the indexes of the rules by the last name of their references.
@@ -198,10 +199,11 @@ func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	t.size += size
 }
 
-// ruleView is the cache of one evaluation. It is not safe for concurrent use. OPA calls Get before it evaluates a rule,
-// and Put with the value afterwards, also if the rule is undefined. Between Push and Pop it evaluates with other input
-// or data, because of a `with`. Values from there are neither read from the rule cache nor stored in it. The same is
-// true of single members of partial rules and of results of functions.
+// ruleView is the cache of one evaluation. It is not safe for concurrent use.
+//
+// OPA calls Get before it evaluates a rule, and Put with the value afterwards, also if the rule is undefined. Between
+// Push and Pop it evaluates with other input or data, because of a `with`. Values from there are neither read from the
+// rule cache nor stored in it. The same is true of single members of partial rules and of results of functions.
 type ruleView struct {
 	// VirtualCache holds everything that the rule cache does not.
 	topdown.VirtualCache

@@ -23,8 +23,8 @@ type Secrets interface {
 
 // Observer is notified about requests to engines. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
-	// Requested is called after each request to an engine, and each request that the circuit breaker prevented. fault is
-	// empty for a success.
+	// Requested is called after each request to an engine, and for each request that the circuit breaker or a limit on
+	// requests prevented. fault is empty for a success.
 	Requested(endpoint string, fault engine.Fault, took time.Duration)
 	// HealthChanged is called when the health of a policy in force changed in more than the text of an error. The calls
 	// for a policy come in order.
@@ -46,8 +46,10 @@ type Options struct {
 	UserAgent string
 }
 
-// Engine evaluates policies with remote engines. It is safe for concurrent use. Evaluators share the state of an engine
-// and its connections. Both are freed soon after the last evaluator that uses them. Evaluators need not be closed.
+// Engine evaluates policies with remote engines. It is safe for concurrent use.
+//
+// Evaluators share the state of an engine and its connections. Both are freed soon after the last evaluator that uses
+// them. Evaluators need not be closed.
 type Engine struct {
 	options Options
 	// dial connects to engines; nil for the default dialer.

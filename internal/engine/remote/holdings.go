@@ -17,7 +17,7 @@ import (
 // lists a type or modules only while they are there completely.
 type holdings struct {
 	// Load is a random text. A new one is set at each full load, and whenever something that was listed is removed or
-	// becomes incomplete. So while Load is unchanged, everything that the manifest lists was always there.
+	// becomes incomplete. So while Load is unchanged, nothing that the manifest lists has been missing.
 	Load string `json:"load"`
 	// Types are the resource types by typeName. The value is false if the type may be incomplete.
 	Types map[string]bool `json:"types,omitempty"`

@@ -48,16 +48,18 @@ type SupplyOptions struct {
 	Content, State func(policies ...string)
 }
 
-// Supply pushes to remote engines the objects and modules that policies need there. Only one replica of the cluster may
-// use it at a time. Supply receives prepared objects (see replication.Prepare) and keeps the JSON of each once, however
-// many engines have it. Its methods are safe for concurrent use. For the methods that receive objects, the rules of
-// engine.Data apply. An engine gets a full load at first, and again when it has lost data, as after a restart. After
-// that it gets the changes in order, as transactions. The manifest in the engine always lists what is there.
+// Supply pushes to remote engines the objects and modules that policies need there. The leader runs it, so only one
+// Supply at a time pushes to an engine. Supply receives prepared objects (see replication.Prepare) and keeps the JSON
+// of each once, however many engines have it. Its methods are safe for concurrent use. For the methods that receive
+// objects, the rules of engine.Data apply.
+//
+// An engine gets a full load at first, and again when it has lost data, as after a restart. After that it gets the
+// changes in order, as transactions. The manifest in the engine always lists what is there.
 type Supply struct {
 	engine  *Engine
 	options SupplyOptions
 	ranks   map[schema.GroupVersionResource]int
-	// body is the maximum size of a request; maxBody except in tests.
+	// body is the maximum size of the objects in a request: maxBody except in tests.
 	body int
 
 	mu sync.Mutex

@@ -734,7 +734,7 @@ func TestSupplyLoadsInPortions(t *testing.T) {
 				t.Errorf("claimed %s", c)
 			}
 		}
-		// The same holds for a type with too many changes.
+		// A type with too many changes is loaded again in the same way.
 		api.mu.Lock()
 		api.disturb = func(string, string) disturbance { return disturbance{status: http.StatusServiceUnavailable} }
 		api.mu.Unlock()
