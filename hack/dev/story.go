@@ -139,6 +139,9 @@ finds that in the policy.`,
 			title: "A mistake in Rego is refused at once",
 			why:   `The author learns the line and column when applying; the policy in force stays as it is.`,
 			play: func(ctx context.Context, s *stage) error {
+				if err := s.showFile(brokenFile); err != nil {
+					return err
+				}
 				return s.fails(ctx, []string{"rego_", "5:"}, "apply", "-f", brokenFile)
 			},
 		},
