@@ -150,7 +150,7 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 		}
 	}
 	s.printTotals(namespace)
-	if o.allNamespaces {
+	if o.allNamespaces && !o.dryRun {
 		o.reportRest(ctx, c)
 	}
 	return errors.Join(unread, s.err())
@@ -352,7 +352,8 @@ func isBerths(obj metav1.Object) bool {
 // definitions is what the names of Berth's definitions end in.
 const definitions = ".placement.berth.dev"
 
-// reportRest prints the commands that remove what is left of Berth itself. What can't be read is left out.
+// reportRest prints the commands that delete what is left of Berth after it is uninstalled. It leaves out types that the
+// user may not list.
 func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 	var lines []string
 	for _, resource := range leftovers {
@@ -360,10 +361,14 @@ func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 		if err != nil {
 			continue
 		}
+		var names []string
 		for i := range list.Items {
 			if item := &list.Items[i]; isBerths(item) {
-				lines = append(lines, fmt.Sprintf("kubectl delete %s %s", resource.GroupResource(), item.Name))
+				names = append(names, item.Name)
 			}
+		}
+		if len(names) > 0 {
+			lines = append(lines, fmt.Sprintf("kubectl delete %s %s", resource.GroupResource(), strings.Join(names, " ")))
 		}
 	}
 	if _, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, o.berthNamespace, metav1.GetOptions{}); err == nil {
@@ -372,6 +377,6 @@ func (o *cleanupOptions) reportRest(ctx context.Context, c *clients) {
 	if len(lines) == 0 {
 		return
 	}
-	_, _ = fmt.Fprintf(o.Out, "Berth itself is not removed by this command. Uninstall it the way it was installed; what is left after that is removed by:\n  %s\n",
+	_, _ = fmt.Fprintf(o.Out, "This command does not uninstall Berth. Uninstall it the way it was installed. After that, and not before, delete what is left:\n  %s\n",
 		strings.Join(lines, "\n  "))
 }
