@@ -1,6 +1,6 @@
-// Package policy loads PlacementPolicies into this replica: it compiles each by itself, finds out what it reads, and
-// puts it in force. It runs on every replica and writes nothing to the API server; what it finds is reported by the
-// leader's status controller.
+// Package policy provides the controller that loads PlacementPolicies into this replica. It compiles each policy on its
+// own, finds out what the policy reads, and puts it in force. It runs on every replica and writes nothing to the API
+// server. The leader's status controller reports the results.
 package policy
 
 import (
@@ -42,45 +42,48 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Catalog tells what the API server serves, and asks it again.
+// Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
 	policy.Served
 	Refresh(ctx context.Context) error
-	// Invalidate has the API server asked soon, and Subscribe tells when that found something new.
+	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
 	Invalidate()
 	Subscribe(f func())
 }
 
-// While a policy reads a type that is not served, it is asked for anew at this pace; an extension API server can come
-// up without any object of ours changing.
+// missingPace is how often the controller runs discovery while a policy reads a type that is not served. An extension
+// API server can become available without a change of any object that Berth watches.
 const missingPace = 2 * time.Second
 
 const (
-	// maxWait is how long at most a version waits for what it reads, while the one before it goes on deciding.
+	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
+	// meanwhile.
 	maxWait = 30 * time.Second
-	// waitingPace is how often is looked whether it is there.
+	// waitingPace is the interval at which the controller checks whether that data is complete.
 	waitingPace = 50 * time.Millisecond
 )
 
-// Controller loads policies. Create it with New.
+// Controller loads PlacementPolicies into the registry. Create it with New.
 type Controller struct {
 	reader client.Reader
-	// revisions reads what is in namespace, which may be in another cluster than the policies.
+	// revisions reads from namespace, which may be in another cluster than the policies.
 	revisions client.Reader
 	engine    engine.Engine
 	registry  *placement.Registry
 	catalog   Catalog
 	metrics   *metrics.Metrics
-	// namespace holds the revisions of policies that compiled.
+	// namespace contains the ControllerRevisions of policies that compiled.
 	namespace string
-	// Settled says whether all is replicated that a policy reads, or known not to be to be had. Until it is, a version
-	// that is in force, and decides, stays. Set it before the start; without it nobody waits.
+	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
+	// version that is in force and can decide remains in force. Set it before the start. If it is nil, no version
+	// waits.
 	Settled func(*policy.Binding) bool
-	// served says that what the API server serves changed.
+	// served receives an event when the API server serves other types than before.
 	served chan event.GenericEvent
 
-	// compiled holds the newest version of each policy that compiled, good the last one in force of which all types were
-	// served, and waiting the versions that wait for what they read. Reconciles of one policy never overlap.
+	// compiled holds the newest version of each policy that compiled. good holds the last version in force of which all
+	// types were served. waiting holds the versions that wait for their data. mu guards all three. Reconciles of one
+	// policy never overlap.
 	mu       sync.Mutex
 	compiled map[string]compiled
 	good     map[string]compiled
@@ -89,34 +92,34 @@ type Controller struct {
 	states *tally
 	clock  clock.PassiveClock
 
-	// pending are the policies that existed at the start and are not loaded yet; nil before they are known.
+	// pending holds the policies that existed at the start and are not loaded yet. It is nil before they are listed.
 	pendingMu sync.Mutex
 	pending   sets.Set[string]
 }
 
-// compiled is a policy's text that compiled, and the spec that it came with.
+// compiled is a compiled version of a policy with the spec that it was compiled from.
 type compiled struct {
 	generation int64
 	uid        types.UID
 	spec       placementv1.PlacementPolicySpec
 	module     *policy.Module
 	matcher    *match.Matcher
-	// bindings are what the text was bound to; nil before it was.
+	// bindings are the API groups that the policy's type references are bound to. They are nil before the first
+	// binding.
 	bindings policy.Bindings
-	// invalid says which clauses of contract rules can never have a valid value; nil if none. Such a text is refused unless
-	// it is in force already.
+	// invalid lists the clauses of contract rules that can never have a valid value; nil if there are none. Such a
+	// version is refused unless it is in force already.
 	invalid error
 }
 
-// waiting is a version that takes over once what it reads is there.
+// waiting is a version that comes into force once the data that it reads is complete, or at the time until.
 type waiting struct {
 	standing *placement.Standing
 	until    time.Time
 }
 
-// New returns a controller that reads policies from reader and puts them into registry.
-//
-// Revisions of policies that compiled are read by revisions from namespace.
+// New returns a controller that reads policies from reader and puts them into registry. It reads the
+// ControllerRevisions of policies that compiled from namespace, by means of revisions.
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
@@ -144,24 +147,24 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// specChanged passes what changes a policy's spec. Where the API server's store went back to an earlier state, two specs
-// may have the same generation.
+// specChanged passes events that change a policy's spec. It compares specs and not only generations: after a restore of
+// the API server's store from a backup, two specs can have the same generation.
 var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
 	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
 	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
 }}
 
-// defaultMaxStaleness is for how long data may be unconfirmed where a policy does not say. The API server confirms a watch
-// on which nothing happens about once a minute.
+// defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
+// confirms a watch without events about once a minute.
 const defaultMaxStaleness = time.Minute
 
-// workers is how many policies are loaded at once: compilation keeps a processor busy, and one that waits for the API
-// server is not to hold up all others.
+// workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
+// the API server must not block all others.
 func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-// invalidate has the API server asked what it serves when a CustomResourceDefinition changes: a type that a policy
-// reads may have come, gone, or got a namesake in another group.
+// invalidate returns an event handler that requests a new discovery when a CustomResourceDefinition changes. A type
+// that a policy reads may be served or not served from then on, or another group may have a type of the same name.
 func (c *Controller) invalidate() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -186,8 +189,8 @@ func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Req
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
-// Reconcile loads one policy. It takes a request and not the object because a policy that is gone has to leave this
-// replica's memory.
+// Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from
+// the registry.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if err := c.expectPending(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -202,7 +205,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.loaded(req.Name)
 		return reconcile.Result{}, nil
 	}
-	// One that was deleted and created again has no past.
+	// versions ignores the versions of a deleted policy of the same name.
 	known := len(c.versions(obj)) > 0
 	standing, err := c.load(ctx, obj)
 	if err != nil {
@@ -228,15 +231,16 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// mayHeal reports whether the policy may come to decide, or its newest version to be in force, without any object of
-// ours changing: a type may be served, or the leader may tell what the text was bound to.
+// mayHeal reports whether the policy's state may improve without a change of any object that Berth watches. A missing
+// type may be served, or the leader may record what the policy's types are bound to.
 func mayHeal(s *placement.Standing) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
 }
 
-// takeTurn returns next, or, while what that reads is on its way, the standing that decides, with a note of what is
-// awaited: a new version that reads more must not refuse requests for as long as it takes to read that.
+// takeTurn returns the registry entry that is to be in force: next, or the current entry while the data that next reads
+// is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
+// denied requests until its data is complete.
 func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *placement.Standing, waits bool) {
 	old := c.registry.Get(name)
 	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
@@ -258,11 +262,11 @@ func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *
 	return &held, true
 }
 
-// bound says whether a standing can decide once what it reads is there.
+// bound reports whether the policy of a registry entry can decide once its data is complete.
 func bound(s *placement.Standing) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
 
-// load compiles and binds a policy, and falls back to what compiled before, and whose types are served. An error means to
-// try again.
+// load compiles and binds a policy. If that fails, it falls back to an earlier version that compiled and whose types
+// are served. An error means that the caller must retry.
 func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
 	known := len(c.versions(obj)) > 0
 	next, reason := c.newest(obj)
@@ -299,7 +303,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 		return c.putInForce(ctx, obj, next, incomplete)
 	}
 	if standing := c.registry.Get(obj.Name); standing != nil && !standing.Broken && known {
-		// The text in force compiles, and can't be bound any more: it goes on with what it was bound to.
+		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
 		kept := *standing
 		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
 		return &kept, nil
@@ -307,7 +311,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	return broken(obj, reason), nil
 }
 
-// newest compiles a policy's newest version, unless it was compiled before.
+// newest returns the compiled newest version of a policy. It compiles the version unless that was done before.
 func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) {
 	for _, known := range c.versions(obj) {
 		if known.generation == obj.Generation && equality.Semantic.DeepEqual(known.spec, obj.Spec.WithDefaults()) {
@@ -317,9 +321,9 @@ func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) 
 	return compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
 }
 
-// fallBack puts an earlier version in force because of an error of the newest one; nil if there is none. Of those that
-// this replica knows, it takes the last of which all types are served, and otherwise, if the newest version can't be in
-// force at all, whatever compiled.
+// fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
+// Among the versions that this replica knows, it prefers the last one of which all types are served. If anyhow is true,
+// the newest version can't be in force at all, and any version that compiled will do.
 func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.Standing, error) {
 	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
 	if len(candidates) == 0 {
@@ -351,8 +355,8 @@ func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPol
 	return nil, nil
 }
 
-// bindNewest binds a version to the groups that its text was bound to before: in this replica, or, as the leader recorded
-// it, in another one.
+// bindNewest binds a version to the groups that its text was bound to before, in this replica or in another one, as the
+// leader recorded it.
 func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
 	if text.bindings == nil && text.module.ByPluralAlone() {
 		var err error
@@ -363,7 +367,7 @@ func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementP
 	return c.bind(ctx, obj.Name, text)
 }
 
-// recorded returns what a policy's text is known to have been bound to; nil for a text that was not bound yet.
+// recorded returns the bindings that are recorded for a policy's text. It returns nil for a text that was never bound.
 func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
 	for _, known := range c.versions(obj) {
 		if known.bindings != nil && policy.SameText(known.spec, obj.Spec) {
@@ -377,7 +381,8 @@ func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPol
 	return bindingsOf(revision, obj, text), nil
 }
 
-// bindingsOf returns what the text of a kept revision was bound to. Older versions of Berth recorded that in the status alone.
+// bindingsOf returns the bindings of a stored revision. Older versions of Berth recorded bindings only in the policy's
+// status.
 func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text *policy.Module) policy.Bindings {
 	if revision.Bindings != nil {
 		return revision.Bindings
@@ -385,8 +390,8 @@ func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text
 	return text.BindingsShown(obj.Status.Dependencies)
 }
 
-// compile compiles one generation of a policy. Where nothing but the match is wrong there is a result besides the error:
-// without what does not compile the policy matches more, and never less.
+// compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
+// That result leaves out the invalid parts of the match, so it matches more objects and never fewer.
 func compile(name string, uid types.UID, generation int64, spec placementv1.PlacementPolicySpec) (compiled, error) {
 	out := compiled{generation: generation, uid: uid, spec: spec.WithDefaults()}
 	var err error
@@ -403,8 +408,9 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 	return out, nil
 }
 
-// textInForce reports whether the policy's text was taken before: by this replica, or, as the kept revision tells, by one
-// of a version of Berth that did not judge what contract rules hold. It goes on deciding, and its status says what is wrong.
+// textInForce reports whether the policy's text was accepted before: by this replica, or by an older version of Berth
+// that did not check the values of contract rules, as the stored revision shows. Such a text remains in force, and the
+// policy's status reports the errors.
 func (c *Controller) textInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
 	spec := obj.Spec.WithDefaults()
 	if versions := c.versions(obj); len(versions) > 0 {
@@ -416,25 +422,26 @@ func (c *Controller) textInForce(ctx context.Context, obj *placementv1.Placement
 
 var matchPath = field.NewPath("spec", "match")
 
-// revision returns the version that the leader keeps of a policy; ok is false if it keeps none.
+// revision returns the version of a policy that the leader stored. ok is false if there is none.
 func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
 	object := &appsv1.ControllerRevision{}
 	if err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
 		return policy.Revision{}, false, client.IgnoreNotFound(err)
 	}
 	revision, err = policy.DecodeRevision(object.Data.Raw)
-	// What can't be read, or is another policy's, is of no use.
+	// Ignore a revision that can't be decoded or that belongs to another policy.
 	return revision, err == nil && revision.UID == obj.UID, nil
 }
 
-// kept returns the last version that compiled before this replica started, if one is kept and still compiles.
+// kept returns the last version that compiled before this replica started. It returns false if none is stored or it
+// does not compile any more.
 func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
 	revision, ok, err := c.revision(ctx, obj)
 	if err != nil || !ok || revision.Generation >= obj.Generation {
-		// One that is not older than what can't be in force is of no use.
+		// A revision that is not older than the newest version, which can't be in force, does not help.
 		return compiled{}, false, err
 	}
-	// A newer Berth may refuse what an older one took.
+	// This version of Berth may refuse a text that an older one accepted.
 	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
 	if out.module == nil {
 		return compiled{}, false, nil
@@ -443,9 +450,9 @@ func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy)
 	return out, true, nil
 }
 
-// putInForce makes a compiled text decidable that was bound.
+// putInForce returns the registry entry for a compiled version and its binding.
 func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.Standing, error) {
-	// Another text of the same generation is from a history that the API server's store went back from.
+	// After a restore of the API server's store from a backup, two texts can have the same generation.
 	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
 	text.bindings = binding.Bindings
 	c.remember(obj, text, len(binding.Missing) == 0)
@@ -511,11 +518,12 @@ func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec
 	}
 }
 
-// broken is the standing of a policy of which no text ever compiled.
+// broken returns the registry entry of a policy of which no version ever compiled.
 func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
 	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
 	spec := obj.Spec.WithDefaults()
-	// What does not compile of the match was reported before; without it the policy matches more, and denies it.
+	// The errors of the match were reported before. Without the invalid parts the policy matches, and denies, more
+	// objects.
 	matcher, _ := match.New(spec.Match, matchPath)
 	return &placement.Standing{
 		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing, false),
@@ -525,7 +533,7 @@ func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
 	}
 }
 
-// failing is the evaluator of a policy that can't decide.
+// failing is the evaluator of a policy that can't decide. Each evaluation returns err.
 type failing struct{ err error }
 
 // Evaluate implements placement.Evaluator.
@@ -539,7 +547,8 @@ func (failing) Revision() uint64 { return 0 }
 // Input implements placement.Evaluator.
 func (failing) Input() *projection.Fields { return projection.Everything() }
 
-// differs says whether a standing has to be told to anyone. Equal generations of a policy in force share the Policy.
+// differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
+// share the Policy pointer.
 func differs(old, next *placement.Standing) bool {
 	if old == nil {
 		return true
@@ -550,7 +559,7 @@ func differs(old, next *placement.Standing) bool {
 	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
 }
 
-// prepared returns what there is of a policy: what decides, and what waits.
+// prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
 func (c *Controller) prepared(name string) []*placement.Standing {
 	var out []*placement.Standing
 	if s := c.registry.Get(name); s != nil && !s.Broken {
@@ -564,14 +573,14 @@ func (c *Controller) prepared(name string) []*placement.Standing {
 	return out
 }
 
-// versions returns the versions of a policy that this replica knows: the last in force of which all types were served,
-// and the newest that compiled, if that is another one.
+// versions returns the versions of a policy that this replica knows: the last one in force of which all types were
+// served, and the newest one that compiled, if it is another one.
 func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []compiled
 	for _, all := range []map[string]compiled{c.good, c.compiled} {
-		// A policy that was deleted and created again has no past.
+		// A policy that was deleted and created again under the same name has no earlier versions.
 		if v, ok := all[obj.Name]; ok && v.uid == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
 			out = append(out, v)
 		}
@@ -579,7 +588,8 @@ func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
 	return out
 }
 
-// remember keeps a version that compiled; complete says that it is in force and that all types are served that it reads.
+// remember stores a compiled version. complete means that the version is in force and that all types that it reads are
+// served.
 func (c *Controller) remember(obj *placementv1.PlacementPolicy, text compiled, complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -615,7 +625,7 @@ func stateOf(standing *placement.Standing) string {
 	}
 }
 
-// tally counts policies by state. It is safe for concurrent use.
+// tally counts policies by state and publishes the counts. It is safe for concurrent use.
 type tally struct {
 	publish func(byState map[string]int)
 
@@ -628,7 +638,7 @@ func newTally(publish func(byState map[string]int)) *tally {
 	return &tally{publish: publish, states: map[string]string{}, byState: map[string]int{}}
 }
 
-// set notes the state of a policy; "" for one that is gone.
+// set records the state of a policy. An empty state removes the policy.
 func (t *tally) set(policy, state string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -644,11 +654,11 @@ func (t *tally) set(policy, state string) {
 	t.publish(t.byState)
 }
 
-// expectPending notes, once, which policies have to be loaded before this replica may decide.
+// expectPending lists, once, the policies that must be loaded before this replica may decide.
 //
-// It lists without the lock. Until the cache is filled a list waits, and whoever waited for the lock meanwhile could
-// not give up at its own deadline. Of several lists at once the first to arrive counts, and it needs to be no newer
-// than the others: every policy in it is still to be loaded, because nothing is loaded before a list has arrived.
+// It lists without holding the lock. A list waits until the cache is filled, and a caller that waited for the lock
+// could not give up at its own deadline. If several lists run at once, the first to finish counts. It may be older than
+// the others: every policy in it is still to be loaded, because no policy is loaded before a list has finished.
 func (c *Controller) expectPending(ctx context.Context) error {
 	if c.expected() {
 		return nil
@@ -669,7 +679,7 @@ func (c *Controller) expectPending(ctx context.Context) error {
 	return nil
 }
 
-// expected says whether it is known which policies have to be loaded.
+// expected reports whether expectPending has listed the policies.
 func (c *Controller) expected() bool {
 	c.pendingMu.Lock()
 	defer c.pendingMu.Unlock()
@@ -682,7 +692,7 @@ func (c *Controller) loaded(name string) {
 	c.pending.Delete(name)
 }
 
-// Loaded says whether every policy that existed when this replica started has been looked at.
+// Loaded reports whether every policy that existed when this replica started has been processed.
 func (c *Controller) Loaded(ctx context.Context) bool {
 	if err := c.expectPending(ctx); err != nil {
 		return false

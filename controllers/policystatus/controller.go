@@ -1,4 +1,5 @@
-// Package policystatus writes the status of PlacementPolicies. It is the only writer, and the leader runs it.
+// Package policystatus provides the controller that writes the status of PlacementPolicies. It is the only writer of
+// that status. It runs on the leader.
 package policystatus
 
 import (
@@ -30,81 +31,86 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Supply keeps engines elsewhere supplied with data and modules.
+// Supply pushes data and modules to remote engines, and knows the state of that.
 type Supply interface {
-	// State says how a type fares that a policy wants in its engine, and how many objects it has there.
+	// State returns the state of the watch on a type that a policy needs in its remote engine, and how many objects of
+	// the type are there.
 	State(policy string, resource schema.GroupVersionResource) (watches.State, int)
-	// Failure is why what a policy wants does not come to its engine; nil if nothing is known against it.
+	// Failure returns the reason why the data or modules of a policy do not reach its remote engine. It returns nil if
+	// no failure is known.
 	Failure(policy string) error
 }
 
-// Deps is where a Controller takes its facts from.
+// Deps holds the dependencies of a Controller, from which it reads its facts.
 type Deps struct {
 	Client client.Client
-	// Engine is where policies are evaluated, and RemoteEngine where those are that are decided elsewhere.
+	// Engine is the name of the engine that evaluates policies. RemoteEngine is the name reported for policies with a
+	// remote engine.
 	Engine       string
 	RemoteEngine string
 
 	Registry    *placement.Registry
 	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
 	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	// Stale returns an error while data that a policy reads is too old to decide by; nil for never.
+	// Stale returns an error while data that a policy reads is too old for a decision. A nil Stale means that data
+	// never is.
 	Stale func(policy string) error
-	// Supply is what engines elsewhere are kept supplied by, and Settled says whether one is seen to have what a policy
-	// wants there.
+	// Supply pushes to remote engines. Settled reports whether a policy's remote engine is known to have everything
+	// that the policy needs there.
 	Supply  Supply
 	Settled func(*policy.Binding) bool
 	Hook    func(policy string) status.HookState
 	Targets func(*placement.Policy) watches.State
-	// Deciding reports whether existing objects of the types that a policy matches are about to be decided.
+	// Deciding reports whether existing objects of the types that a policy matches still wait for their decision.
 	Deciding func(*placement.Policy) bool
-	// Resuming reports whether remediation does not know yet what an earlier leader paused.
+	// Resuming reports whether remediation does not know yet which policies an earlier leader paused.
 	Resuming func() bool
 	Ledger   *remediation.Ledger
 	Metrics  *metrics.Metrics
 	Events   *events.Recorder
-	// Served returns what the API server serves; nil where that is not known.
+	// Served returns the types that the API server serves, or nil if they are not known.
 	Served func() *match.Served
-	// OwnNamespace is Berth's own, where nothing is matched; empty where the served cluster has none.
+	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
 	OwnNamespace string
-	// Types returns what the type checker says of a generation of a policy; nil while it has not said anything. A nil
-	// function stands for never.
+	// Types returns the type checker's result for a generation of a policy, or nil while there is none. A nil Types
+	// means that there is never a result.
 	Types func(policy string, uid types.UID, generation int64) *status.TypeState
 }
 
-// Controller writes status. Create it with New.
+// Controller writes the status of PlacementPolicies. Create it with New.
 type Controller struct {
 	Deps
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// before is each policy's remediated count when this process first saw it.
+	// before holds each policy's count of remediated objects from when this process first saw the policy.
 	before map[types.UID]int64
-	// nowhere are the policies whose namespace selectors selected none when last looked at.
+	// nowhere holds the policies whose namespace selectors matched no namespace at the last check.
 	nowhere map[string]bool
 }
 
-// New returns a controller.
+// New returns a controller that writes a policy's status when the registry's entry for the policy changes.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, before: map[types.UID]int64{}, nowhere: map[string]bool{}}
 	d.Registry.Subscribe(func(name string, _, _ *placement.Policy) { c.Changed(name) })
 	return c
 }
 
-// settle is how long facts are gathered before a status is written, so that a wave of changes is one write.
+// settle is how long the controller collects changes before it writes a status, so that a burst of changes is one
+// write.
 const settle = 200 * time.Millisecond
 
-// worldPace is how often at most a status says anew how many nodes and pods there are. Pods come and go all the time, and
-// nothing hangs on their number.
+// worldPace is the minimum interval between status updates that only change the numbers of nodes and pods. Pods come
+// and go all the time, and nothing depends on their number.
 const worldPace = time.Minute
 
-// settledPace is how often is looked whether an engine has what a policy wants there.
+// settledPace is the interval at which the controller checks whether an engine has everything that a policy needs.
 const settledPace = time.Second
 
-// world stands in the queue for all policies that ask predicates.
+// world is the request that stands for all policies that evaluate predicates on nodes and pods.
 var world = reconcile.Request{}
 
-// Changed says that facts of a policy changed.
+// Changed enqueues a policy because facts in its status changed.
 func (c *Controller) Changed(policy string) {
 	c.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
 }
@@ -118,10 +124,11 @@ func (c *Controller) later(request reconcile.Request, after time.Duration) {
 	}
 }
 
-// WorldChanged says that there are other nodes, pods or namespaces than before.
+// WorldChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
 func (c *Controller) WorldChanged() { c.later(world, worldPace) }
 
-// WorldStateChanged says that reading them fares differently.
+// WorldStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
+// namespaces changed.
 func (c *Controller) WorldStateChanged() {
 	for name, standing := range c.Registry.All() {
 		if standing.Binding != nil && len(standing.Binding.World) > 0 {
@@ -130,14 +137,15 @@ func (c *Controller) WorldStateChanged() {
 	}
 }
 
-// ServedChanged says that the API server serves other types than before.
+// ServedChanged enqueues all policies because the API server serves other types than before.
 func (c *Controller) ServedChanged() {
 	for name := range c.Registry.All() {
 		c.Changed(name)
 	}
 }
 
-// NamespaceChanged says that a namespace has other labels than before; nil stands for those of one that is not there.
+// NamespaceChanged enqueues the policies whose status may depend on the change of a namespace's labels. before and
+// after are the labels; nil means that the namespace does not exist.
 func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
 	for policy, standing := range c.Registry.All() {
 		selects := func(labels map[string]string) bool {
@@ -146,14 +154,14 @@ func (c *Controller) NamespaceChanged(name string, before, after map[string]stri
 		c.mu.Lock()
 		nowhere := c.nowhere[policy]
 		c.mu.Unlock()
-		// Where others are selected, one more changes nothing.
+		// If a policy still selects other namespaces, one more does not change its status.
 		if nowhere && selects(after) || selects(before) && !selects(after) {
 			c.Changed(policy)
 		}
 	}
 }
 
-// selectsNone reports whether a policy's namespace selector selects none of the namespaces that there are.
+// selectsNone reports whether a policy has a namespace selector that matches no existing namespace.
 func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool, error) {
 	if !p.Matcher.SelectsNamespaces() {
 		return false, nil
@@ -165,7 +173,7 @@ func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool
 	return p.Matcher.SelectsNoneOf(all, c.OwnNamespace), nil
 }
 
-// DataChanged says that facts of a replicated type changed.
+// DataChanged enqueues the policies that read a replicated type because the state of its replica changed.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	for name, standing := range c.Registry.All() {
 		if standing.Binding == nil {
@@ -196,7 +204,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies/status,verbs=get;patch;update
 
-// Reconcile writes one policy's status, if it differs.
+// Reconcile computes one policy's status and patches it if it changed.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req == world {
 		c.WorldStateChanged()
@@ -217,7 +225,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	result := reconcile.Result{}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
-		// Nobody reports when the engine has it all, or when the last object is decided.
+		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
 		result.RequeueAfter = settledPace
 	}
 	if equality.Semantic.DeepEqual(obj.Status, next) {
@@ -225,7 +233,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	base := obj.DeepCopy()
 	obj.Status = next
-	// The lock keeps a status that was computed from an older object from replacing a newer one's lists.
+	// The optimistic lock prevents a status that was computed from an older object from replacing lists of a newer one.
 	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -235,7 +243,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 var matchPath = field.NewPath("spec", "match")
 
-// coverage finds out what there is to be matched.
+// coverage adds to the facts which served types and existing namespaces the policy can match.
 func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
 	if f.Standing == nil || c.Served == nil {
 		return nil
@@ -258,7 +266,7 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 	return nil
 }
 
-// tell emits Events on a policy.
+// tell emits Events on a policy for changes of its status.
 func (c *Controller) tell(obj *placementv1.PlacementPolicy, news []status.News) {
 	for _, n := range news {
 		switch n.Topic {
@@ -287,7 +295,7 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		Hook:        c.Hook(obj.Name),
 		Resuming:    c.Resuming(),
 	}
-	// After Resuming: what an earlier leader paused is in the report once that is false.
+	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
 	f.Report = c.Ledger.Report(obj.Name)
 	if c.Stale != nil {
 		f.Stale = c.Stale(obj.Name)
