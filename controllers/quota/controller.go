@@ -1,4 +1,5 @@
-// Package quota counts what the namespaces of quotas take and keeps their status. The leader runs it.
+// Package quota provides the controller that counts the usage of quotas and writes the status of quotas and
+// LimitedResources. It runs on the leader.
 package quota
 
 import (
@@ -39,22 +40,22 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Catalog tells which types the API server serves.
+// Catalog knows the types that the API server serves.
 type Catalog interface {
 	ByPlural(plural string) []policy.Resource
-	// Served returns all types that are served; nil where that is not known.
+	// Served returns all types that the API server serves, or nil if they are not known.
 	Served() *match.Served
 }
 
-// Classes knows the classes of a kind.
+// Classes lists the classes of one kind, such as PriorityClass or StorageClass.
 type Classes interface {
-	// Names returns the names of all of them.
+	// Names returns the names of all classes.
 	Names(ctx context.Context) ([]string, error)
 }
 
-// Deps is what a Controller works with.
+// Deps holds the dependencies of a Controller.
 type Deps struct {
-	// Client reads from a cache and writes; Live reads from the API server.
+	// Client reads from a cache and writes. Live reads from the API server.
 	Client     client.Client
 	Live       client.Reader
 	Dynamic    dynamic.Interface
@@ -63,18 +64,18 @@ type Deps struct {
 	Evaluators *quota.Evaluators
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
-	// Hook says how an object's part in the webhook configuration fares.
+	// Hook returns the state of an object's rules in the webhook configuration.
 	Hook func(quota.Key) status.HookState
-	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	// History reports when the API server's store was set back to an earlier state. It may be nil.
 	History *watches.History
-	// Classes are the priority classes, which scopes may name, and StorageClasses those that names of hard may have; nil for
-	// a controller that does not look at them.
+	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
+	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
 	Classes, StorageClasses Classes
-	// OwnNamespace is Berth's own, where nothing is counted; empty for none.
+	// OwnNamespace is Berth's own namespace, in which nothing is counted. It is empty if there is none.
 	OwnNamespace string
 }
 
-// Controller keeps status. Create it with New.
+// Controller counts usage and writes the status of quotas and LimitedResources. Create it with New.
 type Controller struct {
 	Deps
 	meter   *quota.Meter
@@ -83,9 +84,9 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[quota.Key]
-	// last is what each quota's last count was made from.
+	// last holds, for each quota, the inputs of its last recount.
 	last map[quota.Key]basis
-	// settled is when each quota's status was last written here.
+	// settled holds, for each quota, the time at which this controller last wrote its status.
 	settled map[quota.Key]time.Time
 }
 
@@ -93,7 +94,8 @@ type Controller struct {
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]basis{}, settled: map[quota.Key]time.Time{}}
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
-	// What the last leader has settled must be in what this one counts.
+	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
+	// first count.
 	c.watches.Consistent, c.watches.History = true, d.History
 	return c
 }
@@ -126,7 +128,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
 }
 
-// start is the controller's source: it keeps the watches on what quotas count.
+// start is a source of the controller. It runs the watches on the types that quotas count until ctx ends.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[quota.Key]) error {
 	c.mu.Lock()
 	c.queue = queue
@@ -151,12 +153,13 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// ServedChanged has everything looked at that depends on what the API server serves.
+// ServedChanged updates the watches and enqueues all LimitedResources because the API server serves other types than
+// before.
 func (c *Controller) ServedChanged() {
 	c.Rewatch()
 	limits := &placementv1.LimitedResourceList{}
 	if err := c.Client.List(context.Background(), limits, client.UnsafeDisableDeepCopy); err != nil {
-		// Nothing is read before the caches are started, and then everything is.
+		// The caches are not started. When they are, the controller reconciles every object.
 		return
 	}
 	for i := range limits.Items {
@@ -165,7 +168,8 @@ func (c *Controller) ServedChanged() {
 	}
 }
 
-// Rewatch has the watched types computed anew: quotas or what the API server serves have changed.
+// Rewatch requests that the set of watched types is computed again because quotas or the served types changed. It does
+// not block.
 func (c *Controller) Rewatch() {
 	select {
 	case c.wake <- struct{}{}:
@@ -173,7 +177,7 @@ func (c *Controller) Rewatch() {
 	}
 }
 
-// wanted are the types that quotas count and the API server serves, whole.
+// wanted returns the types that quotas count and that the API server serves. The watches keep these objects whole.
 func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]*projection.Fields, error) {
 	quotas, err := c.all(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -191,7 +195,8 @@ func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResourc
 	return out, nil
 }
 
-// served is the version in which objects of a type are counted; ok is false if there are none in any namespace.
+// served returns the version in which the controller counts objects of a type. ok is false if the type is not served or
+// not namespaced.
 func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource, bool) {
 	for _, r := range c.Catalog.ByPlural(t.Resource) {
 		if r.Group == t.Group && r.Namespaced {
@@ -201,7 +206,8 @@ func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource
 	return schema.GroupVersionResource{}, false
 }
 
-// all returns every quota of both kinds, to read; of ScopedQuotas those of one namespace, if it is given.
+// all returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the ScopedQuotas
+// of that namespace, and all ClusterScopedQuotas.
 func (c *Controller) all(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	var out []placementv1.Quota
 	scoped := &placementv1.ScopedQuotaList{}
@@ -221,7 +227,7 @@ func (c *Controller) all(ctx context.Context, namespace string) ([]placementv1.Q
 	return out, nil
 }
 
-// gather is how long changes are gathered before a recount, so that a wave of them is one.
+// gather is how long the controller collects changes before a recount, so that a burst of changes causes one recount.
 const gather = 50 * time.Millisecond
 
 func (c *Controller) enqueue(key quota.Key) {
@@ -232,12 +238,13 @@ func (c *Controller) enqueue(key quota.Key) {
 	}
 }
 
-// HookChanged says that an object's part in the webhook configuration fares differently.
+// HookChanged enqueues an object because the state of its rules in the webhook configuration changed.
 func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key) }
 
-// objectsChanged has the quotas recounted that count objects of a type, in one namespace or, if that is empty, in all.
+// objectsChanged enqueues the quotas that count objects of a type in a namespace. An empty namespace means all
+// namespaces.
 func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
-	// A cache that is synced answers at once, and the context of the watch ends with the process.
+	// A synced cache answers immediately, and the watch's context ends with the process.
 	quotas, err := c.all(context.Background(), namespace)
 	if err != nil {
 		return
@@ -250,12 +257,12 @@ func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
 	}
 }
 
-// watchChanged has the quotas recounted that count objects of a type whose watch fares differently.
+// watchChanged enqueues the quotas that count a type because the state of its watch changed.
 func (c *Controller) watchChanged(r schema.GroupVersionResource) {
 	c.objectsChanged(r.GroupResource(), "")
 }
 
-// namespacesChanged has the quotas recounted that select namespaces.
+// namespacesChanged enqueues all ClusterScopedQuotas because they select namespaces.
 func (c *Controller) namespacesChanged(ctx context.Context) {
 	cluster := &placementv1.ClusterScopedQuotaList{}
 	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
@@ -273,15 +280,15 @@ func (c *Controller) namespacesChanged(ctx context.Context) {
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 
-// fullRecount is how often a quota is counted even if nothing is known to have changed.
+// fullRecount is the maximum time between two recounts of a quota, even without any known change.
 const fullRecount = 5 * time.Minute
 
-// Reconcile brings one object's status up to date.
+// Reconcile recounts one quota, or computes the status of one LimitedResource, and writes the status.
 func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
 	if key.Kind == quota.KindLimitedResource {
 		return reconcile.Result{}, c.reconcileLimit(ctx, key)
 	}
-	// At first as the cache has it; who lost a race reads what the winner wrote.
+	// The first attempt reads from the cache. After a conflict, the retry reads the newer version from the API server.
 	from := client.Reader(c.Client)
 	late := map[string]bool{}
 	var next time.Time
@@ -304,7 +311,8 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// basis is what a count is made from: where it is the same, usage that differs is drift.
+// basis identifies the inputs of a count. If two counts have the same basis and different usage, the difference is
+// drift.
 type basis struct {
 	uid        types.UID
 	generation int64
@@ -313,13 +321,13 @@ type basis struct {
 	selected   selection
 }
 
-// explains says whether something known may have changed what is used since an earlier count.
+// explains reports whether the change from an earlier basis may explain a change of usage.
 func (b basis) explains(earlier basis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
 	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
 }
 
-// contended is how a recount tries again while webhooks charge.
+// contended is the backoff for retries of a recount that conflicts with charges by webhooks.
 var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
 func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late map[string]bool) (time.Time, error) {
@@ -355,7 +363,8 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 		served, _ := c.served(t)
 		states[t], _ = c.watches.State(served)
 		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
-			// The watch's first content brings the quota back; until then what the last leader counted holds.
+			// The quota is enqueued again when the watch has its first content. Until then the previous leader's count
+			// remains.
 			return time.Time{}, nil
 		}
 	}
@@ -370,7 +379,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	})
 }
 
-// reach returns what of a quota's scopes and selector there is not.
+// reach returns what a quota's scopes and selector name that does not exist, or can never match.
 func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected selection) (*status.QuotaReach, error) {
 	out := &status.QuotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
@@ -394,7 +403,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
 }
 
-// unknownClasses adds the classes that a quota names and that do not exist.
+// unknownClasses adds to out the classes that a quota names and that do not exist.
 func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *status.QuotaReach) error {
 	if c.Classes != nil && len(priorityClasses(spec, nil)) > 0 {
 		known, err := c.Classes.Names(ctx)
@@ -413,7 +422,7 @@ func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.Quota
 	return nil
 }
 
-// priorityClasses returns the priority classes that a quota's scopes name, without the known ones.
+// priorityClasses returns the priority classes that a quota's scopes name and that are not in known.
 func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
 	if spec.ScopeSelector == nil {
 		return nil
@@ -421,7 +430,7 @@ func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
 	return quota.UnknownClasses(corev1.ResourceQuotaScopePriorityClass, spec.ScopeSelector.MatchExpressions, known)
 }
 
-// classesChanged has the quotas looked at that name a class.
+// classesChanged enqueues the quotas that name a class.
 func (c *Controller) classesChanged(ctx context.Context, name string) {
 	quotas, err := c.all(ctx, metav1.NamespaceAll)
 	if err != nil {
@@ -436,7 +445,7 @@ func (c *Controller) classesChanged(ctx context.Context, name string) {
 	}
 }
 
-// forget drops what is kept of a quota that is gone.
+// forget drops the records of a deleted quota.
 func (c *Controller) forget(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -444,14 +453,15 @@ func (c *Controller) forget(key quota.Key) {
 	delete(c.settled, key)
 }
 
-// Unsettled returns a quota's reservations whose objects are not counted yet; all of them if this replica does not lead.
-// It is for who is about to write them, and saves the controller a write that does nothing else.
+// Unsettled returns those of a quota's reservations whose objects are not counted yet, or all reservations if this
+// replica is not the leader. A caller that is about to write the reservations thereby removes settled ones, which saves
+// the controller a write of its own.
 func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	all := q.QuotaStatus().Reservations
 	if !c.leads() {
 		return all
 	}
-	// The cache answers at once.
+	// The cache answers immediately.
 	selected, err := c.selected(context.Background(), q)
 	if err != nil {
 		return all
@@ -459,19 +469,19 @@ func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	return c.meter.Unsettled(all, selected.has)
 }
 
-// leads says whether this replica counts.
+// leads reports whether this replica is the leader and counts.
 func (c *Controller) leads() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queue != nil
 }
 
-// maxAsking bounds how many reservations are asked about at once.
+// maxAsking is the maximum number of concurrent requests about reservations.
 const maxAsking = 16
 
-// ask asks the API server about reservations that have expired: whether their changes are there all the same, or may be.
-// A watch that is so far behind must not make room that is taken. late has the answers by their uids, and gets the new
-// ones.
+// ask queries the API server for the objects of expired reservations that are not in late yet, and adds the results to
+// late by reservation UID. A result is true if the change exists or may exist. So a watch that is far behind can't free
+// quota that is in use.
 func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected selection, late map[string]bool) {
 	now := c.Clock.Now()
 	var open []placementv1.Reservation
@@ -481,14 +491,15 @@ func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected sele
 		}
 	}
 	there := make([]bool, len(open))
-	// Whoever is not asked about would count as gone: the end of ctx is an error of each, which does not.
+	// An object that is not looked up would count as gone. Without cancellation each lookup runs, and an error counts
+	// as present.
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxAsking, len(open), func(i int) { there[i] = c.there(ctx, open[i]) })
 	for i, r := range open {
 		late[r.UID] = there[i]
 	}
 }
 
-// there says whether the API server has the change that a reservation is for, or may have it.
+// there reports whether the change that a reservation was made for is stored in the API server, or may be.
 func (c *Controller) there(ctx context.Context, r placementv1.Reservation) bool {
 	served, ok := c.served(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
@@ -496,11 +507,12 @@ func (c *Controller) there(ctx context.Context, r placementv1.Reservation) bool 
 	}
 	o, err := c.Dynamic.Resource(served).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	if err != nil {
-		// Who may list and watch but not get would keep the charge for ever.
+		// If Berth may list and watch the type but not get it, an error would otherwise keep the charge for ever.
 		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 	}
 	if r.ObjectUID == "" {
-		// Creates of several objects share it: one that the meter does not know may be any of theirs.
+		// Several creates of the same name share this reservation. An object that the meter does not know may belong to
+		// any of them.
 		return !c.meter.Has(served.GroupResource(), r.Namespace, r.Name, o.GetUID())
 	}
 	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
@@ -515,12 +527,12 @@ func (c *Controller) untracked(q placementv1.Quota) []string {
 	return out
 }
 
-// settlePace is how often a status is written for no other reason than that reservations are settled: that changes
-// nothing that is used, and each write makes those try again who charge.
+// settlePace is the minimum interval between status writes that only remove settled reservations. Such a write does not
+// change the usage, and each write makes concurrent charges conflict and retry.
 const settlePace = time.Second
 
-// write writes the status if it differs, and returns when the quota is to be counted again; zero for no sooner than
-// others are.
+// write updates the status if it changed. It returns the time at which the quota must be counted again, or zero if the
+// regular recount is enough.
 func (c *Controller) write(ctx context.Context, key quota.Key, selected selection, facts status.QuotaFacts) (time.Time, error) {
 	q, next := facts.Quota, facts.Recount.Next
 	before, _ := q.DeepCopyObject().(placementv1.Quota)
@@ -553,8 +565,8 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 	return next, nil
 }
 
-// settledAgo is how long a write is to wait that changes neither what is used nor what is in force: since the last one
-// of this controller, so that it comes due however often others write.
+// settledAgo returns how long to delay a write that changes neither usage nor conditions. The delay runs from the last
+// write of this controller, so that the write happens however often others write. It returns 0 or less for no delay.
 func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
@@ -567,12 +579,13 @@ func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) 
 	return settlePace - c.Clock.Since(c.settled[key])
 }
 
-// sameReservations reports whether two lists have the same reservations, each of them as it was.
+// sameReservations reports whether two lists contain the same reservations, compared by UID.
 func sameReservations(a, b []placementv1.Reservation) bool {
 	return slices.EqualFunc(a, b, func(x, y placementv1.Reservation) bool { return x.UID == y.UID })
 }
 
-// crowded reports whether reservations are half of what a quota, or a namespace in a quota that several share, may have.
+// crowded reports whether the reservations reach half of the maximum for a quota, or for one namespace of a
+// ClusterScopedQuota.
 func crowded(q placementv1.Quota, reservations []placementv1.Reservation) bool {
 	if len(reservations) >= placementv1.MaxReservations/2 {
 		return true
@@ -648,7 +661,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	return client.IgnoreNotFound(c.Client.Status().Update(ctx, limit))
 }
 
-// Usage returns the quotas as the cache has them, for metrics; nil if this replica is not the leader.
+// Usage returns the quotas from the cache, for metrics. It returns nil if this replica is not the leader.
 func (c *Controller) Usage() []placementv1.Quota {
 	if !c.leads() {
 		return nil

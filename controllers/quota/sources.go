@@ -21,7 +21,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[quota.Key]
 
-// changes follows the quotas and limits themselves.
+// changes handles events of the quotas and LimitedResources themselves.
 type changes struct {
 	controller *Controller
 }
@@ -38,8 +38,8 @@ func (h *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Obje
 	h.changed(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
 }
 
-// sameSpec reports whether two versions of an object have the same spec. Where the API server's store went back to an
-// earlier state, two specs of a quota may have the same generation.
+// sameSpec reports whether two versions of an object have the same spec. It compares more than generations: after a
+// restore of the API server's store from a backup, two specs of a quota can have the same generation.
 func sameSpec(a, b client.Object) bool {
 	if a.GetGeneration() != b.GetGeneration() || a.GetUID() != b.GetUID() {
 		return false
@@ -68,7 +68,7 @@ func (h *changes) changed(o client.Object, spec bool) {
 	h.controller.enqueue(key)
 }
 
-// joins follows the namespaces that join or leave what a ClusterScopedQuota selects.
+// joins handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
 type joins struct {
 	controller *Controller
 }
@@ -95,7 +95,7 @@ func (h *joins) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Obje
 // Generic implements handler.TypedEventHandler.
 func (*joins) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
 
-// classChanges follows the priority classes and the storage classes that come and go.
+// classChanges handles the creation and deletion of priority classes and storage classes.
 type classChanges struct {
 	controller *Controller
 }
@@ -120,10 +120,10 @@ func (h *classChanges) Delete(ctx context.Context, e event.TypedDeleteEvent[clie
 // Generic implements handler.TypedEventHandler.
 func (*classChanges) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
 
-// sink measures what is watched.
+// sink passes the objects of the watched types to the meter.
 type sink struct {
 	meter *quota.Meter
-	// changed is told of each change that matters to quotas; no namespace stands for all.
+	// changed is called for each change that may affect quotas. An empty namespace means all namespaces.
 	changed func(t schema.GroupResource, namespace string)
 }
 

@@ -1,5 +1,6 @@
-// Package typecheck checks the types of PlacementPolicies against the schemas that the API server publishes, again when
-// those change. The leader runs it. It writes nothing to the API server: the status controller asks for what it finds.
+// Package typecheck provides the controller that checks the types of PlacementPolicies against the schemas that the API
+// server publishes. It repeats a check when those schemas change. It runs on the leader and writes nothing to the API
+// server; the status controller reads the results with Controller.State.
 package typecheck
 
 import (
@@ -29,52 +30,52 @@ import (
 )
 
 const (
-	// pollPeriod is how often the index of the published schemas is read. Extension API servers publish theirs without any
-	// object that could be watched.
+	// pollPeriod is the interval between two reads of the index of published schemas. Extension API servers publish
+	// schemas without a change of any object that could be watched.
 	pollPeriod = 30 * time.Second
-	// retryPeriod is after what time schemas are read again that could not be read.
+	// retryPeriod is the delay before a check is repeated that failed, for example because schemas could not be read.
 	retryPeriod = 10 * time.Second
 )
 
-// publishDelays are after what times the index is read when a CustomResourceDefinition changes: the API server publishes
-// the schema a while after it serves the type, and policies are often applied together with their types.
+// publishDelays are the times after a change of a CustomResourceDefinition at which the index is read. The API server
+// publishes the schema a while after it serves the type, and policies are often applied together with their types.
 var publishDelays = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// poll stands in the queue for the index, which is read periodically. A request that has a namespace, and no name either,
-// reads it once more.
+// poll is the request for the periodic read of the index. A request with a namespace and without a name reads the index
+// once.
 var poll = reconcile.Request{}
 
-// pollAfterChange queues polls for a CustomResourceDefinition that changed.
+// pollAfterChange enqueues reads of the index after a change of a CustomResourceDefinition.
 func pollAfterChange(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, delay := range publishDelays {
 		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: delay.String()}}, delay)
 	}
 }
 
-// Deps are what a Controller needs.
+// Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client  client.Reader
 	Checker *schemas.Checker
-	// Bound returns the groups that a generation of a policy is bound to; nil if that generation is not in force.
+	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
+	// force.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Changed is called with policies of which something else is known than before. It must not block.
+	// Changed is called with a policy after each check of it. It must not block.
 	Changed func(policy string)
 }
 
-// Controller checks policies. Create it with New. Its methods are safe for concurrent use.
+// Controller checks the types of policies. Create it with New. Its methods are safe for concurrent use.
 type Controller struct {
 	Deps
 
 	mu      sync.Mutex
 	checked map[string]checked
-	// unbound are policies that could not be checked before it is known what they are bound to, and queue is nil before the
-	// start.
+	// unbound holds the policies that can't be checked before their bindings are known. queue is nil before the start.
 	unbound sets.Set[string]
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 	served  chan event.GenericEvent
 }
 
-// checked is what is known of one generation of a policy.
+// checked is the result of the check of one generation of a policy.
 type checked struct {
 	uid        types.UID
 	generation int64
@@ -87,7 +88,7 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, checked: map[string]checked{}, unbound: sets.New[string](), served: make(chan event.GenericEvent, 1)}
 }
 
-// ServedChanged has all policies checked again, since the API server serves other types.
+// ServedChanged checks all policies again because the API server serves other types than before.
 func (c *Controller) ServedChanged() {
 	select {
 	case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
@@ -95,7 +96,7 @@ func (c *Controller) ServedChanged() {
 	}
 }
 
-// PolicyLoaded has a policy checked if that takes what its text is bound to, which may be known now.
+// PolicyLoaded enqueues a policy whose check waits for its bindings, which may be known now.
 func (c *Controller) PolicyLoaded(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +105,7 @@ func (c *Controller) PolicyLoaded(name string) {
 	}
 }
 
-// State returns what is known of a generation of a policy; nil while it is not checked.
+// State returns the result for a generation of a policy, or nil if that generation is not checked yet.
 func (c *Controller) State(name string, uid types.UID, generation int64) *status.TypeState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(c)
 }
 
-// allPolicies names the policies that were checked.
+// allPolicies returns a request for each checked policy.
 func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +161,7 @@ func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Req
 	return out
 }
 
-// Reconcile checks one policy, or those whose schemas changed.
+// Reconcile checks one policy, or all policies whose schemas changed.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req.Name == "" {
 		result, err := c.poll(ctx)
@@ -192,7 +193,7 @@ func (c *Controller) poll(ctx context.Context) (reconcile.Result, error) {
 	return again, nil
 }
 
-// outdated names the policies whose schemas the index has in another version.
+// outdated returns the policies whose schemas have another version in the index.
 func (c *Controller) outdated(index schemas.Index) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +226,8 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 		c.unbound.Insert(name)
 	}
 	if _, broken := errors.AsType[*policy.CompileError](err); broken {
-		// The Compiled condition tells. One that is ambiguous may be bound, and not be loaded yet.
+		// The Compiled condition reports the error. A policy with an ambiguous reference stays in unbound: it may be
+		// bound but not loaded yet.
 		delete(c.checked, name)
 	} else {
 		c.checked[name] = next
