@@ -1,6 +1,6 @@
-// Package webhookconfiguration owns the webhook configurations at run time: the one for workloads, whose rules come
-// from the policies that exist and which does not exist without a policy, the one for what quotas count, likewise, and
-// the one for the policies themselves.
+// Package webhookconfiguration provides the controller that writes Berth's webhook configurations. There are three: one
+// for the objects that policies match, one for what quotas count, and one for policies and quotas themselves. The rules
+// of the first two come from the existing policies and quotas. Neither exists without any of those.
 package webhookconfiguration
 
 import (
@@ -34,14 +34,15 @@ import (
 	"github.com/berth-dev/berth/internal/webhookauth"
 )
 
-// Names of the configurations.
+// Names of the webhook configurations.
 const (
 	WorkloadsName = "berth-placement"
 	PoliciesName  = "berth-policies"
 )
 
-// Paths at which the webhooks are served, followed by a token; see internal/webhookauth. The workload paths say what the API server does when it gets no answer, so
-// that an answer that can't be found is treated alike.
+// Paths at which the webhooks are served, followed by a token; see internal/webhookauth. The paths for workloads say
+// what the API server does when it gets no response, so that the webhook treats a request that it can't decide the same
+// way.
 const (
 	PathFail       = "/placement/fail"
 	PathIgnore     = "/placement/ignore"
@@ -49,42 +50,43 @@ const (
 	PathQuotaSpecs = "/quotaspecs"
 )
 
-// Seconds that the API server waits for an answer.
+// Timeouts of the webhooks, in seconds.
 const (
 	workloadTimeout = 5
 	policyTimeout   = 10
 )
 
-// Options say how the API server reaches the webhooks.
+// Options configure how the API server reaches the webhooks.
 type Options struct {
-	// URL is the base URL; empty to go through the Service.
+	// URL is the base URL of the webhooks. If it is empty, the API server uses the Service.
 	URL string
-	// ServiceName is the Service in Namespace, on port 443.
+	// ServiceName is the name of the Service in Namespace. Its port is 443.
 	ServiceName string
-	// Namespace is Berth's own; it is never hooked. Empty, which takes a URL, for none.
+	// Namespace is Berth's own namespace, which the webhooks never match. It may be empty if URL is set.
 	Namespace string
-	// Owners are what the configurations go with.
+	// Owners are the ClusterRoles that own the configurations.
 	Owners Owners
 }
 
-// Tokens has the token that belongs into the paths of the webhooks.
+// Tokens provides the token in the paths of the webhooks.
 type Tokens interface {
-	// Current returns the token; ok is false until there is one.
+	// Current returns the token. ok is false until there is one.
 	Current() (token string, ok bool)
 	Changes() <-chan event.GenericEvent
 }
 
-// Certificate is what the API server is to trust: the authority that signed the webhook's certificate and, for a while,
-// those that were before it.
+// Certificate provides the CA bundle for the API server: the authority that signed the webhook's certificate and, for
+// some time after a rotation, the earlier authorities.
 type Certificate interface {
 	CABundle() []byte
 	Changes() <-chan event.GenericEvent
 }
 
-// Controller writes the configurations. Create it with New.
+// Controller writes the webhook configurations. Create it with New.
 type Controller struct {
 	client client.Client
-	// live reads the owners alone: they are read rarely, and to cache them is to hold every ClusterRole.
+	// live reads the owners from the API server. They are read rarely, and a cache would have to hold every
+	// ClusterRole.
 	live        client.Reader
 	registry    *placement.Registry
 	evaluators  *quota.Evaluators
@@ -98,8 +100,8 @@ type Controller struct {
 	quotaStates states[quota.Key]
 }
 
-// New returns a controller. Until loaded says that all policies are known, the configuration for workloads is left as
-// it stands: it may hold rules of policies that this replica has not read yet.
+// New returns a controller. Until loaded returns true, the controller does not change the configuration for workloads,
+// which may contain rules of policies that this replica has not read yet.
 func New(c client.Client, live client.Reader, registry *placement.Registry, evaluators *quota.Evaluators, loaded func(context.Context) bool, certificate Certificate, tokens Tokens, o Options) *Controller {
 	out := &Controller{
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
@@ -109,8 +111,8 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 	return out
 }
 
-// ReadsMore enqueues a comparison of the rules because a policy turned out to read more than was found: it may read what
-// subresources change. It does not block.
+// ReadsMore enqueues a comparison of the rules because a policy reads more than the analysis found. The policy may read
+// what subresources change, which takes other rules. It does not block.
 func (c *Controller) ReadsMore() {
 	select {
 	case c.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
@@ -118,15 +120,16 @@ func (c *Controller) ReadsMore() {
 	}
 }
 
-// Subscribe has f called when the state of a policy's rules changed. f must be quick. Subscribe before the start.
+// Subscribe registers f, which is called when the state of a policy's rules changes. f must return quickly. Subscribe
+// before the start.
 func (c *Controller) Subscribe(f func(policy string)) { c.states.subscribe(f) }
 
-// State returns how a policy's rules fare.
+// State returns the state of a policy's rules in the webhook configuration.
 func (c *Controller) State(policy string) status.HookState { return c.states.get(policy) }
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
 
-// SetupWithManager adds the controller to a manager; the leader runs it.
+// SetupWithManager adds the controller to a manager. It runs on the leader.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{request}
@@ -136,8 +139,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("webhookconfiguration").
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, all).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, all).
-		// A deleted last policy changes nothing else that is watched here. What is written into status does not concern
-		// the rules: with many policies, it would have all of them compared over and over.
+		// The deletion of the last policy changes no other object that is watched here. Status updates do not affect
+		// the rules; with many policies, each of them would cause a comparison of all rules.
 		Watches(&placementv1.PlacementPolicy{}, all, specChanged).
 		Watches(&placementv1.ScopedQuota{}, all, specChanged).
 		Watches(&placementv1.ClusterScopedQuota{}, all, specChanged).
@@ -152,15 +155,15 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=berth-placement,verbs=update;delete
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-policies,verbs=update;delete
 
-// access is what API servers need for calling the webhooks.
+// access is the information that the API server needs to call the webhooks.
 type access struct {
-	// bundle are the authorities to trust, in PEM.
+	// bundle contains the trusted authorities, in PEM.
 	bundle []byte
-	// token is secret.
+	// token is secret. It must not appear in logs, errors or status.
 	token string
 }
 
-// hide replaces the token in a text of the API server's, which may quote what it refused.
+// hide replaces the token in a text from the API server, which may quote the content that it refused.
 func (a access) hide(text string) string {
 	if a.token == "" {
 		return text
@@ -168,7 +171,7 @@ func (a access) hide(text string) string {
 	return strings.ReplaceAll(text, a.token, "<token>")
 }
 
-// redact returns an error without the token.
+// redact returns an error whose text does not contain the token.
 func (a access) redact(err error) error {
 	if err == nil || a.hide(err.Error()) == err.Error() {
 		return err
@@ -176,39 +179,39 @@ func (a access) redact(err error) error {
 	return errors.New(a.hide(err.Error()))
 }
 
-// Reconcile makes the configurations what they should be.
+// Reconcile creates, updates or deletes the webhook configurations as needed.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	token, ok := c.tokens.Current()
 	to := access{bundle: c.certificate.CABundle(), token: token}
 	if !ok || to.bundle == nil {
-		// The arrival of the token and of the certificate wakes us.
+		// Both sources send an event when the token or the certificate becomes available.
 		return reconcile.Result{}, nil
 	}
 	err := c.apply(ctx, to)
 	if errors.Is(err, errNoOwner) {
-		// No event tells that the owner exists.
+		// No event is sent when the owner is created, so retry after a fixed time.
 		ctrllog.FromContext(ctx).Error(to.redact(err), "Trying again", "after", ownerRetry)
 		return reconcile.Result{RequeueAfter: ownerRetry}, nil
 	}
 	return reconcile.Result{}, to.redact(err)
 }
 
-// ownerRetry is how long until the owners are looked for again that a configuration can't be created without.
+// ownerRetry is the delay before the controller looks for missing owners again.
 const ownerRetry = 5 * time.Second
 
-// apply makes the configurations what they should be.
+// apply creates, updates or deletes each webhook configuration as needed.
 func (c *Controller) apply(ctx context.Context, to access) error {
-	// What is wrong with one is not to keep the others from being right; nor is an owner that can't be read.
+	// An error with one configuration, or with reading the owners, must not prevent the update of the others.
 	owners, err := c.options.Owners.read(ctx, c.live)
 	err = errors.Join(err, c.applyPolicies(ctx, owners, to), c.applyQuotas(ctx, owners, to))
 	if !c.loaded(ctx) {
-		// The registry's last change wakes us.
+		// The registry sends an event for the last policy that is loaded.
 		return err
 	}
 	return errors.Join(err, c.applyWorkloads(ctx, owners, to))
 }
 
-// Bundles returns the authorities that the API server trusts, in PEM, one text for each webhook that is configured.
+// Bundles returns the CA bundles that the API server uses, in PEM, one for each configured webhook.
 func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
 	all, err := clientConfigs(ctx, c)
 	var out [][]byte
@@ -218,8 +221,8 @@ func Bundles(ctx context.Context, c client.Reader) ([][]byte, error) {
 	return out, err
 }
 
-// UsedTokens returns the tokens in the paths by which the API server calls the webhooks, one for each webhook that is
-// configured; an empty one for a path without a token.
+// UsedTokens returns the tokens in the paths of the configured webhooks, one for each webhook. It is empty for a path
+// without a token.
 func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	all, err := clientConfigs(ctx, c)
 	var out []string
@@ -231,7 +234,7 @@ func UsedTokens(ctx context.Context, c client.Reader) ([]string, error) {
 	return out, err
 }
 
-// clientConfigs returns how the API server calls each webhook that is configured.
+// clientConfigs returns the client configuration of each configured webhook.
 func clientConfigs(ctx context.Context, c client.Reader) ([]admissionregistrationv1.WebhookClientConfig, error) {
 	var out []admissionregistrationv1.WebhookClientConfig
 	workloads := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -266,14 +269,15 @@ func (c *Controller) clientConfig(path string, to access) admissionregistrationv
 	return out
 }
 
-// applyPolicies writes the configuration that has PlacementPolicies and quotas judged before they are stored. It fails open
-// on purpose: a policy must be correctable while Berth is down, and one that does not compile is dealt with when read.
+// applyPolicies writes the configuration of the webhooks that validate PlacementPolicies and quotas. They fail open on
+// purpose: a policy must be correctable while Berth is down, and the policy controller handles a policy that does not
+// compile.
 func (c *Controller) applyPolicies(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.validatingOwn("policies", PathPolicies, to, admissionregistrationv1.ClusterScope, "placementpolicies")
 	return c.applyValidating(ctx, PoliciesName, owners, []admissionregistrationv1.ValidatingWebhook{policies, c.quotaSpecs(to)})
 }
 
-// validatingOwn is a webhook for Berth's own resources in one scope.
+// validatingOwn returns a webhook for Berth's own resources in one scope.
 func (c *Controller) validatingOwn(name, path string, to access, scope admissionregistrationv1.ScopeType, resources ...string) admissionregistrationv1.ValidatingWebhook {
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:                    name + "." + placementv1.GroupVersion.Group,
@@ -297,7 +301,7 @@ func (c *Controller) validatingOwn(name, path string, to access, scope admission
 	}
 }
 
-// applyValidating makes a configuration what it should be; one without webhooks is not to be there.
+// applyValidating creates or updates a configuration, or deletes it if it has no webhooks.
 func (c *Controller) applyValidating(ctx context.Context, name string, owners []metav1.OwnerReference, webhooks []admissionregistrationv1.ValidatingWebhook) error {
 	log := ctrllog.FromContext(ctx).WithValues("configuration", name)
 	have := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -333,8 +337,8 @@ func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}
 }
 
-// applyWorkloads writes the configuration that has workloads decided. Rules that the API server refuses are left out,
-// so that one policy's mistake is not another's.
+// applyWorkloads writes the configuration of the webhooks for the objects that policies match. It leaves out rules that
+// the API server rejects, so that an invalid rule of one policy does not affect other policies.
 func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.registry.InForce()
 	groups := match.Webhooks(hooks(policies), c.options.Namespace)
@@ -407,7 +411,8 @@ func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, 
 	return c.client.Update(ctx, want)
 }
 
-// rejectedWebhook finds out which webhook the API server calls invalid; -1 if the error says no such thing.
+// rejectedWebhook returns the index of the webhook that the API server reports as invalid, and the reason. The index is
+// -1 if the error names no webhook.
 func rejectedWebhook(err error) (int, string) {
 	if !apierrors.IsInvalid(err) {
 		return -1, ""

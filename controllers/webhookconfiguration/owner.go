@@ -23,21 +23,23 @@ import (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berth-manager-role,verbs=get
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list
 
-// Owners are the ClusterRoles with which the configurations go, by garbage collection.
+// Owners selects the ClusterRoles that own the webhook configurations, so that garbage collection deletes these with
+// them.
 type Owners struct {
-	// Name is the ClusterRole; empty for none.
+	// Name is the name of the ClusterRole. It is empty for none.
 	Name string
-	// Labels, where they are given, select the ClusterRoles instead, also while no ClusterRole has them: whoever gives labels
-	// deletes every object that they select, and may never delete the one that Name names.
+	// Labels select the ClusterRoles instead of Name, even while no ClusterRole has the labels. An installer that uses
+	// labels deletes every object that they select, and may never delete the ClusterRole that Name names.
 	Labels map[string]string
 }
 
-// errNoOwner is the reason not to create a configuration: nothing would ever delete it.
+// errNoOwner is the reason why a configuration is not created: without an owner, nothing would ever delete it.
 var errNoOwner = errors.New("the ClusterRole that would own it is missing, or can't be read")
 
-// mayCreate returns an errNoOwner where a configuration must not be created because its owners are missing: they are not
-// created yet, or Berth is being uninstalled and this replica is about to end. It may have rights of other roles until then.
-// Without an owner, the configuration would stay after the uninstallation and have requests denied.
+// mayCreate returns an errNoOwner if a configuration must not be created because its owners are missing. Either they
+// are not created yet, or Berth is being uninstalled and this replica is about to end. Until then the replica may have
+// permissions from other roles. A configuration without an owner would remain after the uninstallation and cause denied
+// requests.
 func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) error {
 	switch {
 	case len(owners) > 0 || len(o.Labels) == 0 && o.Name == "":
@@ -51,9 +53,9 @@ func (o Owners) mayCreate(configuration string, owners []metav1.OwnerReference) 
 	}
 }
 
-// OLMLabels are the labels by which OLM v0 knows the ClusterRoles that it made from a ClusterServiceVersion, and deletes
-// when that is deleted. The labels must not be on the configurations themselves: OLM takes those for webhooks of the
-// ClusterServiceVersion, and gives up on it when it finds there what it does not know.
+// OLMLabels returns the labels that OLM v0 sets on the ClusterRoles that it creates for a ClusterServiceVersion. OLM
+// deletes them with the ClusterServiceVersion. The configurations themselves must not have these labels: OLM would
+// treat them as webhooks of the ClusterServiceVersion, and fail it when it finds content that it does not know.
 func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 	return map[string]string{
 		"olm.owner": clusterServiceVersion, "olm.owner.namespace": namespace, "olm.owner.kind": "ClusterServiceVersion",
@@ -62,9 +64,9 @@ func OLMLabels(namespace, clusterServiceVersion string) map[string]string {
 
 var clusterRole = rbacv1.SchemeGroupVersion.WithKind("ClusterRole")
 
-// read returns the references to the owners; none if there are none, or if they can't be read. Configurations that exist stay
-// then, and see mayCreate for others. Nothing is remembered: a reference to a role that has gone would have its successor's
-// configurations removed.
+// read returns the references to the owners. It returns none if there are no owners or if Berth may not read them.
+// Existing configurations then remain; see mayCreate for others. Nothing is cached: with a reference to a deleted role,
+// garbage collection would remove configurations that the role's successor should own.
 func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerReference, error) {
 	var roles []metav1.PartialObjectMetadata
 	if len(o.Labels) > 0 {
@@ -98,9 +100,9 @@ func (o Owners) read(ctx context.Context, live client.Reader) ([]metav1.OwnerRef
 	return out, nil
 }
 
-// owned returns the references that a configuration should have, of those that it has: with the owners, if there are
-// any, in place of other ClusterRoles of their names, and of the one that is named although others are selected, since
-// an object stays for as long as one owner is left; and with everybody else's.
+// owned returns the owner references that a configuration should have, given those that it has. If there are owners,
+// they replace ClusterRoles of the same names with other UIDs. They also replace the ClusterRole named Name if Labels
+// select the owners, because an object remains as long as one owner exists. References by other parties are kept.
 func (o Owners) owned(have, owners []metav1.OwnerReference) []metav1.OwnerReference {
 	if len(owners) == 0 {
 		return have
@@ -124,11 +126,11 @@ func (o Owners) owned(have, owners []metav1.OwnerReference) []metav1.OwnerRefere
 	return out
 }
 
-// Adopter makes the ClusterRoles of this replica's installation owners of the configurations that stand, before the
-// replica is Ready. OLM deletes the ClusterRoles of the version that was before as soon as the new version's replicas are
-// Ready, and otherwise only the leader, which may be one of the old version until then, writes the configurations:
-// they would be collected, and the door be open until the next leader has made them anew. Create it with NewAdopter and
-// add it to a manager.
+// Adopter makes the ClusterRoles of this replica's installation owners of the existing configurations before the
+// replica is Ready. OLM deletes the ClusterRoles of the earlier version as soon as the replicas of the new version are
+// Ready. Until then the leader may be a replica of the earlier version, and only the leader writes the configurations
+// otherwise. So garbage collection would delete them, and requests would pass unchecked until the next leader creates
+// them again. Create it with NewAdopter and add it to a manager.
 type Adopter struct {
 	client client.Client
 	live   client.Reader
@@ -141,21 +143,21 @@ var (
 	_ manager.LeaderElectionRunnable = (*Adopter)(nil)
 )
 
-// NewAdopter returns an adopter that writes by c and reads by live.
+// NewAdopter returns an Adopter that writes with c and reads with live.
 func NewAdopter(c client.Client, live client.Reader, owners Owners) *Adopter {
 	return &Adopter{client: c, live: live, owners: owners}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica adopts.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false because every replica adopts.
 func (a *Adopter) NeedLeaderElection() bool { return false }
 
-// Done says whether the configurations that stood at the start are adopted.
+// Done reports whether the configurations that existed at the start have their owners.
 func (a *Adopter) Done() bool { return a.done.Load() }
 
-// Start implements manager.Runnable. It ends when all is adopted.
+// Start implements manager.Runnable. It returns when Done is true or ctx ends.
 func (a *Adopter) Start(ctx context.Context) error {
 	if len(a.owners.Labels) == 0 {
-		// A role that keeps its name from version to version stays the owner.
+		// A role that keeps its name in all versions remains the owner.
 		a.done.Store(true)
 		return nil
 	}
@@ -175,16 +177,17 @@ func (a *Adopter) Start(ctx context.Context) error {
 		}
 		return true, nil
 	})
-	// The end of the process is no error.
+	// The error is that ctx ended, which is not a failure.
 	a.done.Store(err == nil)
 	return nil
 }
 
-// ownerTries is how often, a second apart, roles are looked for that this replica may not see yet: the API server may
-// be behind with what OLM granted. A replica that somebody told a wrong name is Ready in the end.
+// ownerTries is how many times, a second apart, the Adopter looks for roles. The API server may not allow this replica
+// yet to see them, if it is behind with what OLM granted. The limit lets a replica with a wrong name become Ready in
+// the end.
 const ownerTries = 20
 
-// adopt says whether there are roles with the labels.
+// adopt adds the owners to all configurations. found is false if no role has the labels.
 func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
 	owners, err := a.owners.read(ctx, a.live)
 	if err != nil || len(owners) == 0 {
@@ -202,7 +205,7 @@ func (a *Adopter) adopt(ctx context.Context) (found bool, err error) {
 }
 
 func (a *Adopter) adoptOne(ctx context.Context, owners []metav1.OwnerReference, configuration client.Object) error {
-	// Not from the cache: what is missed here is lost.
+	// Read from the API server: a configuration that a stale cache lacks would never be adopted.
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(configuration), configuration)
 	if err != nil {
 		return client.IgnoreNotFound(err)

@@ -12,30 +12,31 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// QuotasName is the name of the configuration for what quotas count and limits limit.
+// QuotasName is the name of the webhook configuration for objects that quotas count and LimitedResources limit.
 const QuotasName = "berth-quota"
 
-// Paths at which that webhook is served. They say what the API server does when it gets no answer, so that a request
-// that can't be decided is treated alike.
+// Paths at which the quota webhook is served. They say what the API server does when it gets no response, so that the
+// webhook treats a request that it can't decide the same way.
 const (
 	PathQuotaFail   = "/quota/fail"
 	PathQuotaIgnore = "/quota/ignore"
 )
 
-// quotaTimeout is how many seconds the API server waits for an answer: a contended quota takes some.
+// quotaTimeout is the timeout of the quota webhook, in seconds. A request for a contended quota may take several
+// seconds.
 const quotaTimeout = 10
 
-// SubscribeQuotas has f called when the state of a quota's or a limit's rules changed. f must be quick. Subscribe
-// before the start.
+// SubscribeQuotas registers f, which is called when the state of the rules of a quota or LimitedResource changes. f
+// must return quickly. Subscribe before the start.
 func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.subscribe(f) }
 
-// QuotaState returns how the rules of a quota or a limit fare.
+// QuotaState returns the state of the rules of a quota or LimitedResource in the webhook configuration.
 func (c *Controller) QuotaState(key quota.Key) status.HookState { return c.quotaStates.get(key) }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete
 
-// applyQuotas writes the configuration that has requests charged and limited. Rules that the API server refuses are
-// left out, so that one object's mistake is not another's.
+// applyQuotas writes the configuration of the quota webhooks. It leaves out rules that the API server rejects, so that
+// an invalid rule of one object does not affect other objects.
 func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	var scoped placementv1.ScopedQuotaList
 	var cluster placementv1.ClusterScopedQuotaList
@@ -90,8 +91,8 @@ func (c *Controller) writeQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	return c.applyValidating(ctx, QuotasName, owners, want)
 }
 
-// quotaSpecs is the webhook that warns of quotas and LimitedResources, when they are applied, that can't count or limit
-// what they name.
+// quotaSpecs returns the webhook that warns, at apply, about quotas and LimitedResources that name what they can't
+// count or limit.
 func (c *Controller) quotaSpecs(to access) admissionregistrationv1.ValidatingWebhook {
 	return c.validatingOwn("quotaspecs", PathQuotaSpecs, to, admissionregistrationv1.AllScopes, "scopedquotas", "clusterscopedquotas", "limitedresources")
 }

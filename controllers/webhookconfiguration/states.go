@@ -7,14 +7,14 @@ import (
 	"github.com/berth-dev/berth/internal/status"
 )
 
-// states are how the rules of those that ask for webhooks fare. It is safe for concurrent use.
+// states holds the state of the rules of each policy or quota. It is safe for concurrent use.
 type states[K comparable] struct {
 	mu          sync.Mutex
 	current     map[K]status.HookState
 	subscribers []func(K)
 }
 
-// subscribe has f called when the state of one changed.
+// subscribe registers f, which is called with each key whose state changes.
 func (s *states[K]) subscribe(f func(K)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,7 +27,8 @@ func (s *states[K]) get(k K) status.HookState {
 	return s.current[k]
 }
 
-// set makes next the states of all.
+// set replaces all states and notifies the subscribers of those that changed. Subscribers are called with the lock
+// held.
 func (s *states[K]) set(next map[K]status.HookState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +44,8 @@ func (s *states[K]) set(next map[K]status.HookState) {
 	}
 }
 
-// writeAccepted writes webhooks, without those that the API server refuses, so that one's mistake is not another's.
-// rejected is told of each of those.
+// writeAccepted calls write with the webhooks that the API server accepts. It calls rejected for each other webhook. So
+// an invalid rule of one object does not affect other objects.
 func writeAccepted[W any](webhooks []W, write func([]W) error, rejected func(w W, reason string)) error {
 	for {
 		err := write(webhooks)
