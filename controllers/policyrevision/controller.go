@@ -1,5 +1,6 @@
-// Package policyrevision keeps the last version of each policy that compiled, as a ControllerRevision in Berth's own
-// namespace, which may be in another cluster than the policies. The leader runs it; the loaders on every replica read it.
+// Package policyrevision provides the controller that stores the last version of each policy that compiled. It stores
+// the version as a ControllerRevision in Berth's own namespace, which may be in another cluster than the policies. It
+// runs on the leader. The policy controller on every replica reads the revisions.
 package policyrevision
 
 import (
@@ -27,19 +28,19 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// annotationPolicy names the policy that a revision is of.
+// annotationPolicy is the annotation of a revision that contains the name of its policy.
 const annotationPolicy = "placement.berth.dev/policy"
 
 // Options configure the controller.
 type Options struct {
-	// Namespace holds the revisions.
+	// Namespace is the namespace of the revisions.
 	Namespace string
-	// Owned has a revision go with its policy by garbage collection too. It takes both to be in one cluster: elsewhere
-	// the policy would be taken for one that is gone.
+	// Owned sets an owner reference from a revision to its policy, for garbage collection. Both must be in the same
+	// cluster: otherwise the garbage collector would not find the policy and would delete the revision.
 	Owned bool
 }
 
-// Controller keeps revisions. Create it with New.
+// Controller stores the revisions of policies. Create it with New.
 type Controller struct {
 	policies client.Reader
 	state    cluster.Cluster
@@ -48,7 +49,7 @@ type Controller struct {
 	loaded   chan event.GenericEvent
 }
 
-// New returns a controller that reads policies from policies and keeps revisions in state.
+// New returns a controller that reads policies from policies and stores revisions in state.
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
 	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024)}
 	registry.Subscribe(func(name string, _, after *placement.Policy) {
@@ -58,7 +59,7 @@ func New(policies client.Reader, state cluster.Cluster, registry *placement.Regi
 		select {
 		case out.loaded <- event.GenericEvent{Object: &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
 		default:
-			// Nobody reads where this replica is not the leader; one that becomes it sees every policy at the start.
+			// Only the leader reads the channel. When a replica becomes the leader, the watch enqueues every policy.
 		}
 	})
 	return out
@@ -70,12 +71,13 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("policyrevision").
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(c.loaded, &handler.EnqueueRequestForObject{})).
-		// Those that there are at the start, too: their policies may have gone while nobody looked.
+		// The initial list enqueues the policies of all revisions, because policies may have been deleted while no
+		// leader ran.
 		WatchesRawSource(source.Kind[client.Object](c.state.GetCache(), &appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(policyOf))).
 		Complete(c)
 }
 
-// policyOf maps a revision to its policy, and what else is in the namespace to none.
+// policyOf maps a revision to its policy, and other ControllerRevisions in the namespace to none.
 func policyOf(_ context.Context, revision client.Object) []reconcile.Request {
 	name := revision.GetAnnotations()[annotationPolicy]
 	if name == "" || revision.GetName() != policy.RevisionName(name) {
@@ -84,8 +86,8 @@ func policyOf(_ context.Context, revision client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// Reconcile keeps the policy's newest version if that is the one in force and all types are served that it reads, and
-// none of a policy that is gone.
+// Reconcile stores a policy's newest version if that version is in force and all types that it reads are served. It
+// deletes the revision of a policy that does not exist.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: policy.RevisionName(req.Name)}}
 	err := c.state.GetClient().Get(ctx, client.ObjectKeyFromObject(revision), revision)
@@ -102,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	standing := c.registry.Get(obj.Name)
 	if standing == nil || standing.Err != nil || standing.Policy.Generation != obj.Generation || len(standing.Binding.Missing) > 0 {
-		// Its loading wakes us, if it ever compiles and all types are served that it reads.
+		// The registry sends an event when the version is loaded and all types that it reads are served.
 		return reconcile.Result{}, nil
 	}
 	text, err := policy.EncodeRevision(policy.Revision{UID: obj.UID, Generation: obj.Generation, Spec: obj.Spec, Bindings: standing.Binding.Bindings})
@@ -112,7 +114,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if exists && bytes.Equal(revision.Data.Raw, text) {
 		return reconcile.Result{}, nil
 	}
-	// Its data can't be changed once it exists: the next version takes its place.
+	// The data of a ControllerRevision are immutable, so the controller deletes it and creates another one.
 	if exists {
 		if err := c.remove(ctx, revision); err != nil {
 			return reconcile.Result{}, err
@@ -132,7 +134,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	err = c.state.GetClient().Create(ctx, revision)
 	if apierrors.IsAlreadyExists(err) {
-		// The cache has not seen it yet; when it does, that wakes us.
+		// The cache does not have the revision yet. Its event will enqueue the policy.
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
