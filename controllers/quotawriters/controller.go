@@ -1,7 +1,7 @@
-// Package quotawriters keeps the ValidatingAdmissionPolicy that decides who may write ScopedQuotas: only users who may write
-// ResourceQuotas in the same namespace. The leader runs it.
+// Package quotawriters provides the controller that maintains the ValidatingAdmissionPolicy for writes of ScopedQuotas.
+// That policy admits only users who may write ResourceQuotas in the same namespace. The controller runs on the leader.
 //
-// The API server evaluates the policy by itself, so it holds while Berth is stopped, upgraded, or uninstalled. Garbage
+// The API server itself evaluates the policy, so it holds while Berth is stopped, upgraded, or uninstalled. Garbage
 // collection deletes it with the CustomResourceDefinition of ScopedQuotas, and so with the last of them.
 package quotawriters
 
@@ -37,8 +37,8 @@ const definition = "scopedquotas.placement.berth.dev"
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-scopedquotas,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
 
-// Cached restricts the manager's cache to the objects that a Controller watches, since Berth may read no others of their
-// types.
+// Cached restricts the manager's cache to the objects that a Controller watches, because Berth may not read other
+// objects of these types.
 func Cached() map[client.Object]cache.ByObject {
 	only := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", Name)}
 	return map[client.Object]cache.ByObject{
@@ -47,14 +47,14 @@ func Cached() map[client.Object]cache.ByObject {
 	}
 }
 
-// Controller keeps the policy and its binding. Create it with New.
+// Controller maintains the policy and its binding. Create it with New.
 type Controller struct {
 	client client.Client
-	// live reads the owner.
+	// live reads the CustomResourceDefinition that owns both.
 	live client.Reader
 }
 
-// New returns a controller that writes by c and reads definitions by live, which must not be a cache.
+// New returns a controller that writes with c and reads CustomResourceDefinitions with live, which must not be a cache.
 func New(c client.Client, live client.Reader) *Controller { return &Controller{client: c, live: live} }
 
 // SetupWithManager adds the controller to a manager.
@@ -64,7 +64,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Named("quotawriters").
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, one).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, one).
-		// What is missing makes no event.
+		// If the objects are missing, no event occurs. So enqueue the request at the start.
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			q.Add(request)
 			return nil
@@ -74,10 +74,10 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// retry is how long until the owner is looked for again.
+// retry is the delay before the controller looks for the missing owner again.
 const retry = 10 * time.Second
 
-// Reconcile writes the policy and its binding where they are missing or differ.
+// Reconcile creates the policy and its binding if they are missing, and updates them if they differ.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owner := &metav1.PartialObjectMetadata{}
 	owner.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
@@ -115,7 +115,8 @@ func (c *Controller) applyBinding(ctx context.Context, meta metav1.ObjectMeta) e
 	return c.apply(ctx, want, have, func() bool { return equality.Semantic.DeepEqual(have.Spec, want.Spec) })
 }
 
-// apply reads the stored object into have, and writes want unless both are the same; same compares their specs.
+// apply reads the stored object into have, and writes want unless the specs and the owner references are equal. same
+// compares the specs.
 func (c *Controller) apply(ctx context.Context, want, have client.Object, same func() bool) error {
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
@@ -130,14 +131,15 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 	return c.client.Update(ctx, want)
 }
 
-// mayWrite is the check that a user may do something to ResourceQuotas in the request's namespace.
+// mayWrite is the CEL check that the user has permission for a verb on ResourceQuotas in the request's namespace.
 const mayWrite = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
 
-// spec returns the policy with every default of the API server's, so that what is stored is equal to it.
+// spec returns the policy with every default that the API server sets, so that it is equal to the stored one.
 //
-// Whoever may delete ResourceQuotas may delete ScopedQuotas: so may the controllers that delete the content of a namespace, and
-// dependents. An update that leaves the spec alone, such as a finalizer's removal, needs no right beyond that on ScopedQuotas.
-// But an owner that is deleted takes the quota along.
+// A user who may delete ResourceQuotas may delete ScopedQuotas. So the controllers that delete the content of a
+// namespace, and dependents, may do so too. An update that does not change the spec or the owner references, such as
+// the removal of a finalizer, needs no permission beyond the one on ScopedQuotas. A change of owner references does,
+// because the deletion of an owner deletes the quota.
 func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	return admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: new(admissionregistrationv1.Fail),
