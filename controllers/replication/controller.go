@@ -1,5 +1,6 @@
-// Package replication keeps the cluster data that policies read in the engine, and what predicates look at beside it: it
-// starts and stops watches as policies come and go. It runs on every replica.
+// Package replication provides the controller that replicates cluster objects: those that policies read into the
+// engine, and those that predicates read into a separate store. It starts and stops watches as policies come and go. It
+// runs on every replica.
 package replication
 
 import (
@@ -21,20 +22,20 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Controller replicates. Create it with New, add it to a manager as a Runnable.
+// Controller replicates cluster objects. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	registry *placement.Registry
-	// data is what policies see under data, and world what predicates look at. They may keep the same types, each other
-	// fields of them in a form of its own.
+	// data replicates what policies read under data; world replicates what predicates read. Both may contain the same
+	// types, each with other fields and in another form.
 	data, world *feed
-	// wake says that the set of policies changed.
+	// wake receives a value when the set of policies changed.
 	wake chan struct{}
-	// stale are the policies whose data is too old; nil before anything was looked at.
+	// stale holds the policies whose data is too old. It is nil before the first check.
 	stale atomic.Pointer[map[string]*engine.StaleError]
 }
 
-// New returns a controller that feeds data with what the policies in registry read, objects of inventories with their
-// normal form, and world, while one of them asks predicates, with what those look at.
+// New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
+// inventories. While a policy evaluates predicates, it loads into world what those read.
 func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
 	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.Fields })
@@ -49,29 +50,30 @@ func New(client dynamic.Interface, registry *placement.Registry, data engine.Dat
 	return c
 }
 
-// Follow starts a new list of every type when the API server's store has gone back to an earlier state. Call it before Start.
+// Follow makes the watches list every type again when the API server's store was set back to an earlier state. Call it
+// before Start.
 func (c *Controller) Follow(h *watches.History) {
 	for _, f := range c.feeds() {
 		f.watches.History = h
 	}
 }
 
-// Subscribe has f called whenever the objects of a type that policies read, or how its replication fares, changed. f must
-// be quick. Subscribe before Start.
+// Subscribe registers f, which is called with a type that policies read when its objects or the state of its
+// replication change. f must return quickly. Subscribe before Start.
 func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 	c.data.subscribe(f, f)
 }
 
-// SubscribeWorld has content called whenever something changed that predicates look at, and state whenever how the
-// replication of such a type fares did. They must be quick. Subscribe before Start.
+// SubscribeWorld registers two functions for the types that predicates read. content is called when objects change, and
+// state when the state of the replication changes. Both must return quickly. Subscribe before Start.
 func (c *Controller) SubscribeWorld(content, state func(schema.GroupVersionResource)) {
 	c.world.subscribe(content, state)
 }
 
-// NeedLeaderElection says that every replica replicates: the engine is process memory.
+// NeedLeaderElection returns false: every replica replicates, because the engine keeps its data in process memory.
 func (*Controller) NeedLeaderElection() bool { return false }
 
-// Start follows the policies until ctx ends.
+// Start replicates what the policies in the registry read until ctx ends.
 func (c *Controller) Start(ctx context.Context) error {
 	go c.followAge(ctx)
 	for {
@@ -88,27 +90,30 @@ func (c *Controller) Start(ctx context.Context) error {
 
 func (c *Controller) feeds() []*feed { return []*feed{c.data, c.world} }
 
-// State returns how the replication of some fields of a type fares that policies read, and how many objects it has.
+// State returns the state of the replication of some fields of a type that policies read, and the number of replicated
+// objects.
 func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
 	return c.data.state(resource, fields)
 }
 
-// WorldState returns the same of a type that predicates look at.
+// WorldState does the same as State for a type that predicates read.
 func (c *Controller) WorldState(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
 	return c.world.state(resource, fields)
 }
 
-// Settled says whether what policies and their predicates read of every type is complete, or known not to be to be had.
+// Settled reports whether, for every type that policies and their predicates read, the replica is complete or known to
+// be unavailable.
 func (c *Controller) Settled() bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
 }
 
-// SettledFor says the same of what one policy reads.
+// SettledFor does the same as Settled for what one policy reads.
 func (c *Controller) SettledFor(b *policy.Binding) bool {
 	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
 }
 
-// Replicas returns what is held of each resource type, of all its versions, and for policies and predicates, together.
+// Replicas returns the size and age of the replica of each resource type. It adds up all versions of a type, and what
+// is kept for policies and for predicates.
 func (c *Controller) Replicas() []metrics.Replica {
 	types := map[schema.GroupResource]metrics.Replica{}
 	for _, f := range c.feeds() {

@@ -16,18 +16,18 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// feed keeps one store filled with what policies want of it.
+// feed replicates into one store the fields that policies read from it.
 type feed struct {
 	store   engine.Data
 	watches *watches.Manager
-	// reads is what one policy wants.
+	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.Fields
 
 	mu          sync.Mutex
 	subscribers []subscriber
 }
 
-// subscriber is told of changes of objects, and of how reading them fares.
+// subscriber has callbacks for changes of objects and for changes of the state of a watch.
 type subscriber struct {
 	content, state func(schema.GroupVersionResource)
 }
@@ -54,13 +54,13 @@ func (f *feed) subscribed() []subscriber {
 	return f.subscribers
 }
 
-// wanted is what the policies in force, and those that are to come, want.
+// wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
 func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.Fields {
 	sets := map[schema.GroupVersionResource][]*projection.Fields{}
 	for _, standing := range registry.All() {
 		for _, binding := range standing.Bindings() {
 			for resource, fields := range f.reads(binding) {
-				// Many policies read the same.
+				// Many policies read the same fields.
 				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
 					sets[resource] = append(sets[resource], fields)
 				}
@@ -89,7 +89,7 @@ func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.Fields
 	return true
 }
 
-// sink puts what is watched into a feed's store.
+// sink writes watched objects into a feed's store.
 type sink struct{ *feed }
 
 var _ watches.Sink = sink{}
@@ -123,12 +123,12 @@ func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	}
 }
 
-// worldData is the world of predicates as a store. How much memory it takes is not known.
+// worldData adapts the world of predicates to engine.Data. It reports no memory size.
 type worldData struct{ *predicates.World }
 
 var _ engine.Data = worldData{}
 
-// Load implements engine.Data: the world knows itself what fields it keeps.
+// Load implements engine.Data. It ignores the fields because the world itself knows which fields it keeps.
 func (w worldData) Load(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) bool {
 	return w.World.Load(resource, objects)
 }

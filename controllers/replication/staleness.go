@@ -11,13 +11,13 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxGrace bounds the time that the API server has to confirm data which is older than its policy allows.
+// maxGrace is the maximum time that the API server gets to confirm data that is older than its policy allows.
 const maxGrace = 5 * time.Second
 
-// graceOf is a quarter of a bound, and maxGrace at most.
+// graceOf returns a quarter of a bound, but at most maxGrace.
 func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
 
-// stalenessInterval is how often the age of data is looked at.
+// stalenessInterval is the interval at which the controller checks the age of data.
 const stalenessInterval = time.Second
 
 // Stale returns a *engine.StaleError while data that a policy reads is older than its spec allows. It takes no lock.
@@ -30,7 +30,7 @@ func (c *Controller) Stale(policy string) error {
 	return nil
 }
 
-// followAge looks at the age of all data until ctx ends.
+// followAge checks the age of all data periodically until ctx ends.
 func (c *Controller) followAge(ctx context.Context) {
 	ticker := time.NewTicker(stalenessInterval)
 	defer ticker.Stop()
@@ -44,7 +44,8 @@ func (c *Controller) followAge(ctx context.Context) {
 	}
 }
 
-// checkAge finds out which policies may not decide any more, and has watches opened again of which nothing was heard.
+// checkAge finds the policies that must not decide because of old data, and reopens watches that received no event or
+// bookmark for too long.
 func (c *Controller) checkAge(now time.Time) {
 	before, next := map[string]*engine.StaleError{}, map[string]*engine.StaleError{}
 	if stale := c.stale.Load(); stale != nil {
@@ -73,7 +74,7 @@ func (c *Controller) checkAge(now time.Time) {
 	}
 }
 
-// tell tells of the types that a policy reads.
+// tell notifies the subscribers of the state of each type that a policy reads.
 func (c *Controller) tell(b *policy.Binding) {
 	for _, f := range c.feeds() {
 		for resource := range f.reads(b) {
@@ -84,8 +85,8 @@ func (c *Controller) tell(b *policy.Binding) {
 	}
 }
 
-// oldest returns an error for data that is too old for a policy; nil if none is. It adds to silent what is to be
-// confirmed.
+// oldest returns an error that names the oldest data that is too old for a policy, or nil. It adds to silent the
+// resources whose watches must be reopened to confirm their data.
 func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupVersionResource]bool) (oldest *engine.StaleError) {
 	if b.MaxStaleness == 0 {
 		return nil
@@ -94,7 +95,7 @@ func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupV
 	for resource := range f.reads(b) {
 		confirmed := f.watches.Confirmed(resource)
 		if confirmed.IsZero() {
-			// It has not been complete yet, which is an error of its own.
+			// The data has never been complete. The evaluation reports that with an error of its own.
 			continue
 		}
 		age := now.Sub(confirmed)
