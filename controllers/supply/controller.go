@@ -1,5 +1,5 @@
-// Package supply keeps the engines that decide policies elsewhere supplied with the objects and modules that the policies
-// want there. It runs on the leader: an engine has one who writes to it.
+// Package supply provides the controller that pushes to remote engines the objects and modules that policies need
+// there. It runs on the leader, because a remote engine must have a single writer.
 package supply
 
 import (
@@ -20,31 +20,31 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// Deps are what a Controller works with.
+// Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client   dynamic.Interface
 	Registry *placement.Registry
-	// Engine is how engines are reached, and told that what they have changed.
+	// Engine connects to the remote engines. It is notified when their content changed.
 	Engine      *remote.Engine
 	Inventories *replication.Inventories
-	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	// History reports when the API server's store was set back to an earlier state. It may be nil.
 	History *watches.History
-	// Observer is told how it fares; nil for nobody.
+	// Observer is notified of the results of pushes. It may be nil.
 	Observer remote.SupplyObserver
-	// Loaded says whether all policies that there are were looked at: an engine loses nothing since a policy is not known
-	// yet.
+	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
+	// that it does not remove data that a policy needs which is not loaded yet.
 	Loaded func(context.Context) bool
 }
 
-// Controller supplies. Create it with New, add it to a manager as a Runnable.
+// Controller pushes data and modules to remote engines. Create it with New, and add it to a manager as a Runnable.
 type Controller struct {
 	deps Deps
-	// wake says that the set of policies changed.
+	// wake receives a value when the set of policies changed.
 	wake chan struct{}
 
 	mu          sync.Mutex
 	subscribers []func(policy string)
-	// supply and watches are there while this replica leads.
+	// supply and watches are set while this replica is the leader.
 	supply  *remote.Supply
 	watches *watches.Manager
 }
@@ -61,20 +61,21 @@ func New(d Deps) *Controller {
 	return c
 }
 
-// NeedLeaderElection says that the leader supplies.
+// NeedLeaderElection returns true: only the leader pushes.
 func (*Controller) NeedLeaderElection() bool { return true }
 
-// Subscribe has f called whenever State or Failure of a policy may have changed. f must be quick. Subscribe before Start.
+// Subscribe registers f, which is called when the result of State or Failure for a policy may have changed. f must
+// return quickly. Subscribe before Start.
 func (c *Controller) Subscribe(f func(policy string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribers = append(c.subscribers, f)
 }
 
-// loadedEvery is how often is looked whether all policies are known.
+// loadedEvery is the interval at which Start checks whether all policies are loaded.
 const loadedEvery = 100 * time.Millisecond
 
-// Start follows the policies until ctx ends. It leaves the engines as they are.
+// Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.
 func (c *Controller) Start(ctx context.Context) error {
 	supply := c.deps.Engine.NewSupply(remote.SupplyOptions{
 		Inventories: c.deps.Inventories, Observer: c.deps.Observer,
@@ -82,7 +83,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	})
 	manager := watches.NewManager(c.deps.Client, supply, func(r schema.GroupVersionResource) { c.tell(c.wanting(r)...) })
 	manager.Prepare, manager.History = c.deps.Inventories.Prepare, c.deps.History
-	// It ends with an error only if ctx does.
+	// The poll returns an error only if ctx ends.
 	if wait.PollUntilContextCancel(ctx, loadedEvery, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
 		return nil
 	}
@@ -130,7 +131,8 @@ func (c *Controller) tell(policies ...string) {
 	}
 }
 
-// State returns how bringing a type to a policy's engine fares, synced once it is there, and how many objects it has.
+// State returns the state of the push of a type to a policy's engine, and the number of objects there. The state is
+// synced once the engine has all objects.
 func (c *Controller) State(policy string, resource schema.GroupVersionResource) (watches.State, int) {
 	supply, manager := c.current()
 	if supply == nil {
@@ -142,7 +144,8 @@ func (c *Controller) State(policy string, resource schema.GroupVersionResource) 
 	return state, objects
 }
 
-// Failure is why what a policy wants can't be brought to its engine; nil if nothing is known against it.
+// Failure returns the reason why data or modules of a policy can't be pushed to its engine, or nil if no failure is
+// known.
 func (c *Controller) Failure(policy string) error {
 	supply, _ := c.current()
 	if supply == nil {
@@ -151,7 +154,7 @@ func (c *Controller) Failure(policy string) error {
 	return supply.Failure(policy)
 }
 
-// wanting are the policies that want a type in their engines.
+// wanting returns the policies that need a type in their engines.
 func (c *Controller) wanting(resource schema.GroupVersionResource) []string {
 	var out []string
 	for _, w := range wantedOf(c.deps.Registry) {
@@ -162,8 +165,8 @@ func (c *Controller) wanting(resource schema.GroupVersionResource) []string {
 	return slices.Compact(out)
 }
 
-// wantedOf is what the policies in force, and those that are to come, want in engines. What is to come is said after what
-// it takes over from.
+// wantedOf returns what policies need in remote engines: those in force, and versions that wait for their data. A
+// waiting version comes after the version that it replaces.
 func wantedOf(registry *placement.Registry) []remote.Supplied {
 	var out []remote.Supplied
 	for name, standing := range registry.All() {
