@@ -12,23 +12,23 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// worldSettle is how long changes of nodes and pods are gathered before what was asked of predicates is asked again, and
-// those of the data of other engines before they are asked again. Where much is going on pods come and go by the hundred in
-// a second, and each sweep looks at every answer that a decision hangs on. What exists already can wait that long to be
-// found in the wrong place: admission waits for nothing.
+// worldSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of
+// remote engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second, and
+// each sweep evaluates everything that a decision depends on. Remediation can wait that long to find a violation;
+// admission does not wait.
 const worldSettle = time.Second
 
-// backlog is what has changed since it was looked at.
+// backlog holds the changes that no sweep has processed yet.
 type backlog struct {
-	// policies came into force, or went out of it.
+	// policies holds policies that came into force or are no longer in force.
 	policies map[*placement.Policy]bool
-	// types are those of the objects that changed under data.
+	// types holds the types of the replicated objects that changed.
 	types map[schema.GroupVersionResource]bool
-	// world says that nodes or pods changed, worldSettle ago or before.
+	// world is set when nodes or pods changed at least worldSettle ago.
 	world bool
-	// revised says that policies that other engines decide are to be asked anew, worldSettle ago or before.
+	// revised is set when policies with a remote engine must be decided again. The change was at least worldSettle ago.
 	revised bool
-	// all says that every policy is to be looked at.
+	// all is set when every policy must be decided again.
 	all bool
 }
 
@@ -36,7 +36,7 @@ func newBacklog() backlog {
 	return backlog{policies: map[*placement.Policy]bool{}, types: map[schema.GroupVersionResource]bool{}}
 }
 
-// take returns what is to be looked at now.
+// take returns the backlog and replaces it with an empty one.
 func (c *Controller) take() backlog {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,8 +45,9 @@ func (c *Controller) take() backlog {
 	return out
 }
 
-// concerns says whether a policy is to be decided anew if what it looks at has changed. One that asks predicates waits for
-// the world to settle, unless it is about something else, and one that another engine decides for that one's data.
+// concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
+// waits for worldSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
+// revised.
 func (b *backlog) concerns(p *placement.Policy, standing *placement.Standing) bool {
 	if b.all || standing == nil || standing.Policy != p {
 		return true
@@ -62,7 +63,7 @@ func asksPredicates(s *placement.Standing) bool {
 	return s != nil && s.Binding != nil && len(s.Binding.World) > 0
 }
 
-// ReadsMore has the policies looked at of which it turned out that they read more than was found.
+// ReadsMore requests that all policies are decided again because some read more than the analysis found.
 func (c *Controller) ReadsMore() {
 	c.mu.Lock()
 	c.backlog.all = true
@@ -70,7 +71,7 @@ func (c *Controller) ReadsMore() {
 	wake(c.due)
 }
 
-// DataChanged has the policies decide anew whose data changed.
+// DataChanged requests that the policies that read a type are decided again. It does not block.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	c.mu.Lock()
 	c.backlog.types[resource] = true
@@ -78,18 +79,19 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	wake(c.due)
 }
 
-// WorldChanged has the policies that ask predicates decide anew, together with all changes that follow soon.
+// WorldChanged requests that the policies that evaluate predicates are decided again, once for all changes within
+// worldSettle.
 func (c *Controller) WorldChanged() {
 	c.gather(&c.gathering.world, func(b *backlog) { b.world = true })
 }
 
-// Revised has the policies decide anew that other engines decide and whose revision is another one, together with all that
-// change soon.
+// Revised requests that the policies with a remote engine whose revision changed are decided again, once for all
+// changes within worldSettle.
 func (c *Controller) Revised() {
 	c.gather(&c.gathering.revised, func(b *backlog) { b.revised = true })
 }
 
-// gather notes changes of one kind in the backlog after worldSettle. It does nothing if that is about to happen.
+// gather records a kind of change in the backlog after worldSettle. It does nothing if that is already scheduled.
 func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +101,7 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 	*gathering = true
 	time.AfterFunc(worldSettle, func() {
 		c.mu.Lock()
-		// A change that is not in what is looked at from now on gathers anew.
+		// A change from now on may be missing in the next sweep, so it must schedule another one.
 		*gathering = false
 		note(&c.backlog)
 		c.mu.Unlock()
@@ -107,9 +109,9 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 	})
 }
 
-// decideAgain has objects decided again after a decision on one of them. If that one itself was overtaken by a change, it
-// waits for the world to settle where predicates or another engine were asked: under changes without end it would be
-// decided without end. Where an engine gave no answer it is looked at again anyhow, at the pace of failures.
+// decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
+// overtaken by a change, and predicates or a remote engine took part, it waits for worldSettle; otherwise continuous
+// changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
 func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
 	settles := func(v *placement.Verdict) bool { return remote(v) || asksPredicates(c.Registry.Get(v.Policy.Name)) }
 	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
@@ -119,7 +121,7 @@ func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.
 		}
 	}
 	if len(again) > 1 {
-		// A change of data is found here before the sweep finds it.
+		// This change of data was found before the sweep that it causes.
 		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policiesOf(verdicts))...)
 		defer c.complete(context.Background(), assessment)
 		assessment.Add(again...)

@@ -1,5 +1,5 @@
-// Package remediation decides existing objects anew when a policy, its data or the object changes, and has what
-// differs put right. The leader runs it.
+// Package remediation provides the controller that decides existing objects again when a policy, its data or the object
+// changes. It patches objects that violate their placement. It runs on the leader.
 package remediation
 
 import (
@@ -43,19 +43,19 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-// errNotTaken says that a patch changed nothing.
+// errNotTaken is the error of a patch that changed nothing.
 var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
 
 // FieldManager is the field manager of every patch of an existing object.
 const FieldManager = remediation.FieldManager
 
-// Catalog tells which types the API server serves.
+// Catalog knows the types that the API server serves.
 type Catalog interface {
 	Select(func(schema.GroupVersionResource) bool) []policy.Resource
 	Kind(schema.GroupVersionResource) string
 }
 
-// Deps is what a Controller works with.
+// Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client   dynamic.Interface
 	Registry *placement.Registry
@@ -65,21 +65,21 @@ type Deps struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Metrics
 	Clock    clock.Clock
-	// History tells when the API server's store has gone back to an earlier state; nil for never.
+	// History reports when the API server's store was set back to an earlier state. It may be nil.
 	History *watches.History
-	// Identity is Berth's own user: existing objects are matched as if it updated them.
+	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
 	Identity authenticationv1.UserInfo
-	// Tracing begins a trace for each object that is decided; nil for none.
+	// Tracing starts a trace for each decided object. It may be nil.
 	Tracing *tracing.Provider
-	// Ready says whether everything is loaded that decisions need.
+	// Ready reports whether everything is loaded that decisions need.
 	Ready func(context.Context) bool
-	// Changed is told of each policy whose account in the ledger changed.
+	// Changed is called with each policy whose account in the ledger changed.
 	Changed func(policy string)
-	// Policies reads PlacementPolicies from a cache that has them.
+	// Policies reads PlacementPolicies from a cache.
 	Policies client.Reader
 }
 
-// Controller remediates. Create it with New.
+// Controller remediates existing objects. Create it with New.
 type Controller struct {
 	Deps
 	targets *targets
@@ -90,16 +90,17 @@ type Controller struct {
 	matched *matched
 	aside   *aside
 	gate    *gate
-	// retries is the pace at which objects are looked at again whose patch failed.
+	// retries is the backoff for objects whose patch the API server refused for a reason of the object's own.
 	retries workqueue.TypedRateLimiter[remediation.Key]
-	// rewatch says that the watched types may be others, and due that policies or their data changed.
+	// rewatch receives a value when the set of watched types or fields may change, and due when policies or their data
+	// changed.
 	rewatch, due chan struct{}
-	// resumed says that it is known which policies an earlier leader paused.
+	// resumed is set once it is known which policies an earlier leader paused.
 	resumed atomic.Bool
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
-	// backlog is what follow has not looked at, and gathering says which changes are on their way into it.
+	// backlog holds the changes that follow has not processed. gathering holds which delayed changes are scheduled.
 	backlog   backlog
 	gathering struct{ world, revised, judged bool }
 }
@@ -136,7 +137,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return releases{c}.SetupWithManager(mgr)
 }
 
-// watchChanged reports the policies that match a type whose watch fares differently now.
+// watchChanged reports the policies that match a type because the state of its watch changed.
 func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 	for _, p := range c.Registry.InForce() {
 		if p.Matcher.SelectsResource(resource) {
@@ -145,14 +146,15 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 	}
 }
 
-// incompletePace is how often an object is looked at again of which some policy reads more than is here. The rest is on
-// its way, and brings the object here by itself, unless the policy goes before.
+// incompletePace is the delay before an object is decided again of which some policy reads fields that are not fetched
+// yet. When they are fetched, the object is enqueued anyway. The delay is for the case that the policy is deleted
+// before that.
 const incompletePace = time.Second
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile decides one object and has it put right if the policies say so.
+// Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
 	obj, fields := c.targets.take(key)
 	if c.Decider.RecordsScheduling(obj, key.Namespace) && c.needs.schedule(key.Resource) {
@@ -185,12 +187,12 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
 	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
-		// A policy came meanwhile, or turned out to read more, and may have seen less than it reads.
+		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
 		c.ReadsMore()
 		return reconcile.Result{RequeueAfter: incompletePace}, nil
 	}
 	if slices.ContainsFunc(outcome.Verdicts, pending) {
-		// Another engine may take long, and must not hold up the patches of policies that do not match the object.
+		// A remote engine may be slow. It must not delay the patches of policies that do not match the object.
 		c.Ledger.Await(key, namesOf(outcome.Verdicts)...)
 		c.judge(ctx)
 		return reconcile.Result{}, nil
@@ -213,19 +215,19 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	return c.remediate(ctx, key, obj, due)
 }
 
-// described are the attributes of a span that is about an object.
+// described returns the span attributes that identify an object.
 func described(key remediation.Key) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		tracing.Resource.String(tracing.ResourceName(key.Resource)), tracing.Namespace.String(key.Namespace), tracing.Object.String(key.Name),
 	}
 }
 
-// sufficient says whether an object with some fields has all that the policies read which decided it.
+// sufficient reports whether fields contain everything that the policies behind the verdicts read.
 func sufficient(fields *projection.Fields, verdicts []*placement.Verdict) bool {
 	return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !covers(fields, v.Policy.Evaluator.Input()) })
 }
 
-// parts are what the policies say of an object. It is safe for concurrent use.
+// parts collects the decisions of the policies on one object. It is safe for concurrent use.
 type parts struct {
 	mu   sync.Mutex
 	list []*remediation.Part
@@ -237,11 +239,11 @@ func (p *parts) add(part *remediation.Part) {
 	p.list = append(p.list, part)
 }
 
-// evaluateFunc is how a decider evaluates a policy.
+// evaluateFunc evaluates a policy on behalf of a Decider.
 type evaluateFunc = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 
-// remembering evaluates the policies about an object of which it is not known what they say, but those that another engine
-// decides: these are pending until they are answered. What each says is added to parts.
+// remembering returns the function that evaluates policies on an object. It reuses known decisions. Policies with a
+// remote engine are pending until the engine has answered. Each decision is added to parts.
 func (c *Controller) remembering(key remediation.Key, obj *unstructured.Unstructured, parts *parts) evaluateFunc {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		var part *remediation.Part
@@ -257,7 +259,7 @@ func (c *Controller) remembering(key remediation.Key, obj *unstructured.Unstruct
 	}
 }
 
-// request asks what policies say of an existing object, as if Berth updated it without a change.
+// request returns the request to decide an existing object as if Berth updated it without a change.
 func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured, evaluate evaluateFunc) placement.Request {
 	gvk := obj.GroupVersionKind()
 	return placement.Request{
@@ -282,7 +284,7 @@ func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured
 	}
 }
 
-// evaluate asks a policy, and counts it.
+// evaluate evaluates a policy on an input, and records metrics and a span.
 func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	ctx, span := tracing.Start(ctx, "evaluate")
 	start := c.Clock.Now()
@@ -293,14 +295,15 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 	return decision, err
 }
 
-// dueChanges are the verdicts by which the object is to be patched.
+// dueChanges returns the verdicts that require a patch of the object.
 func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 	var out []*placement.Verdict
 	for _, v := range verdicts {
 		switch {
 		case v.Policy.Mode != placementv1.ModeEnforce:
 		case v.Err != nil || len(v.Decision.Errors) > 0:
-			// The API server would ask again, and the answer would be a denial: no patch can put this right.
+			// The API server would call the webhook, which would deny the patch. So no patch can resolve this
+			// violation.
 			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
 				return nil
 			}
@@ -311,14 +314,14 @@ func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
 	return out
 }
 
-// possible says whether a change can be made in place. What can't is reported, and is nothing to be patched.
+// possible reports whether a change can be made in place. Other changes are reported and not patched.
 func possible(c placement.Change) bool { return c.Immutable == "" }
 
-// terminating says why a terminating object is reported and not patched.
+// terminating is the reason why a terminating object is reported and not patched.
 const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
 
-// freeze marks the changes of a terminating object as ones that are not made. What holds the object may count on its
-// content, and the webhook admits a patch that changes nothing of such an object without deciding it.
+// freeze marks the changes of a terminating object as impossible. The owner of a finalizer may depend on the object's
+// content. Besides, the webhook admits, without a decision, a patch that changes nothing of such an object.
 func freeze(verdicts []*placement.Verdict) {
 	for _, v := range verdicts {
 		for i := range v.Changes {
@@ -329,14 +332,14 @@ func freeze(verdicts []*placement.Verdict) {
 	}
 }
 
-// remediate has one object put right.
+// remediate patches one object.
 //
-// The patch names nothing but the version that was judged, and changes nothing by itself. The API server then asks
-// Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
-// placements get into objects, the keys keep the owners that they have, and a developer who applies the same manifest
-// again gets no conflict with Berth. Where the API server does not ask, as it may while it does not know of the webhook
-// yet or where the webhook's failure is ignored, the object stays as it is: a new record of the developer's intent
-// beside the old placement would have made that placement the developer's.
+// The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
+// calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
+// placements get into objects, the fields keep their owners, and a developer who applies the same manifest again gets
+// no conflict with Berth. The API server may not call the webhook: it may not know of it yet, or the webhook's failure
+// may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
+// developer's requested values would contain the old placement as if the developer had requested it.
 func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due []*placement.Verdict) (reconcile.Result, error) {
 	log := ctrllog.FromContext(ctx)
 	log.V(2).Info("Patching")
@@ -350,7 +353,8 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 		c.gate.leave(key, due)
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(err):
-		// Somebody wrote meanwhile. The newer object is on its way here; look again in case it was lost.
+		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
+		// it does not.
 		c.gate.leave(key, due)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
@@ -360,8 +364,8 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 	case got.GetResourceVersion() == obj.GetResourceVersion():
 		return c.failed(ctx, key, due, errNotTaken), nil
 	case !placed(got, due):
-		// The webhook decided by newer data, or somebody else's webhook differs. The newer object is on its way here; the
-		// brake ends what goes on and on.
+		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
+		// object. The brake stops an object that never settles.
 		c.gate.leave(key, due)
 		c.brake.Patched(key, c.Clock.Now())
 		c.count(ctx, due, metrics.RemediationConflict)
@@ -380,7 +384,7 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 	return reconcile.Result{}, nil
 }
 
-// placed says whether an object has what the policies decided.
+// placed reports whether an object has the placement that the policies decided.
 func placed(obj *unstructured.Unstructured, due []*placement.Verdict) bool {
 	for _, v := range due {
 		for _, change := range v.Changes {
@@ -434,7 +438,7 @@ func (c *Controller) report(policies []string) {
 	}
 }
 
-// IsRemediation says whether a request is a patch by this controller, on whichever replica it runs.
+// IsRemediation returns a function that reports whether a request is a patch by this controller, on any replica.
 func IsRemediation(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) bool {
 	return func(req *admissionv1.AdmissionRequest) bool {
 		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {

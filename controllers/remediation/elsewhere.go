@@ -21,20 +21,21 @@ import (
 )
 
 const (
-	// questionTimeout is what another engine may take for one object, as it may in admission.
+	// questionTimeout is how long a remote engine may take for one object, the same as in admission.
 	questionTimeout = 4 * time.Second
-	// failurePace is how soon an object is decided again that could not be decided for a cause that passes, and
-	// failurePaceMax how soon at the latest, if it fails again and again, unless somebody tells that the engine is back.
+	// failurePace is the first delay before an object is decided again whose decision failed temporarily.
+	// failurePaceMax is the longest delay after repeated failures. Recovered shortens both.
 	failurePace    = 30 * time.Second
 	failurePaceMax = 5 * time.Minute
-	// failureJitter is by how much of it a pace is longer at most, for objects that failed together to come one by one.
+	// failureJitter is the maximum jitter, as a fraction of the delay. It spreads objects that failed at the same time.
 	failureJitter = 0.5
-	// patchPace is how soon a patch that failed aside is tried again, and patchPaceMax how soon at the latest.
+	// patchPace and patchPaceMax are the first and the longest delay before a failed patch in a queue of its own is
+	// retried.
 	patchPace    = 100 * time.Millisecond
 	patchPaceMax = time.Minute
 )
 
-// errPending says that another engine is being asked about an object, and that its answer will bring the object here.
+// errPending is the error of a policy whose remote engine is being queried. The response enqueues the object again.
 var errPending = errors.New("another engine is being asked")
 
 func pending(v *placement.Verdict) bool { return errors.Is(v.Err, errPending) }
@@ -44,8 +45,9 @@ func remote(v *placement.Verdict) bool {
 	return ok
 }
 
-// passing reports whether a policy could not decide an object for a cause that may go away without a change of the
-// cluster: its engine does not answer, an evaluation ran into its deadline, or its data was too old.
+// passing reports whether a policy could not decide an object for a temporary reason, which may go away without a
+// change of the cluster: its engine does not respond, an evaluation exceeded its deadline or is quarantined, or its
+// data was too old.
 func passing(v *placement.Verdict) bool {
 	if _, ok := errors.AsType[*engine.RemoteError](v.Err); ok || errors.Is(v.Err, engine.ErrDeadline) {
 		return true
@@ -57,38 +59,39 @@ func passing(v *placement.Verdict) bool {
 	return ok
 }
 
-// aside is what is done beside the workers for objects that other engines decide, so that no worker ever waits for one of
-// those: they are asked, in a lane for each of them, and objects are patched, as the API server has them asked again. It is
-// safe for concurrent use.
+// aside holds the work for objects with policies that remote engines decide, so that no worker waits for an engine. It
+// queues the queries to each engine. It also queues the patches of such objects, because the API server calls the
+// webhook for a patch, and the webhook queries the engines. It is safe for concurrent use.
 type aside struct {
 	lanes *lanes
-	// failures is the pace of objects that could not be decided, and patches of those that could not be patched.
+	// failures is the backoff of objects that could not be decided. patches is the backoff of objects whose patch
+	// failed.
 	failures, patches workqueue.TypedRateLimiter[remediation.Key]
 
 	mu sync.Mutex
-	// questions are those about each object, waiting, asked or answered. An object that is decided has none.
+	// questions holds the queries for each object: waiting, running or answered. A decided object has none.
 	questions map[remediation.Key][]*question
-	// patching are the objects that are being patched.
+	// patching holds the objects that are being patched or wait for that.
 	patching map[remediation.Key]*patching
-	// undecided are the policies that could not decide an object for a cause that passes.
+	// undecided holds, for each object, the policies that could not decide it for a temporary reason.
 	undecided map[remediation.Key][]string
 }
 
-// question is what one policy is asked about one object. While it waits it holds no copy of the object, and is asked
-// about the one that there is by then.
+// question is a query for one policy and one object. While it waits it holds no copy of the object. It reads the
+// current object when it runs.
 type question struct {
 	policy *placement.Policy
 	key    remediation.Key
 	errand *errand
-	// part is the answer, and object what it is about; nil while there is none.
+	// part is the response and object the object that was decided. Both are nil until there is a response.
 	part   *remediation.Part
 	object *unstructured.Unstructured
 }
 
-// patching is a patch that waits or is on its way.
+// patching is a patch that waits or runs.
 type patching struct {
 	errand *errand
-	// again says that the object is to be decided afterwards.
+	// again is set if the object must be decided after the patch.
 	again bool
 }
 
@@ -102,8 +105,8 @@ func newAside() *aside {
 	}
 }
 
-// answer returns what another engine says of an object; nil if that is not known. Then it is asked, if it is not already,
-// and the object comes here again by itself.
+// answer returns the decision of a remote engine on an object, or nil if it is not known. In that case it enqueues a
+// query unless there is one. The response enqueues the object again.
 func (c *Controller) answer(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.Part {
 	a := c.aside
 	a.mu.Lock()
@@ -127,8 +130,8 @@ func (c *Controller) answer(p *placement.Policy, endpoint string, key remediatio
 	return nil
 }
 
-// guarded does something for an object in a lane. Nobody above recovers a panic there, as controllers do of their workers; the
-// object is looked at again later.
+// guarded runs do for an object in a queue and recovers a panic, as controller-runtime does for its workers. After a
+// panic the object is enqueued again later.
 func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -142,7 +145,7 @@ func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()
 	do()
 }
 
-// ask asks a question, and has its object decided with the answer if anybody still waits for that.
+// ask runs a query, stores its response, and enqueues the object if the response is still needed.
 func (c *Controller) ask(ctx context.Context, q *question) {
 	part, obj := c.question(ctx, q)
 	if ctx.Err() != nil {
@@ -161,10 +164,11 @@ func (c *Controller) ask(ctx context.Context, q *question) {
 	}
 }
 
-// question returns the answer of a policy about an object as it is now; nil if there is nothing to be asked any more.
+// question returns the decision of a policy on the current object, and that object. It returns nil if there is nothing
+// to decide any more.
 //
-// The object is decided as the workers do it, but for the other policies. So the policy sees of it what it is to see,
-// which is not remembered while the question waits.
+// It decides the object as the workers do, but with all other policies pending. So the policy gets the same input as
+// there, which is not kept while the query waits.
 func (c *Controller) question(ctx context.Context, q *question) (*remediation.Part, *unstructured.Unstructured) {
 	obj, fields := c.targets.get(q.key)
 	standing := c.Registry.Get(q.policy.Name)
@@ -187,7 +191,7 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 	}))
 	tracing.Fail(span, err)
 	if err != nil {
-		// The workers meet the same error, and try again.
+		// The workers will get the same error and retry.
 		return nil, nil
 	}
 	i := slices.IndexFunc(outcome.Verdicts, func(v *placement.Verdict) bool { return v.Policy == q.policy })
@@ -198,8 +202,8 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 	return part, obj
 }
 
-// settled says that an object is decided, so that answers about it are of no use any more, nor those that are still to
-// come. It returns after what time the object is to be looked at again; 0 if only after a change.
+// settled records that an object is decided, and drops its queries and their responses. It returns the delay before the
+// object must be decided again, or 0 if only a change requires that.
 func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
 	a.dropQuestions(key)
 	var by []string
@@ -216,7 +220,7 @@ func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time
 	return wait.Jitter(a.failures.When(key), failureJitter)
 }
 
-// forget says that there is nothing to be done for an object any more.
+// forget drops all work and state for an object.
 func (a *aside) forget(key remediation.Key) {
 	a.dropQuestions(key)
 	a.leave(key, nil)
@@ -230,7 +234,7 @@ func (a *aside) forget(key remediation.Key) {
 	}
 }
 
-// leave notes which policies' engines could not decide an object.
+// leave records the policies that could not decide an object for a temporary reason. An empty list removes the record.
 func (a *aside) leave(key remediation.Key, by []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,7 +245,7 @@ func (a *aside) leave(key remediation.Key, by []string) {
 	a.undecided[key] = by
 }
 
-// Recovered has the objects looked at again that a policy's engine could not decide: it answers by now.
+// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
 func (c *Controller) Recovered(policy string) {
 	c.aside.mu.Lock()
 	var keys []remediation.Key
@@ -263,7 +267,7 @@ func (a *aside) dropQuestions(key remediation.Key) {
 	delete(a.questions, key)
 }
 
-// held says whether an object is being patched. It is to be decided afterwards, and comes here again by itself.
+// held reports whether an object is being patched. In that case the object is enqueued again after the patch.
 func (a *aside) held(key remediation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -274,8 +278,8 @@ func (a *aside) held(key remediation.Key) bool {
 	return p != nil
 }
 
-// patchAside has an object put right beside the workers, if other engines are asked about it: the patch takes as long as
-// they do. It says whether they are.
+// patchAside enqueues the patch of an object, if remote engines decide it, because the patch takes as long as those. It
+// reports whether they do; if not, the caller patches the object.
 func (c *Controller) patchAside(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts, due []*placement.Verdict) bool {
 	var endpoints []string
 	for _, v := range verdicts {
@@ -293,14 +297,14 @@ func (c *Controller) patchAside(ctx context.Context, key remediation.Key, obj *u
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patching[key] = p
-	// It waits for all of them, in a lane apart from those in which each of them is asked.
+	// The patch waits for all these engines. So it has a queue apart from the queues of queries to each of them.
 	p.errand = a.lanes.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
 		c.guarded(ctx, key, func() { c.patch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
 	})
 	return true
 }
 
-// patch has an object put right, and looked at again if that is due.
+// patch patches an object, and enqueues it again if needed.
 func (c *Controller) patch(ctx context.Context, key remediation.Key, p *patching, obj *unstructured.Unstructured, due []*placement.Verdict) {
 	ctx, span := c.Tracing.Root(ctx, "remediation patch")
 	defer span.End()
@@ -327,7 +331,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, p *patching
 	a.mu.Unlock()
 	switch {
 	case !wanted:
-		// The object is gone.
+		// The object does not exist any more.
 		a.patches.Forget(key)
 	case result.RequeueAfter > 0:
 		c.enqueueAfter(key, result.RequeueAfter)

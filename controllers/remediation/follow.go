@@ -21,21 +21,23 @@ import (
 )
 
 const (
-	// readyPace is how often a leader that is not ready yet looks again.
+	// readyPace is the interval at which a new leader checks whether it is ready.
 	readyPace = 200 * time.Millisecond
-	// settlePace is how often a leader looks whether the objects of policies have been decided that an earlier one paused.
+	// settlePace is the interval at which a leader checks whether all objects of policies that an earlier leader paused
+	// are decided.
 	settlePace = time.Second
-	// settle is how long changes of policies and of data are gathered after some that were looked at.
+	// settle is how long changes of policies and data are collected after a sweep.
 	settle = 20 * time.Millisecond
-	// sweepers is how many policies are decided anew at once after a change of data, so that a slow one does not hold up
+	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay
 	// all others.
 	sweepers = 4
 )
 
-// start is the controller's source: it keeps the watches on what policies match, and follows policies and data.
+// start is a source of the controller. It watches the types that policies match, and follows changes of policies and
+// data.
 //
-// Nothing may be decided before everything is loaded, so nothing is read before. It would be read again for many a
-// policy that is loaded after it.
+// No object may be decided before all policies and data are loaded. So start begins no watch before that: policies that
+// are loaded later would need other fields, and the types would be listed again.
 func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[remediation.Key]) error {
 	c.mu.Lock()
 	c.queue = queue
@@ -56,7 +58,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// pause waits; it says whether ctx goes on.
+// pause waits for d. It returns false if ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	over, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -71,11 +73,11 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// watch keeps the watches until ctx ends.
+// watch updates the watches until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	for {
 		c.watches.Set(ctx, c.wanted())
-		// Policies seldom come alone, and each may need more fields than the one before.
+		// Policies are often created together, and each may need more fields than the one before.
 		if !pause(ctx, settle) {
 			return
 		}
@@ -87,7 +89,7 @@ func (c *Controller) watch(ctx context.Context) {
 	}
 }
 
-// wanted are the types that policies with remediation match, and of each the fields that deciding needs.
+// wanted returns the types that policies with remediation match, with the fields that decisions on them need.
 func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
 	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, p := range c.Registry.InForce() {
@@ -100,8 +102,8 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields
 	return out
 }
 
-// TargetState returns how the watches on what a policy matches fare: the first error, and whether all are complete, with
-// what the policy reads.
+// TargetState returns the combined state of the watches on the types that a policy matches: the first error, and
+// whether all watches are synced with the fields that the policy reads.
 func (c *Controller) TargetState(p *placement.Policy) watches.State {
 	reads := p.Evaluator.Input()
 	if reads.Whole() || p.Matcher.Conditional() {
@@ -118,10 +120,10 @@ func (c *Controller) TargetState(p *placement.Policy) watches.State {
 	return out
 }
 
-// Deciding reports whether existing objects of the types that a policy matches are about to be decided.
+// Deciding reports whether existing objects of the types that a policy matches wait for their decision.
 func (c *Controller) Deciding(p *placement.Policy) bool { return c.targets.deciding(c.matched.by(p)) }
 
-// matched remembers which served types the remediation of policies looks at. It is safe for concurrent use.
+// matched caches the served types whose objects a policy remediates. It is safe for concurrent use.
 type matched struct {
 	catalog Catalog
 
@@ -155,7 +157,7 @@ func resourcesOf(resources []policy.Resource) []schema.GroupVersionResource {
 	return out
 }
 
-// forget forgets a policy; nil stands for all of them.
+// forget removes a policy from the cache. nil removes all policies.
 func (m *matched) forget(p *placement.Policy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,13 +167,14 @@ func (m *matched) forget(p *placement.Policy) {
 	delete(m.byPolicy, p)
 }
 
-// enqueue has objects decided.
+// enqueue adds objects to the workqueue to be decided.
 func (c *Controller) enqueue(keys ...remediation.Key) {
 	c.mu.Lock()
 	queue := c.queue
 	c.mu.Unlock()
 	if queue == nil {
-		// Not started: this replica is not the leader. The watches will bring every object.
+		// The controller is not started because this replica is not the leader. When it starts, the watches enqueue
+		// every object.
 		return
 	}
 	for _, key := range c.targets.queue(keys) {
@@ -179,7 +182,7 @@ func (c *Controller) enqueue(keys ...remediation.Key) {
 	}
 }
 
-// enqueueAfter has an object decided after a while.
+// enqueueAfter adds an object to the workqueue after a delay.
 func (c *Controller) enqueueAfter(key remediation.Key, d time.Duration) {
 	c.mu.Lock()
 	queue := c.queue
@@ -189,13 +192,13 @@ func (c *Controller) enqueueAfter(key remediation.Key, d time.Duration) {
 	}
 }
 
-// Rewatch has the watched types computed anew; what the API server serves has changed.
+// Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.matched.forget(nil)
 	wake(c.rewatch)
 }
 
-// policyChanged has every object decided that the policy matched or matches.
+// policyChanged requests that the objects are decided again that the policy matched before or matches now.
 func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
 	if after == before {
 		return
@@ -216,7 +219,7 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 	wake(c.due)
 }
 
-// NamespaceChanged has the objects of a namespace decided: selectors may match it now, or no longer.
+// NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
 	keys := c.targets.within(namespace)
 	if len(keys) > 1 {
@@ -227,7 +230,7 @@ func (c *Controller) NamespaceChanged(namespace string) {
 	c.enqueue(keys...)
 }
 
-// follow has objects decided whose policies or data changed, until ctx ends.
+// follow processes changes of policies and data until ctx ends.
 func (c *Controller) follow(ctx context.Context) {
 	for {
 		select {
@@ -242,14 +245,14 @@ func (c *Controller) follow(ctx context.Context) {
 	}
 }
 
-// catchUp has objects decided whose policies or data changed since it was called last.
+// catchUp enqueues the objects whose policies or data changed since the last call.
 func (c *Controller) catchUp(ctx context.Context) {
 	changes := c.take()
 	c.policiesChanged(ctx, slices.Collect(maps.Keys(changes.policies)))
 	c.sweep(ctx, &changes)
 }
 
-// policiesChanged has the objects decided that some policies may match, or may have matched.
+// policiesChanged enqueues the objects that the policies match or may have matched.
 func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.Policy) {
 	if len(policies) == 0 {
 		return
@@ -257,7 +260,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	selects := func(r schema.GroupVersionResource) bool {
 		return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
 	}
-	// What did not settle under the old policy may under the new one.
+	// An object that did not settle under the earlier policy may settle under the new one.
 	c.brake.ForgetAll(func(key remediation.Key) bool { return selects(key.Resource) })
 	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
 	defer c.complete(ctx, assessment)
@@ -277,7 +280,7 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 	}
 }
 
-// selecting returns the matchers of the policies that select a type, in a namespace.
+// selecting returns the matchers of those policies that select a type in a namespace.
 func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
 	var labels map[string]string
 	var err error
@@ -286,7 +289,7 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 	}
 	var out []*match.Matcher
 	for _, p := range policies {
-		// Without labels it is for the decision to say.
+		// If the namespace's labels are unknown, the decision finds out whether the policy matches.
 		if p.Matcher.SelectsResource(resource) && (err != nil || p.Matcher.SelectsNamespace(namespace, labels)) {
 			out = append(out, p.Matcher)
 		}
@@ -294,7 +297,7 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 	return out
 }
 
-// sweep has the policies whose data changed decide each of their groups anew.
+// sweep decides again each group of every policy whose data changed.
 func (c *Controller) sweep(ctx context.Context, changes *backlog) {
 	if c.needs.widened() {
 		wake(c.rewatch)
@@ -313,8 +316,9 @@ func (c *Controller) sweep(ctx context.Context, changes *backlog) {
 	_ = group.Wait()
 }
 
-// feedsItself reports whether what a policy writes comes back to it as data, by itself or through another policy. Its own
-// patches are no reason to hold down the next one: the brake ends what does not settle, and says so.
+// feedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy.
+// The hold-down must not delay patches because of the policy's own patches. The brake stops an object that does not
+// settle, and reports it.
 func (c *Controller) feedsItself(name string) bool {
 	p := c.Registry.Get(name)
 	if p == nil || p.Policy == nil || p.Binding == nil || len(p.Binding.Resources) == 0 {

@@ -14,81 +14,83 @@ import (
 )
 
 const (
-	// holdDown is how long after the patches for a change of data those for the next one wait. It doubles with each change,
-	// up to holdDownMax, and starts again after twice that without a change.
+	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles
+	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
 	holdDown    = time.Second
 	holdDownMax = 5 * time.Minute
-	// retryPace is how soon a patch that failed is tried again, and retryPaceMax how soon at the latest.
+	// retryPace and retryPaceMax are the first and the longest delay before a failed patch is retried.
 	retryPace    = 200 * time.Millisecond
 	retryPaceMax = 5 * time.Minute
-	// refusedPace is how soon a patch is tried again that was refused for the object's own sake, and retryPaceMax how soon at
-	// the latest.
+	// refusedPace is the first delay before a patch is retried that was refused for a reason of the object's own. The
+	// longest delay is retryPaceMax.
 	refusedPace = 10 * time.Second
-	// probeLimit is how long the others wait for the one patch by which it is tried whether patches succeed again.
+	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches
+	// succeed again.
 	probeLimit = 30 * time.Second
-	// toleratedObjects is how many objects of a policy and namespace fail in a row before others that have not failed wait,
-	// too, and toleratedNamespaces how many namespaces before all objects of the policy do.
+	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not
+	// failed wait, too. toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
 	toleratedObjects, toleratedNamespaces = 3, 10
-	// policyRetryPaceMax is how soon at the latest a patch of a policy is tried again that fails in many namespaces.
+	// policyRetryPaceMax is the longest delay before a probe for a policy that fails in many namespaces.
 	policyRetryPaceMax = 20 * time.Second
-	// reportPace is how often at most the log tells that a policy's patches fail.
+	// reportPace is the minimum interval between two log messages about failing patches of a policy.
 	reportPace = time.Minute
 )
 
-// gate says when objects may be patched. Patches for data of a policy that keeps changing wait longer and longer. Patches
-// that fail for a reason that other objects of the namespace may share hold up the policy's other patches in that namespace:
-// one is tried for all of them. Where many namespaces fail, one patch of the policy is tried for all. It delays patches and
-// never drops any. It is safe for concurrent use.
+// gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
+// changing. A patch that fails for a reason that other objects of the namespace may share holds up the policy's other
+// patches in that namespace: one patch probes for all of them. If many namespaces fail, one patch probes for the whole
+// policy. The gate delays patches and never drops any. It is safe for concurrent use.
 type gate struct {
 	clock clock.Clock
-	// exempt reports whether changes of a policy's data are not held down; it must not call the gate.
+	// exempt reports whether changes of a policy's data are not held down. It must not call the gate.
 	exempt func(policy string) bool
-	// changes are the hold-downs of changes of data by policy.
+	// changes is the backoff of changes of data, by policy.
 	changes *flowcontrol.Backoff
 
 	mu       sync.Mutex
 	policies map[string]*passage
 }
 
-// place is where objects wait: for their policy, or for their namespace, if its patches fail.
+// place identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
 type place struct {
 	policy    string
 	failing   bool
 	namespace string
 }
 
-// passage is one policy's.
+// passage is the state of one policy.
 type passage struct {
 	waiters
-	// revised says that the data has changed, and that no object was patched since.
+	// revised is set when the data changed, until the next object is patched.
 	revised bool
-	// closed says that patches wait for the hold-down.
+	// closed is set while patches wait for the hold-down.
 	closed bool
 	// acted is when objects were first patched for the last change of data.
 	acted time.Time
-	// namespaces are those in which patches failed since one succeeded anywhere.
+	// namespaces holds the namespaces in which patches failed since the last success in any namespace.
 	namespaces streak[string]
-	// tenants are the namespaces in which patches fail.
+	// tenants holds the namespaces in which patches fail.
 	tenants map[string]*tenant
-	// reported is when the log told of a failure last.
+	// reported is the time of the last log message about a failure.
 	reported time.Time
 }
 
-// tenant is one policy's patches in one namespace in which they fail.
+// tenant is the state of one policy's patches in one namespace in which they fail.
 type tenant struct {
 	waiters
-	// objects are those whose patches failed since one succeeded in the namespace.
+	// objects holds the objects whose patches failed since the last success in the namespace.
 	objects streak[remediation.Key]
 }
 
-// waiters are the objects whose patch waits.
+// waiters holds the objects whose patch waits.
 type waiters struct {
 	held map[remediation.Key]struct{}
-	// wakes is when open is called; zero if that is not planned.
+	// wakes is when open must be called, or zero if no call is scheduled.
 	wakes time.Time
 }
 
-// wait has an object wait, and returns after what time open is to be called; 0 if somebody does that already.
+// wait adds an object, and returns the delay after which open must be called. It returns 0 if an earlier call is
+// scheduled.
 func (w *waiters) wait(key remediation.Key, until, now time.Time) time.Duration {
 	if w.held == nil {
 		w.held = map[remediation.Key]struct{}{}
@@ -101,18 +103,18 @@ func (w *waiters) wait(key remediation.Key, until, now time.Time) time.Duration 
 	return max(until.Sub(now), time.Millisecond)
 }
 
-// release returns the objects that wait, which wait no more.
+// release removes all objects and returns them.
 func (w *waiters) release() []remediation.Key {
 	out := slices.Collect(maps.Keys(w.held))
 	clear(w.held)
 	return out
 }
 
-// open returns the objects that are looked at next. Where there are fresh ones, the others wait until it is known what
-// becomes of those: then wait is after what time open is to be called for them.
+// open returns the objects to try next. If some objects are fresh, only those are tried and the others wait for their
+// result. Then wait is the delay after which open must be called again; otherwise it is 0.
 func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []remediation.Key, wait time.Duration) {
 	if w.wakes.IsZero() || now.Before(w.wakes) {
-		// Others opened it meanwhile, and will again.
+		// Another call opened it meanwhile, and scheduled the next one.
 		return nil, 0
 	}
 	w.wakes = time.Time{}
@@ -134,8 +136,8 @@ func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []
 	return next, probeLimit
 }
 
-// turn returns when an object is tried that would be at some time; zero for now. One that has failed waits for open if others
-// wait: there may be some among them that have not.
+// turn returns when to try an object, given the time that a streak allows; zero means now. A failed object waits for
+// open if other objects wait, because some of those may not have failed.
 func (w *waiters) turn(until time.Time, failed bool) time.Time {
 	if until.IsZero() && failed && len(w.held) > 0 {
 		return w.wakes
@@ -143,12 +145,12 @@ func (w *waiters) turn(until time.Time, failed bool) time.Time {
 	return until
 }
 
-// streak is failures without a success between them.
+// streak counts failures since the last success.
 type streak[K comparable] struct {
-	// members are those that failed.
+	// members holds the objects or namespaces that failed.
 	members map[K]struct{}
-	// failed is when one failed last that was tried for all, pace how long all wait after it, and probed when one was tried
-	// last for all others; zero if none is under way.
+	// failed is when a probe failed last. pace is how long all patches wait after that. probed is when the current
+	// probe started, or zero if there is none.
 	failed, probed time.Time
 	pace           time.Duration
 }
@@ -158,7 +160,7 @@ func (s *streak[K]) has(member K) bool {
 	return ok
 }
 
-// fail adds a failure. Several ones of patches that were under way together count as one.
+// fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
 func (s *streak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 	if s.members == nil {
 		s.members = map[K]struct{}{}
@@ -170,7 +172,7 @@ func (s *streak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 	}
 }
 
-// until returns when the next is tried for all; zero if it may be tried now.
+// until returns when the next probe may start, or zero if it may start now.
 func (s *streak[K]) until(now time.Time) time.Time {
 	if until := s.failed.Add(s.pace); now.Before(until) {
 		return until
@@ -196,15 +198,15 @@ func (g *gate) passage(name string) *passage {
 	return p
 }
 
-// changed says that the data of a policy has changed.
+// changed records that the data of a policy changed.
 func (g *gate) changed(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.passage(name).revised = true
 }
 
-// hold reports whether an object must not be patched now by the policies of some verdicts. Then wait is after what time
-// open is to be called with the place; 0 if somebody does that already.
+// hold reports whether an object must not be patched now because of any of the policies in due. If held, wait is the
+// delay after which open must be called with at, or 0 if a call is scheduled already.
 func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, at place, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,7 +244,7 @@ func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, a
 // failsWidely reports whether a policy's patches fail in so many namespaces that they probably fail in all.
 func (p *passage) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
 
-// until returns when an object may be tried; zero if it may be now.
+// until returns when a patch of an object may be tried, or zero if it may be tried now.
 func (t *tenant) until(key remediation.Key, now time.Time) time.Time {
 	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.has(key) {
 		return time.Time{}
@@ -250,7 +252,7 @@ func (t *tenant) until(key remediation.Key, now time.Time) time.Time {
 	return t.turn(t.objects.until(now), t.objects.has(key))
 }
 
-// until returns when the passage of a policy opens for an object; zero if it is open. The caller holds mu.
+// until returns when a policy's patch of an object may be tried, or zero if it may be tried now. The caller holds mu.
 func (g *gate) until(key remediation.Key, name string, p *passage, now time.Time) time.Time {
 	if p.failsWidely() {
 		if until := p.turn(p.namespaces.until(now), p.namespaces.has(key.Namespace)); !until.IsZero() {
@@ -273,8 +275,8 @@ func (g *gate) until(key remediation.Key, name string, p *passage, now time.Time
 	return time.Time{}
 }
 
-// open returns the objects that waited at a place and are looked at next: those first that have not failed. Those that may
-// not be patched yet wait again. If wait is not 0, open is to be called again after that time.
+// open returns the waiting objects of a place to decide next, first those that have not failed. If one may not be
+// patched yet, hold makes it wait again. If wait is not 0, open must be called again after that delay.
 func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -298,7 +300,7 @@ func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
 	return p.open(func(key remediation.Key) bool { return !p.namespaces.has(key.Namespace) }, now)
 }
 
-// tidy forgets a namespace in which no object has failed that exists, and none waits.
+// tidy drops the state of a namespace in which no existing object has failed and no object waits.
 func (p *passage) tidy(namespace string) {
 	if t := p.tenants[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
 		delete(p.tenants, namespace)
@@ -306,7 +308,8 @@ func (p *passage) tidy(namespace string) {
 	}
 }
 
-// fail says that a patch failed as those of other objects may. report says that the log is to tell of it.
+// fail records that a patch failed for a reason that other objects may share. report is true if the failure should be
+// logged.
 func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool, at place, wait time.Duration) {
 	g.mu.Lock()
 	now := g.clock.Now()
@@ -326,7 +329,7 @@ func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool,
 	return report, at, wait
 }
 
-// report reports whether the log is to tell of a failure.
+// report reports whether a failure should be logged now.
 func (p *passage) report(now time.Time) bool {
 	if !p.reported.IsZero() && now.Sub(p.reported) < reportPace {
 		return false
@@ -335,7 +338,8 @@ func (p *passage) report(now time.Time) bool {
 	return true
 }
 
-// refused says that a patch failed for a reason of the object's own, and reports whether the log is to tell of it.
+// refused records that a patch failed for a reason of the object's own. It reports whether the failure should be
+// logged.
 func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bool) {
 	g.leave(key, due)
 	g.mu.Lock()
@@ -346,7 +350,7 @@ func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bo
 	return report
 }
 
-// leave says that a patch came to nothing, which says nothing of others.
+// leave ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
 func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -362,7 +366,7 @@ func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
 	}
 }
 
-// succeed says that a patch succeeded. It returns the objects that waited for that.
+// succeed records that a patch succeeded. It returns the objects that waited for a success.
 func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediation.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -384,7 +388,7 @@ func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediat
 	return out
 }
 
-// drop forgets an object that is gone.
+// drop removes an object that does not exist any more.
 func (g *gate) drop(key remediation.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -398,7 +402,7 @@ func (g *gate) drop(key remediation.Key) {
 	}
 }
 
-// forget forgets a policy, which is another one now or gone. It returns the objects that waited.
+// forget removes the state of a policy that changed or was deleted. It returns the objects that waited.
 func (g *gate) forget(name string) []remediation.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()

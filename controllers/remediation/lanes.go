@@ -6,11 +6,13 @@ import (
 	"sync"
 )
 
-// laneWidth is how many errands are run at once in a lane. An engine has requests of admission to answer as well.
+// laneWidth is how many tasks of one queue run concurrently. The limit leaves capacity of an engine for admission
+// requests.
 const laneWidth = 8
 
-// lanes run beside the workers what waits for somebody else: in each lane a few errands at once, and the others after
-// them in their order. So one who is slow holds up his own lane, and nothing else. It is safe for concurrent use.
+// lanes runs tasks that wait for a remote engine, outside of the controller's workers. Each lane is a first-in,
+// first-out queue with a limit on running tasks. So a slow engine delays only its own queue. It is safe for concurrent
+// use.
 type lanes struct {
 	mu sync.Mutex
 	// ctx is nil before start.
@@ -18,24 +20,24 @@ type lanes struct {
 	byName map[string]*lane
 }
 
-// lane is one with something to do.
+// lane is a queue that has waiting or running tasks.
 type lane struct {
 	name    string
 	waiting list.List
 	running int
 }
 
-// errand is what is to be run once.
+// errand is a task that runs once.
 type errand struct {
 	run func(context.Context)
 	in  *lane
-	// at is its place among those that wait; nil once it runs.
+	// at is the task's place in the queue, or nil once it runs or is dropped.
 	at *list.Element
 }
 
 func newLanes() *lanes { return &lanes{byName: map[string]*lane{}} }
 
-// start has errands run until ctx ends. Those that wait then are never run.
+// start runs tasks until ctx ends. Tasks that still wait then never run.
 func (l *lanes) start(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +47,7 @@ func (l *lanes) start(ctx context.Context) {
 	}
 }
 
-// add has an errand run in a lane. It does not wait.
+// add enqueues a task. It does not block.
 func (l *lanes) add(name string, run func(context.Context)) *errand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +62,7 @@ func (l *lanes) add(name string, run func(context.Context)) *errand {
 	return e
 }
 
-// drop has an errand not run, if it is not too late.
+// drop removes a task from its queue unless it has started.
 func (l *lanes) drop(e *errand) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +72,7 @@ func (l *lanes) drop(e *errand) {
 	}
 }
 
-// staff has as many run what waits in a lane as there may be. The caller holds mu.
+// staff starts goroutines for waiting tasks, up to laneWidth. The caller holds mu.
 func (l *lanes) staff(in *lane) {
 	for l.ctx != nil && l.ctx.Err() == nil && in.running < laneWidth && in.waiting.Len() > 0 {
 		in.running++
@@ -83,7 +85,7 @@ func (l *lanes) staff(in *lane) {
 	}
 }
 
-// next takes the first that waits; nil if none does. The caller holds mu.
+// next removes the first waiting task and returns it, or nil if there is none. The caller holds mu.
 func (in *lane) next() *errand {
 	first := in.waiting.Front()
 	if first == nil {
@@ -94,7 +96,7 @@ func (in *lane) next() *errand {
 	return e
 }
 
-// done says that an errand of a lane was run, and returns the next for the same goroutine; nil if it may go.
+// done records the end of a task. It returns the next task for the same goroutine, or nil if the goroutine must end.
 func (l *lanes) done(in *lane) *errand {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,28 +12,28 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// needs are the fields of objects that decisions depend on, by type. It is safe for concurrent use.
+// needs computes the field set of each type that decisions need. It is safe for concurrent use.
 type needs struct {
 	registry *placement.Registry
 	decider  *placement.Decider
 
 	mu sync.Mutex
-	// scheduled are the types of objects some of which have a record of what policies overwrote of where their pods run.
-	// It counts even when no policy says anything of that any more.
+	// scheduled holds the types with objects whose record contains scheduling fields that policies overwrote. Those
+	// fields are needed even when no policy sets scheduling fields any more.
 	scheduled map[schema.GroupVersionResource]bool
-	// policies are those that byType is for, and inputs what they read; byType is filled when it is asked for.
+	// policies and their inputs are what byType is computed from. byType is filled on demand.
 	policies []*placement.Policy
 	inputs   []*projection.Fields
 	byType   map[schema.GroupVersionResource]*projection.Fields
 }
 
-// lastApplied is kubectl's copy of an object. It makes objects twice as large, and policies hardly ever read it.
+// lastApplied is kubectl's copy of an object. It doubles the size of an object, and policies hardly ever read it.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
 var (
-	// always are the fields that every decision depends on, besides those that identify the object: selectors look at
-	// labels, decisions are compared with labels and annotations, and one of these is the record of the developer's
-	// intent, which may be signed with generateName.
+	// always is the field set that every decision needs, besides the fields that identify an object. Selectors read
+	// labels. A decision is compared with labels and annotations. One annotation is the record of the developer's
+	// requested values, whose signature may cover generateName.
 	always = func() *projection.Fields {
 		f := &projection.Fields{}
 		metadata := f.Name("metadata")
@@ -42,13 +42,14 @@ var (
 		metadata.Name("annotations").All()
 		return f.Seal()
 	}()
-	// copied is kubectl's copy as policies read it.
+	// copied is kubectl's copy, as a field set of a policy.
 	copied = func() *projection.Fields {
 		f := &projection.Fields{}
 		f.Name("metadata").Name("annotations").Name(lastApplied)
 		return f.Seal()
 	}()
-	// withCopy, a name that no object has, says that kubectl's copy is needed, as the set always has it.
+	// withCopy marks a field set that needs kubectl's copy, by a name that no object has. The field set always covers
+	// all annotations, so copied itself can't tell.
 	withCopy = func() *projection.Fields {
 		f := &projection.Fields{}
 		f.Name("\x00" + lastApplied)
@@ -56,7 +57,7 @@ var (
 	}()
 )
 
-// of returns the fields that the policies in force need of a type, sealed; nil for all.
+// of returns the sealed field set that the policies in force need of a type, or nil for whole objects.
 func (n *needs) of(resource schema.GroupVersionResource) *projection.Fields {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,13 +79,13 @@ func (n *needs) renew(policies []*placement.Policy) {
 	}
 }
 
-// identical says whether two slices are the same one.
+// identical reports whether two slices share the same memory.
 func identical(a, b []*placement.Policy) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// schedule notes that some object of a type has a record of what policies overwrote of where its pods run, and says
-// whether that was not known.
+// schedule records that an object of a type has a record of scheduling fields that policies overwrote. It reports
+// whether that was not known before.
 func (n *needs) schedule(resource schema.GroupVersionResource) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,12 +100,13 @@ func (n *needs) schedule(resource schema.GroupVersionResource) bool {
 	return true
 }
 
-// widened says whether a policy turned out to read other fields of objects than was known when it came.
+// widened reports whether the field set of a policy has changed since it was last read.
 func (n *needs) widened() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if policies := n.registry.InForce(); !identical(policies, n.policies) {
-		// Those that are gone are not to be kept, with all that they hold: after the last one nobody asks again.
+		// Don't keep references to policies that are no longer in force: after the last policy, of is never called
+		// again.
 		n.renew(policies)
 	}
 	for i, p := range n.policies {
@@ -143,13 +145,13 @@ func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields
 	return projection.Union(sets...)
 }
 
-// covers says whether an object with some fields has others; nil stands for all.
+// covers reports whether the field set have contains the field set wanted. nil means whole objects.
 func covers(have, wanted *projection.Fields) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
 
-// trim drops from an object that has the fields what can't be cut by fields, and no decision depends on, and shares
-// what is the same in many objects.
+// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also
+// shares strings that are equal in many objects.
 func trim(fields *projection.Fields, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if fields == nil {
@@ -161,14 +163,14 @@ func trim(fields *projection.Fields, o *unstructured.Unstructured) {
 	share(o.Object)
 }
 
-// maxShared is the length of the longest text that is shared. Longer ones, such as records of intents, are hardly ever
-// the same.
+// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are
+// hardly ever equal.
 const maxShared = 40
 
-// own are members of an object's metadata that no other object has.
+// own holds the members of metadata that are different in every object.
 var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
 
-// share replaces texts by equal ones that other objects have.
+// share replaces strings in an object by shared ones.
 func share(object map[string]any) {
 	metadata, _ := object["metadata"].(map[string]any)
 	for key, value := range object {
@@ -203,6 +205,6 @@ func shareValue(value any) any {
 	return value
 }
 
-// shared returns a text as the value that everybody has; with the text it spares the 16 bytes of each value of an
-// interface.
+// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface
+// value would allocate.
 func shared(text string) any { return unique.Make(any(text)).Value() }

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// automatic returns the names of the policies in force, of some, that move existing objects.
+// automatic returns the names of those policies that are in force and patch existing objects automatically.
 func (c *Controller) automatic(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
@@ -51,7 +51,7 @@ func policiesOf(verdicts []*placement.Verdict) []*placement.Policy {
 	return out
 }
 
-// targetsChanged has objects decided that came, changed or went. Many at once are the content of a type.
+// targetsChanged enqueues objects that were added, changed or deleted. More than one object is the content of a type.
 func (c *Controller) targetsChanged(keys ...remediation.Key) {
 	c.mu.Lock()
 	started := c.queue != nil
@@ -70,14 +70,14 @@ func (c *Controller) targetsChanged(keys ...remediation.Key) {
 	c.enqueue(keys...)
 }
 
-// complete says that an assessment has all of its objects.
+// complete records that an assessment has all of its objects.
 func (c *Controller) complete(ctx context.Context, assessment *remediation.Assessment) {
 	assessment.Complete()
 	c.judge(ctx)
 }
 
-// judge pauses the policies whose change would do too much harm, and has the objects of the others decided again that
-// waited for that.
+// judge pauses the policies whose change exceeds their blast radius. It enqueues the objects of other policies that
+// waited for their assessment.
 func (c *Controller) judge(ctx context.Context) {
 	ruling := c.Ledger.Judge(c.Clock.Now())
 	for _, name := range ruling.Paused {
@@ -96,7 +96,7 @@ func (c *Controller) judge(ctx context.Context) {
 	}
 }
 
-// judgeLater calls judge after the time that assessments take at most.
+// judgeLater calls judge after the maximum duration of an assessment.
 func (c *Controller) judgeLater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,16 +112,16 @@ func (c *Controller) judgeLater() {
 	})
 }
 
-// tell emits an Event about a policy.
+// tell emits an Event on a policy.
 func (c *Controller) tell(ctx context.Context, policy string, emit func(of runtime.Object, message string), message string) {
 	of := &placementv1.PlacementPolicy{}
-	// Of one that is gone meanwhile there is nothing to tell.
+	// There is no Event on a policy that was deleted meanwhile.
 	if err := c.Policies.Get(ctx, client.ObjectKey{Name: policy}, of); err == nil {
 		emit(of, message)
 	}
 }
 
-// held reports whether an object must not be patched now. It comes here again once it may.
+// held reports whether an object must not be patched now. It is enqueued again once it may be patched.
 func (c *Controller) held(key remediation.Key, due []*placement.Verdict) bool {
 	if c.Ledger.Hold(c.Clock.Now(), key, namesOf(due)...) {
 		return true
@@ -131,7 +131,7 @@ func (c *Controller) held(key remediation.Key, due []*placement.Verdict) bool {
 	return held
 }
 
-// openLater has the objects decided after a while that the gate holds at a place. It does nothing if wait is 0.
+// openLater enqueues, after a delay, the objects that wait at a place of the gate. It does nothing if wait is 0.
 func (c *Controller) openLater(at place, wait time.Duration) {
 	if wait == 0 {
 		return
@@ -143,8 +143,8 @@ func (c *Controller) openLater(at place, wait time.Duration) {
 	})
 }
 
-// failed counts a patch that failed and returns when the object is looked at again. Where the reason is not the object's
-// own, one object of the namespace is tried for all that the policy is to patch there.
+// failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate
+// probes with one object for all that the policy must patch in the namespace.
 func (c *Controller) failed(ctx context.Context, key remediation.Key, due []*placement.Verdict, err error) reconcile.Result {
 	c.count(ctx, due, metrics.RemediationFailed)
 	var result reconcile.Result
@@ -162,33 +162,33 @@ func (c *Controller) failed(ctx context.Context, key remediation.Key, due []*pla
 	if !report {
 		log = log.V(1)
 	}
-	// It is no error of Berth's, which would be logged with a stack trace.
+	// The failure is not an error of Berth, which would be logged with a stack trace.
 	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", names(due), "reason", err.Error())
 	return result
 }
 
 // refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another
-// webhook. What else is wrong, such as a missing right or a webhook that is down, may be so for other objects, too.
+// webhook. Other reasons, such as a missing permission or an unavailable webhook, may concern other objects, too.
 func refused(err error) bool {
 	switch reason := apierrors.ReasonForError(err); reason {
 	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
 		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
 		return false
 	case metav1.StatusReasonForbidden:
-		// The authorizer's refusal differs from a denial by an admission plugin in its words alone.
+		// Only the message distinguishes a refusal by the authorizer from a denial by an admission plugin.
 		return !strings.Contains(err.Error(), "cannot patch resource")
 	}
 	return true
 }
 
-// succeeded counts a patch that succeeded.
+// succeeded counts a patch that succeeded, and enqueues the objects that waited for it.
 func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due []*placement.Verdict) {
 	c.count(ctx, due, metrics.RemediationPatched)
 	c.retries.Forget(key)
 	c.enqueue(c.gate.succeed(key, due)...)
 }
 
-// resume has the policies stay paused that an earlier leader paused; it reports whether ctx goes on.
+// resume restores the pauses of an earlier leader from the policies' status. It returns false if ctx ended.
 func (c *Controller) resume(ctx context.Context) bool {
 	for {
 		policies := &placementv1.PlacementPolicyList{}
@@ -214,10 +214,11 @@ func (c *Controller) resume(ctx context.Context) bool {
 	}
 }
 
-// Resuming reports whether it is not known yet what an earlier leader paused.
+// Resuming reports whether it is not known yet which policies an earlier leader paused.
 func (c *Controller) Resuming() bool { return !c.resumed.Load() }
 
-// settlePauses lets the pauses of an earlier leader end once all objects of their policies have been decided.
+// settlePauses ends the pauses of an earlier leader once all objects of their policies have been decided, if the result
+// allows that.
 func (c *Controller) settlePauses(ctx context.Context, policies []string) {
 	for len(policies) > 0 && pause(ctx, settlePace) {
 		policies = slices.DeleteFunc(policies, func(name string) bool {
@@ -231,7 +232,7 @@ func (c *Controller) settlePauses(ctx context.Context, policies []string) {
 	}
 }
 
-// releases releases the changes that policies are paused for, as their annotations say.
+// releases reconciles policies to release the changes that their annotations name.
 type releases struct{ *Controller }
 
 // SetupWithManager adds the controller to a manager.
@@ -253,7 +254,7 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	if r.Resuming() {
-		// What an earlier leader paused can't be released before it is known.
+		// A pause of an earlier leader can't be released before it is restored.
 		return reconcile.Result{RequeueAfter: settlePace}, nil
 	}
 	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)

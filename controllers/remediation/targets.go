@@ -15,29 +15,28 @@ import (
 
 var _ watches.Sink = (*targets)(nil)
 
-// targets are the existing objects of every type that some policy matches, as the API server last sent them, with the
-// fields that are needed. Objects are never changed: one that is the same pointer is the same object. It is safe for
-// concurrent use.
+// targets holds the existing objects of every type that some policy matches, as the API server last sent them, with the
+// needed fields. Objects are never modified: the same pointer means the same version. It is safe for concurrent use.
 type targets struct {
-	// changed is told of every object that came, changed or went.
+	// changed is called with objects that were added, changed or deleted.
 	changed func(...remediation.Key)
 
 	mu     sync.RWMutex
 	tables map[schema.GroupVersionResource]*table
 }
 
-// table are the objects of one type.
+// table holds the objects of one type.
 type table struct {
-	// fields are those that the objects have; nil for all.
+	// fields is the field set of the objects; nil means whole objects.
 	fields  *projection.Fields
 	objects map[remediation.Key]*target
-	// queued is the number of objects that are queued.
+	// queued is the number of queued objects.
 	queued int
 }
 
 type target struct {
 	object *unstructured.Unstructured
-	// queued says that the object is in the queue, and that nobody has taken it yet.
+	// queued is set while the object is in the workqueue and no worker has taken it.
 	queued bool
 }
 
@@ -87,8 +86,8 @@ func (t *targets) Replace(resource schema.GroupVersionResource, fields *projecti
 	t.changed(changed...)
 }
 
-// same reports whether two objects are the same version. Where the API server's store went back to an earlier state, two
-// versions of an object may have the same number.
+// same reports whether two objects are the same version. It compares contents, too: after a restore of the API server's
+// store from a backup, two versions of an object can have the same resource version.
 func same(a, b *unstructured.Unstructured) bool {
 	return a.GetUID() == b.GetUID() && a.GetResourceVersion() == b.GetResourceVersion() && equality.Semantic.DeepEqual(a.Object, b.Object)
 }
@@ -142,8 +141,8 @@ func (t *targets) Drop(resource schema.GroupVersionResource) {
 	t.changed(keys...)
 }
 
-// take returns an object, nil if there is none, and the fields that it has, nil for all. Who queues it from now on
-// queues it for somebody else.
+// take returns an object, or nil if it does not exist, and its field set, which is nil for the whole object. The key
+// may be enqueued again from now on.
 func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,7 +158,7 @@ func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projec
 	return nil, nil
 }
 
-// get returns what take does, and leaves who waits for the object waiting.
+// get returns the same as take, but leaves the object queued.
 func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -171,7 +170,7 @@ func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *project
 	return nil, nil
 }
 
-// queue notes that objects are being queued, and returns those that are not queued already.
+// queue marks objects as queued, and returns those that were not queued before.
 func (t *targets) queue(keys []remediation.Key) []remediation.Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
