@@ -9,14 +9,15 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Keys of the audit annotations besides those of every webhook.
+// Keys of the audit annotations that only this webhook sets.
 const (
 	auditPolicies = "policies"
 	auditDecision = "decision"
 )
 
-// audited returns what the audit log is to say of a request that was decided; nothing where no policy matches. It says
-// nothing of the patch: where the API server asks again about an object that Berth has changed, there is none.
+// audited returns the audit annotations for a decided request, or nil if no policy matches. They do not contain the
+// patch. A patched request is recorded as allowed: if the API server calls again for an object that Berth has patched,
+// there is no patch.
 func audited(outcome *placement.Outcome, answer string) map[string]string {
 	if len(outcome.Verdicts) == 0 {
 		return nil

@@ -13,20 +13,20 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// wholeEvery is how many requests there are to one whose objects are decoded as a whole from the start, so that the
-// engine's checks of remembered decisions see what policies are not known to read. It shares no factor with the number
-// of hits between two checks, or the two would meet always or never.
+// wholeEvery is the interval of requests at which the webhook decodes whole objects from the start. The engine's checks
+// of cached decisions then see fields that policies are not known to read. The number has no common factor with the
+// number of cache hits between two checks; otherwise both would coincide always or never.
 const wholeEvery = 31
 
-// objects are those of a request, decoded as far as was asked for. What every decision looks at is there from the
-// start: apiVersion, kind, and metadata without the managed fields, which are a good part of many objects.
+// objects holds the objects of a request, decoded as far as needed. The fields that every decision needs are decoded
+// from the start: apiVersion, kind, and metadata without managedFields, which are a large part of many objects.
 type objects struct {
 	obj, old *partial
 }
 
 var _ placement.Source = (*objects)(nil)
 
-// decode decodes the objects of a request; whole says whether as a whole.
+// decode decodes the objects of a request. If whole is true, it decodes all of their fields.
 func decode(req admission.Request, whole bool) (*objects, error) {
 	out := &objects{old: &partial{}}
 	var err error
@@ -39,7 +39,7 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 		}
 	}
 	if whole {
-		// A member that can't be decoded is an error only where it is read, as it is without this.
+		// A field that can't be decoded is an error only when it is read, the same as with whole set to false.
 		_ = out.Complete()
 	}
 	return out, nil
@@ -70,12 +70,12 @@ func (o *objects) Complete() error {
 	return nil
 }
 
-// partial is an object of which some members are not decoded yet.
+// partial is an object of which some fields are not decoded yet.
 type partial struct {
-	// object is nil where the request has none.
+	// object has no content if the request has no such object.
 	object *unstructured.Unstructured
 	rest   map[string]json.RawMessage
-	// managed are the managed fields.
+	// managed contains the encoded managedFields until they are decoded.
 	managed json.RawMessage
 }
 
@@ -88,7 +88,7 @@ func decodePartly(text []byte) (*partial, error) {
 	p := &partial{object: &unstructured.Unstructured{}}
 	var ok bool
 	if p.rest, ok = members(text); !ok {
-		// No object: the library says what is wrong.
+		// The text is not a JSON object. The library returns a detailed error.
 		return p, utiljson.Unmarshal(text, &p.object.Object)
 	}
 	p.object.Object = make(map[string]any, len(p.rest))
@@ -118,9 +118,9 @@ func decodePartly(text []byte) (*partial, error) {
 	return p, nil
 }
 
-// decodeValue decodes as API machinery does for remediation, so that both decide on the same numbers: int64 where a
-// number has neither fraction nor exponent and fits, and float64 otherwise. A number that is too large for both is an
-// error.
+// decodeValue decodes a value like the API machinery, so that admission and remediation decide on the same numbers. A
+// number without fraction and exponent that fits is an int64; any other is a float64. A number that is too large for
+// both is an error.
 func decodeValue(text json.RawMessage) (any, error) {
 	if value, ok := plain(text); ok {
 		return value, nil
@@ -130,7 +130,7 @@ func decodeValue(text json.RawMessage) (any, error) {
 	return value, err
 }
 
-// add decodes a member of the object, if there is one that is not decoded.
+// add decodes a field of the object if it exists and is not decoded.
 func (p *partial) add(name string) error {
 	text, ok := p.rest[name]
 	if !ok {
@@ -158,7 +158,7 @@ func (p *partial) complete() error {
 	if err != nil {
 		return err
 	}
-	// The decoded metadata are an object, or there would be no managed fields of them.
+	// The metadata is a JSON object; otherwise managed would be nil.
 	metadata, _ := p.object.Object[memberMetadata].(map[string]any)
 	metadata[memberManagedFields] = value
 	p.managed = nil

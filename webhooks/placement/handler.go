@@ -1,4 +1,5 @@
-// Package placement answers the admission requests of the objects that policies match.
+// Package placement provides the admission webhook for the objects that policies match. It denies or patches requests
+// as the policies decide.
 package placement
 
 import (
@@ -31,24 +32,26 @@ import (
 
 var _ review.Decider = (*Handler)(nil)
 
-// Deadline is what a request may take in all; the API server waits for a little longer.
+// Deadline is the maximum duration of a request. The API server's timeout is a little longer.
 const Deadline = 4 * time.Second
 
-// Handler decides and patches one object per request. Its fields are set before it is used; it is safe for concurrent use.
+// Handler decides and patches one object per request. Set its fields before the first use. It is safe for concurrent
+// use.
 type Handler struct {
 	Decider *placement.Decider
 	Events  *events.Recorder
 	Metrics *metrics.Metrics
 	Clock   clock.PassiveClock
-	// FailurePolicy is what the API server does where this webhook gives no answer; what can't be decided at all is
-	// answered alike.
+	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
+	// can't be decided the same way.
 	FailurePolicy placementv1.FailurePolicy
-	// IsRemediation says whether a request is a patch of Berth's own remediation.
+	// IsRemediation reports whether a request is a patch by Berth's own remediation.
 	IsRemediation func(*admissionv1.AdmissionRequest) bool
 	// Parents reads the objects whose subresources are requested.
 	Parents *Parents
-	// Confirm asks the API server whether this replica has its policies; an error if not. LiveNamespaces knows the labels
-	// of namespaces as the API server does. Both are for requests that no policy matches; nil to admit those.
+	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads
+	// the labels of namespaces from the API server. Both serve requests that no policy matches. If Confirm is nil, such
+	// requests are admitted.
 	Confirm        func(context.Context) error
 	LiveNamespaces placement.Namespaces
 
@@ -66,8 +69,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
-// HandleUnread implements review.Decider: the request is denied or, as the failure policy says, admitted with a warning.
-// Both emit an Event, also for what may be a dry run.
+// HandleUnread implements review.Decider. It denies the request or, if the failure policy is Ignore, admits it with a
+// warning. It emits an Event in both cases, even if the request may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.Clock.Now()
 	obj := &unstructured.Unstructured{}
@@ -95,7 +98,8 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if finalizes(req, decoded) {
 		return admission.Allowed(""), metrics.AnswerAllowed
 	}
-	// The decider matches all policies before it evaluates the first. Several may be evaluated at once, and end the span.
+	// The Decider matches all policies before it evaluates the first one. Several policies may be evaluated
+	// concurrently, and each ends the span.
 	_, matching := tracing.Start(ctx, "match")
 	request := placement.Request{
 		Resource:      schema.GroupVersionResource(req.Resource),
@@ -121,8 +125,9 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return h.respond(ctx, req, obj, outcome)
 }
 
-// decideLive decides a request again that no policy matches. The API server sends none such, since the webhook
-// configuration is rendered from the policies: either it has rules of a policy that is gone, or this replica is behind.
+// decideLive decides again a request that no policy matches. The API server should not send such a request, because the
+// webhook configuration is rendered from the policies. Either it still contains rules of a deleted policy, or this
+// replica is behind.
 func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
 	if err := h.Confirm(ctx); err != nil {
 		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
@@ -132,7 +137,7 @@ func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*p
 	return live.Decide(ctx, request)
 }
 
-// evaluate evaluates one policy and counts the result.
+// evaluate evaluates one policy, and records metrics and a span.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 	ctx, span := tracing.Start(ctx, "evaluate")
 	start := h.Clock.Now()
@@ -143,7 +148,7 @@ func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[s
 	return decision, err
 }
 
-// undecidable answers a request of which not even the matching policies are known.
+// undecidable returns the response to a request for which not even the matching policies are known.
 func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
 	message := fmt.Sprintf("placement could not be decided: %v", err)
 	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
@@ -157,7 +162,7 @@ func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructu
 	return response, metrics.AnswerError
 }
 
-// respond makes one answer of all verdicts.
+// respond combines all verdicts into one response.
 func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
 	var warnings, denials, failures, ignored []string
 	for _, v := range outcome.Verdicts {
@@ -182,7 +187,7 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 	}
 	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
 	if len(ignored) > 0 && len(failures) == 0 && !dryRun(req) {
-		// Who applies an object through others, as a pipeline does, sees no warnings.
+		// A user who applies an object indirectly, for example through a pipeline, does not see warnings.
 		h.Events.EvaluationFailed(obj, req.Namespace, strings.Join(ignored, "; "))
 	}
 	response.Warnings = warnings
@@ -227,7 +232,7 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
-// would says what a policy that is not enforced would do.
+// would describes what a policy would do if it were enforced.
 func would(v *placement.Verdict) []string {
 	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
 	if v.Err != nil {
@@ -238,7 +243,7 @@ func would(v *placement.Verdict) []string {
 		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, message))
 	}
 	if len(out) > 0 {
-		// What is denied is not changed.
+		// A denied object is not changed.
 		return out
 	}
 	for _, c := range v.Changes {
@@ -247,7 +252,7 @@ func would(v *placement.Verdict) []string {
 	return out
 }
 
-// denied is a denial whose message is the policy's own and nothing else.
+// denied returns a denial whose message is exactly the given one.
 func denied(code int32, reason metav1.StatusReason, message string) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
 		Allowed: false,

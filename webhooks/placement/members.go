@@ -2,12 +2,12 @@ package placement
 
 import "encoding/json"
 
-// members splits an object in JSON into the texts of its members; of several of one name the last one counts. ok is
-// false for anything else, and for what can be seen not to be JSON: members are not looked into, so that one that is
-// none shows when it is decoded.
+// members splits a JSON object into the encoded values of its members. If a name occurs several times, the last value
+// counts. ok is false if the text is not an object or visibly not JSON. Values are not parsed, so an invalid value
+// causes an error only when it is decoded.
 //
-// The standard library can do it too, by json.RawMessage, but reads the text byte by byte through a state machine
-// several times, which takes as long as to decode all of it.
+// The standard library can do the same with json.RawMessage. But it scans the text byte by byte through a state machine
+// several times, which takes as long as to decode everything.
 func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 	s := splitter{text: text}
 	if !s.take('{') {
@@ -38,7 +38,7 @@ func members(text []byte) (out map[string]json.RawMessage, ok bool) {
 	}
 }
 
-// decodeText decodes a string.
+// decodeText decodes a JSON string.
 func decodeText(text json.RawMessage) (string, bool) {
 	if len(text) < 2 || text[0] != '"' {
 		return "", false
@@ -51,7 +51,8 @@ func decodeText(text json.RawMessage) (string, bool) {
 	return out, err == nil
 }
 
-// plain is the content of a string that stands for itself.
+// plain returns the content of a JSON string of printable ASCII characters without escapes. ok is false for any other
+// text.
 func plain(text []byte) (string, bool) {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return "", false
@@ -65,7 +66,7 @@ func plain(text []byte) (string, bool) {
 	return string(inner), true
 }
 
-// splitter reads a text from at on.
+// splitter scans a text from position at.
 type splitter struct {
 	text []byte
 	at   int
@@ -82,7 +83,7 @@ func (s *splitter) space() {
 	}
 }
 
-// take steps over a character, if it is next.
+// take skips white space and the character c. It returns false if another character is next.
 func (s *splitter) take(c byte) bool {
 	s.space()
 	if s.at == len(s.text) || s.text[s.at] != c {
@@ -97,7 +98,7 @@ func (s *splitter) end() bool {
 	return s.at == len(s.text)
 }
 
-// value steps over a value and returns its text.
+// value skips a value and returns its encoded text.
 func (s *splitter) value() (json.RawMessage, bool) {
 	s.space()
 	start, depth := s.at, 0
@@ -115,7 +116,7 @@ func (s *splitter) value() (json.RawMessage, bool) {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				// The end of what this value is in.
+				// This bracket closes the object that contains the value.
 				return s.text[start:s.at], s.at > start
 			}
 			if depth--; depth == 0 {
@@ -132,7 +133,7 @@ func (s *splitter) value() (json.RawMessage, bool) {
 	return nil, false
 }
 
-// quoted steps over a string.
+// quoted skips a string. It returns false if the string has no end.
 func (s *splitter) quoted() bool {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {

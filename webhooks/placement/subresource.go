@@ -21,26 +21,26 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Parents reads from the API server, without a cache, the objects whose subresources are requested.
+// Parents reads, from the API server and without a cache, the objects whose subresources are requested.
 type Parents struct {
 	Client dynamic.Interface
 	Scales Scales
 }
 
-// Scales knows which field of an object its scale subresource sets. Implementations are safe for concurrent use.
+// Scales finds the field of an object that its scale subresource sets. Implementations are safe for concurrent use.
 type Scales interface {
-	// ReplicasPath returns the path of that field; ok is false if it is not known.
+	// ReplicasPath returns the path of the field. ok is false if the path is not known.
 	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
 }
 
-// errUnknownScale means that nothing tells which field of an object its scale sets.
+// errUnknownScale is returned if the field that the scale subresource sets is not known.
 var errUnknownScale = errors.New("no CustomResourceDefinition names the field that the scale subresource sets")
 
-// update is what a request for a subresource does to the object that has the subresource.
+// update is the update of the parent object that a request for its subresource causes.
 type update struct{ before, after *unstructured.Unstructured }
 
-// decideSubresource denies a request for a subresource if policies deny the object that it leads to. It changes nothing:
-// a Scale has no place for what policies set of the object, and remediation sets that after the update.
+// decideSubresource denies a request for a subresource if policies deny the resulting parent object. It does not patch:
+// a Scale has no field for what policies set on the parent. Remediation sets that after the update.
 func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) (admission.Response, string) {
 	u, err := h.updateOf(ctx, req)
 	resource := schema.GroupVersionResource(req.Resource)
@@ -60,7 +60,7 @@ func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) 
 	return h.respond(ctx, req, u.after, outcome)
 }
 
-// parentRequest is the request as match conditions see it: an update of the object itself.
+// parentRequest returns the request as match conditions see it: an update of the parent object.
 func parentRequest(req admission.Request, object *unstructured.Unstructured) admissionv1.AdmissionRequest {
 	out := req.AdmissionRequest
 	kind := metav1.GroupVersionKind(object.GroupVersionKind())
@@ -71,8 +71,8 @@ func parentRequest(req admission.Request, object *unstructured.Unstructured) adm
 	return out
 }
 
-// updateOf returns the update of the object that a request for its subresource stands for. With an error it has an
-// object that names the one that is requested.
+// updateOf returns the update of the parent object that a request for a subresource causes. With an error it returns an
+// object that has only the kind and name of the request.
 func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
 	named := &unstructured.Unstructured{Object: map[string]any{}}
 	named.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
@@ -94,7 +94,7 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 	return out, nil
 }
 
-// carried is the update of a request that carries the whole object.
+// carried returns the update for a request that contains the whole parent object.
 func carried(req admission.Request) (update, error) {
 	decoded, err := decode(req, true)
 	if err != nil {
@@ -103,9 +103,9 @@ func carried(req admission.Request) (update, error) {
 	return update{before: decoded.old.object, after: decoded.obj.object}, nil
 }
 
-// scaled is the update of a request that carries a Scale. It reads the object as it is stored. The object may change
-// before the API server stores the new number: then the API server, which writes only to the version that it made the
-// old Scale of, asks again.
+// scaled returns the update for a request that contains a Scale. It reads the stored parent object. That object may
+// change before the API server stores the new number of replicas. In that case the API server calls the webhook again,
+// because it updates only the version from which it made the old Scale.
 func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {

@@ -9,28 +9,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// finalizationMembers are the members of metadata that an update may change to finish off a terminating object, and those
-// that the API server moves by itself. What the update says of its deletion does not count: the API server keeps what is
-// stored.
+// finalizationMembers are the fields of metadata that an update may change to complete the deletion of a terminating
+// object, and those that the API server changes itself. Changes of the deletion fields are ignored because the API
+// server keeps the stored values.
 var finalizationMembers = []string{
 	"finalizers", "ownerReferences", memberManagedFields,
 	"resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
 }
 
-// finalizes reports whether a request does nothing but finish off an object whose deletion has begun. Such a request is
-// admitted whatever policies decide, so that no policy holds up a deletion.
+// finalizes reports whether a request does nothing but complete the deletion of a terminating object. Such a request is
+// always admitted, so that no policy blocks a deletion.
 //
-// The old object alone tells whether the deletion has begun: server-side apply creates objects with any
-// deletionTimestamp that the request names.
+// Only the old object shows whether the object is terminating: server-side apply creates objects with any
+// deletionTimestamp in the request.
 func finalizes(req admission.Request, decoded *objects) bool {
 	old := decoded.old.object
 	return req.Operation == admissionv1.Update && old != nil && old.GetDeletionTimestamp() != nil &&
 		equalButFinalization(req.Object.Raw, req.OldObject.Raw)
 }
 
-// equalButFinalization reports whether two objects differ in finalizationMembers at most. It compares the texts of their
-// members, which the API server writes in the same way for both; equal values that are written differently count as
-// different, and the object is decided.
+// equalButFinalization reports whether two objects differ only in finalizationMembers. It compares encoded fields,
+// which the API server encodes in the same way for both. Equal values with different encodings count as different, and
+// the object is decided.
 func equalButFinalization(object, old []byte) bool {
 	rest, metadata, ok := withoutFinalization(object)
 	if !ok {
@@ -41,7 +41,7 @@ func equalButFinalization(object, old []byte) bool {
 	return ok && maps.EqualFunc(rest, oldRest, equal) && maps.EqualFunc(metadata, oldMetadata, equal)
 }
 
-// withoutFinalization returns the members of an object besides its metadata, and those of its metadata besides
+// withoutFinalization returns the fields of an object without its metadata, and the fields of its metadata without
 // finalizationMembers.
 func withoutFinalization(text []byte) (rest, metadata map[string]json.RawMessage, ok bool) {
 	if rest, ok = members(text); !ok {
