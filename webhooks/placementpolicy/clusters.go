@@ -16,11 +16,11 @@ import (
 
 // Clusters reads the clusters of the inventories.
 type Clusters interface {
-	// All returns the clusters as they are at data.clusters[name]; none if they are not known.
+	// All returns the clusters in the form of data.clusters[name]. It returns none if they are not known.
 	All(ctx context.Context) ([]map[string]any, error)
 }
 
-// warnOfClusters warns of spec.clusters in a policy that gives no clusters.
+// warnOfClusters warns about spec.clusters in a policy that does not decide clusters.
 func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
 	gives := module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, policy.RuleClusters)
 	if spec.Clusters == nil || gives {
@@ -30,11 +30,12 @@ func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module)
 		"as in clusters := {\"eu-1\"}, or remove spec.clusters"}
 }
 
-// maxListed is how many names of clusters a warning lists.
+// maxListed is the maximum number of clusters for which a warning lists the names.
 const maxListed = 8
 
-// warnOfConstants warns of names in the rule clusters that no cluster has, and of constants that differ only in the spelling
-// from what clusters have in the field that the text compares. name is the policy's. Where no cluster is known it is silent.
+// warnOfConstants warns about names in the rule clusters that no cluster has. It also warns about constants that differ
+// only in spelling from the clusters' values of the compared field. name is the name of the policy. It returns nil if
+// no cluster is known.
 func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
 	constants := module.ClusterConstants()
 	if v.Clusters == nil || len(constants) == 0 {
@@ -70,7 +71,7 @@ func (v *Validator) warnOfConstants(ctx context.Context, name string, module *po
 	return out
 }
 
-// unknownCluster returns what is wrong with the name of a cluster; "" if it exists.
+// unknownCluster returns the problem with the name of a cluster, or "" if the cluster exists.
 func unknownCluster(name string, names []string) string {
 	if slices.Contains(names, name) {
 		return ""
@@ -88,7 +89,8 @@ func unknownCluster(name string, names []string) string {
 	return text
 }
 
-// misspelt returns the only known value that is spelt like a constant but for upper and lower case and separators; "" if there is none, or if the constant is known itself. Other names that differ little are not meant:
+// misspelt returns the known value that differs from a constant only in case and separators. It returns "" if there is
+// not exactly one such value, or if the constant itself is known. Names that differ in other characters don't count:
 // us-east-1 and us-west-1 are two regions.
 func misspelt(constant string, known []string) string {
 	if slices.Contains(known, constant) {
@@ -111,7 +113,8 @@ func spelling(text string) string {
 	}, strings.ToLower(text))
 }
 
-// valuesOf returns the texts that clusters have at a path, or in an array there, sorted.
+// valuesOf returns the sorted strings that clusters have at a path. If there is an array, it returns the array's
+// strings.
 func valuesOf(clusters []map[string]any, path []string) []string {
 	seen := map[string]bool{}
 	for _, cluster := range clusters {

@@ -12,20 +12,21 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// typeField is a field of objects that tells their type.
+// typeField is a field of objects that identifies their type.
 type typeField struct {
 	name string
-	// of is its value in objects of a type.
+	// of returns the value of the field in objects of a type.
 	of func(match.ServedType) string
-	// served reports whether some served type has the value.
+	// served reports whether any served type has the value.
 	served func(value string) bool
-	// meant reports whether a type is meant by a value that the field does not have.
+	// meant reports whether an author who wrote value, which the field never has, probably meant type t.
 	meant func(t match.ServedType, value string) bool
 }
 
-// warnOfKinds warns of constants with which the text compares input.kind or input.apiVersion, and which no matched object
-// has there: those that are another name of a matched type, and those in a text that names no matched type. A text that
-// names others besides is written for several policies. name is the policy's.
+// warnOfKinds warns about constants that the text compares with input.kind or input.apiVersion and that no matched
+// object has there. It reports a constant that is another name of a matched type. It reports all such constants if the
+// text names no matched type. A text that also names other types is probably shared by several policies. name is the
+// name of the policy.
 func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
 	served := v.Catalog.Served()
 	types, ok := m.Types(served)
@@ -73,7 +74,7 @@ func (f typeField) warnings(constants []policy.InputConstant, types []match.Serv
 	return out
 }
 
-// nearest returns which of the values, those of the types, is probably meant by another one; "" for none.
+// nearest returns the value, among those of the types, that the author of another value probably meant; "" for none.
 func (f typeField) nearest(value string, types []match.ServedType, values []string) string {
 	if i := slices.IndexFunc(types, func(t match.ServedType) bool { return f.meant(t, value) }); i >= 0 {
 		return f.of(types[i])

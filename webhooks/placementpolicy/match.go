@@ -13,11 +13,12 @@ import (
 
 // Namespaces reads the labels of all namespaces.
 type Namespaces interface {
-	// All yields the names and labels of the namespaces that there are. Nobody may change the labels.
+	// All yields the name and labels of each existing namespace. Callers must not modify the labels.
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
 }
 
-// warnOfMatch says what of a match there is not: types that the API server does not serve, and namespaces.
+// warnOfMatch warns about parts of spec.match that match nothing: types that the API server does not serve, and
+// namespaces.
 func (v *Validator) warnOfMatch(ctx context.Context, m *match.Matcher, path *field.Path) admission.Warnings {
 	coverage := m.Coverage(v.Catalog.Served(), path, v.OwnNamespace)
 	if len(coverage.Unserved) > 0 {

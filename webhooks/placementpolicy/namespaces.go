@@ -12,8 +12,8 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// warnOfNamespaces warns of references to objects in namespaces that do not exist, as where the name comes before the
-// namespace. name is the policy's.
+// warnOfNamespaces warns about references to objects in namespaces that do not exist, for example because name and
+// namespace are swapped. name is the name of the policy.
 func (v *Validator) warnOfNamespaces(ctx context.Context, name string, module *policy.Module, binding *policy.Binding) admission.Warnings {
 	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k policy.KeyedRead) bool { return !binding.Namespaced(k.Read) })
 	if v.Namespaces == nil || len(keyed) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// warnOfPredicates warns of predicates that judge nodes alone in a policy that asks about clusters alone. judging are those
-// that judge clusters.
+// warnOfPredicates warns about predicates that evaluate only nodes in a policy that evaluates predicates only on
+// clusters. judging lists the predicates that evaluate clusters.
 func warnOfPredicates(module *policy.Module, judging []string) admission.Warnings {
 	if module.Nodes || !module.Clusters {
 		return nil
@@ -28,7 +28,8 @@ func warnOfPredicates(module *policy.Module, judging []string) admission.Warning
 	return out
 }
 
-// warnOfBlastRadius warns of bounds for a mode that moves no existing objects on its own, unless they are the defaults.
+// warnOfBlastRadius warns about a blast radius other than the default in a mode that does not patch existing objects
+// automatically.
 func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings {
 	r := spec.WithDefaults().Remediation
 	if r.BlastRadius == nil || r.Mode == placementv1.RemediationAutomatic || *r.BlastRadius == (*placementv1.BlastRadius)(nil).WithDefaults() {
@@ -37,8 +38,9 @@ func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings 
 	return admission.Warnings{fmt.Sprintf("spec.remediation.blastRadius has no effect in mode %s: it bounds what mode Automatic does", r.Mode)}
 }
 
-// warnOfAbsentLabels warns of a policy that decides objects without a label alone, and does not match them. A policy with
-// match conditions may be meant for updates that remove the label. name is the policy's.
+// warnOfAbsentLabels warns about a policy that decides only objects without a label, and whose match requires that
+// label. It ignores policies with match conditions, which may be meant for updates that remove the label. name is the
+// name of the policy.
 func warnOfAbsentLabels(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
 	if m.Conditional() {
 		return nil

@@ -13,14 +13,13 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Scales knows which field of an object its scale subresource sets.
+// Scales finds the field of an object that its scale subresource sets.
 type Scales interface {
-	// ReplicasPath returns the path of that field; ok is false if it is not known.
+	// ReplicasPath returns the path of the field. ok is false if the path is not known.
 	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
 }
 
-// warnOfSubresources names what changes objects that the policy matches without Berth deciding it, although the policy
-// reads what changes.
+// warnOfSubresources warns about subresources that change fields that the policy reads without a decision by Berth.
 func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, module *policy.Module) admission.Warnings {
 	decision := module.Input
 	if module.Remote != nil {
@@ -43,7 +42,7 @@ func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, mo
 	return out
 }
 
-// warnOfScale returns why requests for the scale of a resource are not decided; "" if they are.
+// warnOfScale returns the reason why requests for the scale of a resource are not decided, or "" if they are.
 func (v *Validator) warnOfScale(ctx context.Context, resource schema.GroupVersionResource) string {
 	_, known, err := v.Scales.ReplicasPath(ctx, resource)
 	switch {

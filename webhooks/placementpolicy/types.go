@@ -14,9 +14,9 @@ import (
 	"github.com/berth-dev/berth/internal/typecheck"
 )
 
-// checkTypes returns the findings of the type checker: as warnings but for those that the policy's own warnings have, or as
-// errors where the policy is strict. What can't be checked is accepted with a warning. A strict policy is refused: err asks to
-// try again if the schemas can't be read.
+// checkTypes returns the findings of the type checker. They are errors if the policy is strict; otherwise they are
+// warnings, without those that the policy's own warnings contain. If the types can't be checked, a strict policy is
+// refused, and any other is accepted with a warning. err asks the client to retry because the schemas can't be read.
 func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
 	if v.Types == nil {
 		return nil, nil, nil
@@ -54,8 +54,8 @@ func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv
 	return warnings, errs, nil
 }
 
-// lenient returns the spec without strict where the update leaves alone what the type checker looks at: a schema that
-// changed since must not keep anybody from changing the policy's mode or labels. old is nil for a new policy.
+// lenient returns the spec with strict set to false if the update does not change what the type checker checks. A
+// schema that changed meanwhile must not prevent a change of the policy's mode or labels. old is nil for a new policy.
 func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
 	if old == nil {
 		return spec

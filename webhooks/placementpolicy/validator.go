@@ -1,4 +1,4 @@
-// Package placementpolicy judges PlacementPolicies before they are stored.
+// Package placementpolicy provides the validating webhook for PlacementPolicies.
 package placementpolicy
 
 import (
@@ -26,22 +26,22 @@ import (
 
 var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
 
-// Catalog tells what the API server serves, and asks it again.
+// Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
 	policy.Served
 	Refresh(ctx context.Context) error
-	// Served returns all types that are served; nil where that is not known.
+	// Served returns all types that the API server serves, or nil if they are not known.
 	Served() *match.Served
-	// Scalable returns the served types with a scale subresource that the function selects.
+	// Scalable returns the served types with a scale subresource for which selects returns true.
 	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
 }
 
-// Checker says whether there is what a policy asks for by name. The error is a *policy.CompileError.
+// Checker checks that what a policy refers to by name exists. The error is a *policy.CompileError.
 type Checker interface {
 	Check(m *policy.Module) error
 }
 
-// Secrets reads Secrets of the operator's own namespace.
+// Secrets reads Secrets in the manager's own namespace.
 type Secrets interface {
 	Secret(ctx context.Context, name string) (map[string][]byte, error)
 }
@@ -52,39 +52,41 @@ type Types interface {
 	Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*schemas.Report, error)
 }
 
-// Prober asks remote engines whether they have what a policy asks them for.
+// Prober checks whether remote engines have what a policy queries.
 type Prober interface {
-	// Probe returns what the policy's author should know; "" for nothing.
+	// Probe returns a problem that the policy's author should know, or "" for none.
 	Probe(ctx context.Context, r *policy.Remote) string
 }
 
-// probeTimeout bounds the question to a policy's engine, for which whoever applies the policy waits.
+// probeTimeout limits the query to a policy's engine, because the client that applies the policy waits for it.
 const probeTimeout = 2 * time.Second
 
-// Validator refuses policies that do not compile. It is safe for concurrent use.
+// Validator refuses policies that do not compile, and warns about probable mistakes. It is safe for concurrent use.
 type Validator struct {
 	Catalog Catalog
 	Checker Checker
 	Scales  Scales
-	// Types is nil where types are not checked.
+	// Types is nil if types are not checked.
 	Types Types
-	// Prober asks the engines of policies that are created, or get another spec.remote; nil for not at all.
+	// Prober queries the engines of policies that are created or whose spec.remote changes. It may be nil.
 	Prober Prober
-	// Bound returns the groups that a generation of a policy is bound to; nil if that generation is not in force. Without it
-	// no policy is known to be bound.
+	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
+	// force. If Bound is nil, no policy is treated as bound.
 	Bound func(name string, uid types.UID, generation int64) policy.Bindings
-	// Secrets are those of Namespace, the operator's own.
+	// Secrets reads the Secrets in Namespace, the manager's own namespace.
 	Secrets   Secrets
 	Namespace string
-	// Namespaces reads the labels of all namespaces; nil for a validator that does not look at them.
+	// Namespaces reads the labels of all namespaces. If it is nil, they are not checked.
 	Namespaces Namespaces
-	// OwnNamespace is Berth's own in the served cluster, where nothing is matched; empty where that has none.
+	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
+	// none.
 	OwnNamespace string
-	// ClusterPredicates are the manager's predicates that judge clusters.
+	// ClusterPredicates lists the manager's predicates that evaluate clusters.
 	ClusterPredicates []string
-	// Clusters reads the clusters that exist; nil for a validator that does not look at them.
+	// Clusters reads the existing clusters. If it is nil, they are not checked.
 	Clusters Clusters
-	// Compilations bounds how many policies are compiled at a time, each with weight 1; nil for no bound.
+	// Compilations limits how many policies are compiled concurrently, each with weight 1. If it is nil, there is no
+	// limit.
 	Compilations *semaphore.Weighted
 }
 
@@ -96,7 +98,7 @@ func (v *Validator) ValidateCreate(ctx context.Context, obj *placementv1.Placeme
 // ValidateUpdate implements admission.Validator.
 func (v *Validator) ValidateUpdate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	if old.Generation == obj.Generation && obj.DeletionTimestamp != nil {
-		// A finalizer that lets go of a policy must not be held up by the policy.
+		// The webhook must not block the removal of a finalizer from a policy.
 		return nil, nil
 	}
 	return v.validate(ctx, old, obj)
@@ -107,7 +109,7 @@ func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy
 	return nil, nil
 }
 
-// validate judges a policy; old is the version before, nil for a new policy.
+// validate validates a policy. old is the earlier version, or nil for a new policy.
 func (v *Validator) validate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
 	release, err := v.enter(ctx)
 	if err != nil {
@@ -124,12 +126,12 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	}
 	module, err := policy.Compile(obj.Name, spec)
 	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameTextAndData(old.Spec.WithDefaults(), spec) {
-		// A text that an earlier version of Berth took is not refused for a change of something else.
+		// A text that an earlier version of Berth accepted must not be refused because of a change of another field.
 		warnings, err = append(warnings, list.Error()), nil
 	}
 	bound := v.boundTo(old, spec)
 	if module != nil {
-		// A text that is refused for its clauses is compiled, and a warning may tell the cause.
+		// A text that is refused for its clauses has compiled, and a warning may explain the cause.
 		warnings = append(warnings, module.Warnings...)
 	}
 	if err == nil {
@@ -165,8 +167,8 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	return warnings, nil
 }
 
-// mistakes returns a policy's mistakes, those for which it is refused, and those that the version before has too, in what
-// the update leaves alone.
+// mistakes returns the errors for which a policy is refused. It returns in left the errors that the earlier version has
+// too, in parts that the update does not change.
 func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, path *field.Path) (refused, left field.ErrorList) {
 	for _, d := range err.Diagnostics {
 		wrong := cmp.Or(d.Field, path.Child("rego").String())
@@ -180,8 +182,8 @@ func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, p
 	return refused, left
 }
 
-// leavesAlone reports whether an update changes nothing that a mistake is in. A reference that is ambiguous is bound to
-// what it was bound to before.
+// leavesAlone reports whether an update does not change the part that contains an error. An ambiguous reference keeps
+// its earlier binding.
 func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic, ambiguous bool) bool {
 	if equality.Semantic.DeepEqual(old, next) {
 		return true
@@ -189,7 +191,7 @@ func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic,
 	return d.Field == "" && policy.SameText(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
 }
 
-// asWarnings are mistakes for which an update is not refused, since it leaves alone what they are in.
+// asWarnings returns warnings for errors in parts that an update does not change, and for which it is not refused.
 func asWarnings(mistakes field.ErrorList) []string {
 	out := make([]string, len(mistakes))
 	for i, m := range mistakes {
@@ -198,7 +200,7 @@ func asWarnings(mistakes field.ErrorList) []string {
 	return out
 }
 
-// enter waits until the policy may be compiled, as long as somebody waits for the answer. OPA's compiler can't be canceled.
+// enter waits until the policy may be compiled, at most until ctx ends. OPA's compiler can't be canceled.
 func (v *Validator) enter(ctx context.Context) (release func(), err error) {
 	if err = ctx.Err(); err == nil && v.Compilations != nil {
 		err = v.Compilations.Acquire(ctx, 1)
@@ -212,7 +214,7 @@ func (v *Validator) enter(ctx context.Context) (release func(), err error) {
 	return func() { v.Compilations.Release(1) }, nil
 }
 
-// boundTo returns the groups that the version before is bound to, if an update leaves the text alone.
+// boundTo returns the groups that the earlier version is bound to, if an update does not change the text.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameText(old.Spec, spec) {
 		return nil
@@ -220,8 +222,9 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 	return v.Bound(old.Name, old.UID, old.Generation)
 }
 
-// bind warns of what is read and not served, and of namespaces that do not exist. An ambiguous name is an error, and so is,
-// in an update, a type that is not served and that the version before does not read.
+// bind returns warnings about types that are read and not served, and about namespaces that do not exist. An ambiguous
+// name is an error. In an update that changes the text, so is a type that is not served and that the earlier version
+// does not read.
 func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
 	binding, err := policy.BindRecorded(name, module, spec.Replicate, v.Catalog, bound)
 	if err == nil && len(binding.Missing) > 0 {
@@ -249,7 +252,7 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 	return append(warnings, fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))), nil
 }
 
-// missesMore returns the reads of types that are not served which the version before does not have.
+// missesMore returns those reads of unserved types that the earlier version does not have.
 func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []policy.Read) []policy.Read {
 	spec := old.Spec.WithDefaults()
 	module, err := policy.Compile(old.Name, spec)
@@ -265,7 +268,8 @@ func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []polic
 	})
 }
 
-// warnOfUndefined says what nobody decided who wrote the policy: an engine that does not have it says nothing of it.
+// warnOfUndefined warns if spec.remote.undefined is not set, because an engine that lacks the policy returns no
+// decision.
 func warnOfUndefined(spec placementv1.PlacementPolicySpec) admission.Warnings {
 	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
 		return nil
@@ -274,7 +278,7 @@ func warnOfUndefined(spec placementv1.PlacementPolicySpec) admission.Warnings {
 		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not"}
 }
 
-// warnOfEngine asks the engine of a policy that is new, or has another one than before.
+// warnOfEngine probes the remote engine of a new policy, or of a policy whose spec.remote changed.
 func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.PlacementPolicy, r *policy.Remote) admission.Warnings {
 	if v.Prober == nil || r == nil || old != nil && equality.Semantic.DeepEqual(old.Spec.Remote, obj.Spec.Remote) {
 		return nil
@@ -287,8 +291,9 @@ func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.Plac
 	return nil
 }
 
-// refuseRule refuses an address that ends with a rule of the contract, as some engines want it: its value has no members by
-// the rules' names, and would be taken for a policy without an opinion. A package of that name can be kept with modules.
+// refuseRule refuses a URL that ends with the name of a contract rule, as some engines require. The value of a rule has
+// no members with the names of rules, so Berth would find no decision in it. A package of that name is possible with
+// modules.
 func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *field.Path) field.ErrorList {
 	if r == nil || r.OwnPackage || old != nil && old.Spec.Remote != nil && old.Spec.Remote.URL == obj.Spec.Remote.URL {
 		return nil
@@ -304,7 +309,8 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(), strings.Join(policy.ContractRules, ", ")))}
 }
 
-// warnOfSecrets says which Secrets are not as they have to be for an engine to be asked. They may come after the policy.
+// warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after
+// the policy.
 func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
 	if r == nil {
 		return nil
@@ -332,7 +338,7 @@ func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admissi
 	return out
 }
 
-// creation is the command that makes a Secret.
+// creation returns the command that creates a Secret.
 func (v *Validator) creation(use policy.SecretUse) string {
 	if len(use.Keys) > 1 {
 		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)
