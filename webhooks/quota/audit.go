@@ -7,13 +7,13 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// Keys of the audit annotations besides those of every webhook.
+// Keys of the audit annotations that only this webhook sets.
 const (
 	auditCharged = "charged"
 	auditDenied  = "denied"
 )
 
-// audited returns what the audit log is to say of a request that quotas count; verdict is nil if it was not decided.
+// audited returns the audit annotations for a request that quotas count. verdict is nil if the request was not decided.
 func audited(verdict *quota.Verdict, answer string) map[string]string {
 	out := map[string]string{audit.Outcome: answer}
 	if verdict == nil {
@@ -36,7 +36,7 @@ func audited(verdict *quota.Verdict, answer string) map[string]string {
 	return out
 }
 
-// names are sorted, since quotas come from a cache in any order.
+// names returns sorted names, because a cache returns quotas in any order.
 func names(keys []quota.Key) []string {
 	out := make([]string, len(keys))
 	for i, key := range keys {

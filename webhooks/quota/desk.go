@@ -18,22 +18,23 @@ import (
 	"github.com/berth-dev/berth/internal/tracing"
 )
 
-// maxBatch bounds how many requests are decided in one round.
+// maxBatch is the maximum number of requests in a batch.
 const maxBatch = 128
 
-// budget is what the decision of one batch may take; the API server waits a little longer.
+// budget is the maximum duration of the decision of one batch. The API server's timeout is a little longer.
 const budget = 7 * time.Second
 
-// errContended says that a charge could not be stored in time because others kept storing theirs.
+// errContended is returned if a charge could not be stored in time because of concurrent charges.
 var errContended = errors.New("the quota is being changed by too many others")
 
-// errUnreachable marks what went wrong outside of Berth.
+// errUnreachable marks errors outside of Berth.
 var errUnreachable = errors.New("quotas can't be read or charged now")
 
-// errModule marks a module that does not compile, which no spec leads to that the schema admits.
+// errModule marks a module that does not compile. No spec that the schema admits leads to it.
 var errModule = errors.New("the quota can't be evaluated")
 
-// unreachable says of an error in reading quotas that it is to be tried again, unless that changes nothing.
+// unreachable marks an error of reading quotas as errUnreachable, so that the client retries. It leaves errModule as it
+// is, because a retry would not help.
 func unreachable(err error) error {
 	if errors.Is(err, errModule) {
 		return err
@@ -41,9 +42,9 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
-// waiter is a request that waits for its decision; with no request it stands for a charge to be given back.
+// waiter is a request that waits for its decision. Without a request it stands for a charge that must be given back.
 type waiter struct {
-	// context is the caller's: when it ends, nobody wants the answer any more.
+	// context is the caller's context. When it ends, the caller does not need the decision any more.
 	context   context.Context
 	charge    string
 	namespace string
@@ -53,8 +54,9 @@ type waiter struct {
 	done      chan struct{}
 }
 
-// desk decides requests and charges them. Requests that compete for the same quotas stand in one lane: while one batch
-// of a lane is being stored, the next one gathers, so that the number of writes does not grow with that of requests.
+// desk is the batcher: it decides requests and charges them. Requests that compete for the same quotas are in the same
+// queue, called lane. While one batch of a queue is being stored, the next one collects requests. So the number of
+// writes does not grow with the number of requests.
 type desk struct {
 	ledger    *Ledger
 	clock     clock.PassiveClock
@@ -65,13 +67,13 @@ type desk struct {
 	lanes map[string]*lane
 }
 
-// lane is what waits for the quotas of one namespace, or of all those that share quotas.
+// lane is the queue of requests for the quotas of one namespace, or of all namespaces that share quotas.
 type lane struct {
 	waiting []*waiter
 	busy    bool
 }
 
-// decide decides a request. What it charged is given back if ctx ends before the answer is out.
+// decide decides a request. If ctx ends before the decision is returned, the charge is given back.
 func (d *desk) decide(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
 	key, err := d.ledger.lane(ctx, r.Namespace)
 	if err != nil {
@@ -103,11 +105,11 @@ func (d *desk) enqueue(ctx context.Context, key string, w *waiter) {
 		return
 	}
 	l.busy = true
-	// The lane works for all who wait in it, not for the first alone.
+	// The goroutine works for all requests in the queue, so its context must not end with that of the first one.
 	go d.work(tracing.Detach(context.WithoutCancel(ctx)), key, l)
 }
 
-// work serves a lane until nobody waits.
+// work processes a queue until it is empty.
 func (d *desk) work(ctx context.Context, key string, l *lane) {
 	for {
 		b := &batch{more: func(room int) []*waiter { return d.next(l, room) }}
@@ -120,13 +122,13 @@ func (d *desk) work(ctx context.Context, key string, l *lane) {
 		}
 		d.mu.Unlock()
 		for _, orphan := range d.serve(ctx, b) {
-			// Nobody is left who could try again.
+			// No client will retry these, so they go to the queue again.
 			d.enqueue(ctx, key, orphan)
 		}
 	}
 }
 
-// next takes those who wait in a lane.
+// next removes up to room waiters from a queue.
 func (d *desk) next(l *lane, room int) []*waiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,16 +138,16 @@ func (d *desk) next(l *lane, room int) []*waiter {
 	return out
 }
 
-// batch is decided and stored together.
+// batch is a set of requests that are decided and stored together.
 type batch struct {
 	waiters []*waiter
-	// charges are the ids of what the waiters charge.
+	// charges holds the IDs of the charges of the waiters.
 	charges map[string]bool
-	// more takes those who came meanwhile.
+	// more removes from the queue the requests that arrived meanwhile.
 	more func(room int) []*waiter
 }
 
-// grow adds those who came meanwhile.
+// grow adds the requests that arrived meanwhile, up to maxBatch.
 func (b *batch) grow() {
 	if b.charges == nil {
 		b.charges = map[string]bool{}
@@ -156,7 +158,8 @@ func (b *batch) grow() {
 	}
 }
 
-// serve decides a batch and wakes who waits. It returns charges that are still to be given back.
+// serve decides a batch and wakes the waiters. It returns stored charges that must be given back because their request
+// failed or its client is gone.
 func (d *desk) serve(ctx context.Context, b *batch) []*waiter {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
@@ -177,7 +180,7 @@ func (d *desk) serve(ctx context.Context, b *batch) []*waiter {
 	return orphans
 }
 
-// settleSafely is settle for a goroutine of its own, where a panic would end the process.
+// settleSafely calls settle and converts a panic to an error, because a panic in this goroutine would end the process.
 func (d *desk) settleSafely(ctx context.Context, b *batch) (stored bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -187,10 +190,9 @@ func (d *desk) settleSafely(ctx context.Context, b *batch) (stored bool, err err
 	return d.settle(ctx, b)
 }
 
-// settle decides a batch against the quotas of one moment and stores the charges. If somebody else was faster with one
-// of the quotas, everything is decided anew against all of them: a decision holds for no other moment than its own. Who
-// came meanwhile is decided along: the fewer the writes, the fewer there are to be too late.
-// stored says whether any charge was stored.
+// settle decides a batch against one state of the quotas and stores the charges. If a write of a quota conflicts, it
+// decides the whole batch again, because a decision is valid only for the state that it read. Requests that arrived
+// meanwhile join the batch, because fewer writes mean fewer conflicts. stored reports whether any charge was stored.
 func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 	giveBack := func(id string) bool { return b.charges[id] }
 	fresh := cached
@@ -221,8 +223,8 @@ func (d *desk) settle(ctx context.Context, b *batch) (stored bool, err error) {
 	}
 }
 
-// store stores the charges of a round. Every request that is traced shows it as a span of its own; the calls to the API
-// server are parts of the first one's.
+// store stores the charges of a round. Each traced request gets a span of its own for that. The calls to the API server
+// belong to the span of the first one.
 func store(ctx context.Context, p *page, b *batch, round int) (writes, conflicts int, err error) {
 	var spans []trace.Span
 	calls := ctx
@@ -248,14 +250,14 @@ func store(ctx context.Context, p *page, b *batch, round int) (writes, conflicts
 	return writes, conflicts, err
 }
 
-// round decides every request of a batch, and says how fresh what they are decided by has to be for that to hold: a
-// cache that lags behind must not deny anybody, nor let through what it does not know to ask about.
+// round decides every request of a batch. It returns how fresh the data must be for the decisions to be valid. A stale
+// cache must not cause a denial, and must not admit a request because it lacks a quota or a limit.
 func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (needed freshness) {
 	expires := d.clock.Now().Add(d.ttl)
 	for _, w := range batch {
 		w.verdict, w.err = nil, nil
 		if w.request == nil {
-			// The cache may not show the charge that is to be given back, and there is nobody to tell of an error.
+			// The cache may lack the charge that must be given back. An error has no receiver.
 			_, _ = p.read(ctx, w.namespace)
 			needed = max(needed, reread)
 			continue
@@ -278,8 +280,8 @@ func (d *desk) round(ctx context.Context, p *page, batch []*waiter) (needed fres
 	return needed
 }
 
-// judge decides one request and says how many quotas and limits it was decided by. What goes wrong with it is not to go
-// wrong with those beside it, not even a panic.
+// judge decides one request. It returns by how many quotas and limits the request was decided. An error or panic must
+// not affect the other requests of the batch.
 func (d *desk) judge(ctx context.Context, p *page, w *waiter, expires time.Time) (verdict *quota.Verdict, asked int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -300,7 +302,7 @@ func (d *desk) judge(ctx context.Context, p *page, w *waiter, expires time.Time)
 	return verdict, len(accounts) + len(limits), err
 }
 
-// decided describes the decision of one request and ends its span.
+// decided sets the attributes of the span of one request's decision, and ends the span.
 func decided(span trace.Span, read freshness, verdict *quota.Verdict, asked int, err error) {
 	if span.IsRecording() {
 		outcome := metrics.QuotaAllowed
@@ -318,7 +320,7 @@ func decided(span trace.Span, read freshness, verdict *quota.Verdict, asked int,
 	span.End()
 }
 
-// internal logs a panic and returns what to tell of it.
+// internal logs a panic and returns the error for the client.
 func internal(ctx context.Context, panicked any) error {
 	ctrllog.FromContext(ctx).Error(fmt.Errorf("panic: %v", panicked), "Deciding", "stack", string(debug.Stack()))
 	return errors.New("an internal error; the operator's log has more")

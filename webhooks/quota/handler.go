@@ -1,4 +1,5 @@
-// Package quota answers the admission requests of the objects that quotas count and limits limit.
+// Package quota provides the admission webhook for the objects that quotas count and LimitedResources limit. It charges
+// requests to quotas, or denies them.
 package quota
 
 import (
@@ -29,40 +30,40 @@ import (
 
 var _ review.Decider = (*Handler)(nil)
 
-// Deadline is what a request may take in all; the API server waits for a little longer.
+// Deadline is the maximum duration of a request. The API server's timeout is a little longer.
 const Deadline = 9 * time.Second
 
-// retryAfter is when a request that could not be decided is to be tried again, in seconds.
+// retryAfter is the delay, in seconds, after which a client should retry a request that could not be decided.
 const retryAfter = 1
 
-// Handler decides one request at a time against quotas and limits. Create it with New; it is safe for concurrent use.
+// Handler decides requests against quotas and LimitedResources. Create it with New. It is safe for concurrent use.
 type Handler struct {
 	evaluators *quota.Evaluators
 	desk       *desk
 	events     *events.Recorder
 	metrics    *metrics.Metrics
 	clock      clock.PassiveClock
-	// lenient says that the API server lets through what this handler does not answer.
+	// lenient is set if the API server admits requests to which this handler does not respond.
 	lenient bool
 }
 
-// Lenient returns the handler for requests that are let through where they can't be decided: in namespaces where no
-// quota denies, and in kube-system.
+// Lenient returns a handler that admits requests that can't be decided. It serves namespaces where no quota denies, and
+// kube-system.
 func (h *Handler) Lenient() *Handler {
 	out := *h
 	out.lenient = true
 	return &out
 }
 
-// Deps are what a Handler works with.
+// Deps holds the dependencies of a Handler.
 type Deps struct {
 	Ledger     *Ledger
 	Evaluators *quota.Evaluators
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
-	// ReservationTTL is how long a charge waits for its object. It must be longer than the API server takes to give
-	// up a request.
+	// ReservationTTL is how long a charge is reserved for its object. It must be longer than the API server's timeout
+	// of a request.
 	ReservationTTL time.Duration
 }
 
@@ -85,8 +86,8 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return response
 }
 
-// HandleUnread implements review.Decider: the request is denied or, by a lenient handler, admitted with a warning and an
-// Event, also for what may be a dry run.
+// HandleUnread implements review.Decider. It denies the request. A lenient handler admits it with a warning and an
+// Event, even if the request may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.clock.Now()
 	var response admission.Response
@@ -110,7 +111,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	_, span := tracing.Start(ctx, "usage")
-	// Not the review's uid: its sender chooses that.
+	// The charge ID is random, not the UID of the review, because the sender chooses that one.
 	request, err := h.evaluators.NewRequest(rand.Text(), &req.AdmissionRequest)
 	tracing.Fail(span, err)
 	span.End()
@@ -132,7 +133,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	return response, answer
 }
 
-// undecided answers a request that could not be decided or charged.
+// undecided returns the response to a request that could not be decided or charged.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
 	passes := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
 	if !passes {
@@ -148,7 +149,7 @@ func (h *Handler) undecided(ctx context.Context, err error) (admission.Response,
 	}
 }
 
-// letThrough allows a request, with a warning that says why it was not decided.
+// letThrough admits a request with a warning that says why it was not decided.
 func letThrough(message string) admission.Response {
 	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
 }
@@ -179,7 +180,7 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 	}
 }
 
-// tryAgain asks the client to try again. Kubernetes' clients do so by themselves.
+// tryAgain denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.
 func tryAgain(message string) admission.Response {
 	return denied(&metav1.Status{
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,

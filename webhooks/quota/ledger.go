@@ -21,48 +21,48 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// Namespaces knows the labels of namespaces.
+// Namespaces reads the labels of namespaces.
 type Namespaces interface {
 	Labels(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Ledger reads quotas and limits, which nobody changes, and writes copies of them with what is charged. It is safe for
-// concurrent use.
+// Ledger reads quotas and LimitedResources, and writes copies of quotas with charges. Objects that it has read are
+// never modified. It is safe for concurrent use.
 type Ledger struct {
-	// Cached reads from a cache, which may lag behind.
+	// Cached reads from a cache, which may be stale.
 	Cached client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 	// Writer writes status.
 	Writer client.StatusWriter
-	// Namespaces knows the labels of namespaces, as a cache has them; LiveNamespaces as the API server does.
+	// Namespaces reads the labels of namespaces from a cache, LiveNamespaces from the API server.
 	Namespaces, LiveNamespaces Namespaces
-	// Compiler has the modules.
+	// Compiler compiles and caches the modules of quotas and LimitedResources.
 	Compiler *quota.Compiler
-	// OwnNamespace is Berth's own, where nothing is counted; empty for none.
+	// OwnNamespace is Berth's own namespace, in which nothing is counted. It is empty if there is none.
 	OwnNamespace string
-	// Unsettled returns a quota's reservations whose changes are not counted yet, all of them on a replica that does
-	// not count; nil for all. What is written is the smaller, and the faster to write, the fewer there are.
+	// Unsettled returns those of a quota's reservations whose changes are not counted yet. On a replica that does not
+	// count, it returns all. A nil Unsettled means all. Fewer reservations make a smaller and faster write.
 	Unsettled func(placementv1.Quota) []placementv1.Reservation
-	// Rewound is called when the API server's store turns out to have gone back to an earlier state, as it does when a
-	// backup is restored; nil for nobody. It must be quick and may call ForgetAll.
+	// Rewound is called when a read shows that the API server's store was set back to an earlier state, for example by
+	// a restore from a backup. It may be nil. It must return quickly and may call ForgetAll.
 	Rewound func()
 
 	mu sync.Mutex
-	// written are quotas as this process wrote them, where the cache does not have that yet.
+	// written holds quotas as this process wrote them, until the cache contains that version.
 	written map[types.UID]placementv1.Quota
 }
 
-// freshness is how much of what is read comes from the API server.
+// freshness is how much of the data comes from the API server instead of a cache.
 type freshness int
 
 const (
-	// cached: nothing does.
+	// cached reads everything from the cache.
 	cached freshness = iota
-	// reread: quotas do, as far as the cache knows of them. One by one: the API server answers a list of what seldom
-	// changes much later.
+	// reread gets the quotas that the cache knows from the API server, one by one. A list of objects that seldom change
+	// would take the API server much longer.
 	reread
-	// relisted: everything does.
+	// relisted reads everything from the API server.
 	relisted
 )
 
@@ -77,7 +77,7 @@ func (l *Ledger) reader(f freshness) client.Reader {
 	return l.Cached
 }
 
-// lists are what is the same for all namespaces, read when first asked for.
+// lists holds the lists that are the same for all namespaces. They are read on first use.
 type lists struct {
 	cluster *placementv1.ClusterScopedQuotaList
 	limits  *placementv1.LimitedResourceList
@@ -105,7 +105,8 @@ func (l *Ledger) limitList(ctx context.Context, f freshness, all *lists) (*place
 	return all.limits, nil
 }
 
-// lane names what a namespace's requests compete for: the namespace or, where it shares quotas, those.
+// lane returns the name of the queue of a namespace's requests: the namespace, or the UIDs of the quotas that it
+// shares.
 func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
 	shared, err := l.clusterQuotas(ctx, namespace, cached, &lists{})
 	if err != nil || len(shared) == 0 {
@@ -116,7 +117,7 @@ func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
 		uids[i] = string(q.GetUID())
 	}
 	slices.Sort(uids)
-	// No namespace has a comma in its name.
+	// A comma can't occur in the name of a namespace.
 	return "," + strings.Join(uids, ","), nil
 }
 
@@ -141,7 +142,7 @@ func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshnes
 	return out, nil
 }
 
-// selects says whether a selector selects a namespace; an empty one selects each.
+// selects reports whether a selector matches a namespace. An empty selector matches every namespace.
 func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string, f freshness) (bool, error) {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return true, nil
@@ -177,7 +178,8 @@ func (l *Ledger) quotas(ctx context.Context, namespace string, f freshness, all 
 	return out, nil
 }
 
-// reread reads a quota anew; nil if it is gone or is another namespace's now.
+// reread gets a quota from the API server. It returns nil if the quota does not exist or does not select the namespace
+// any more.
 func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quota) (placementv1.Quota, error) {
 	known := l.newest(q).GetResourceVersion()
 	var fresh placementv1.Quota = &placementv1.ScopedQuota{}
@@ -191,7 +193,7 @@ func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quo
 		}
 		return nil, fmt.Errorf("reading quota %s: %w", q.GetName(), err)
 	}
-	// A read from the API server has what was stored before it began.
+	// A read from the API server can't return an older version than was stored before the read began.
 	if order, err := resourceversion.CompareResourceVersion(fresh.GetResourceVersion(), known); err == nil && order < 0 {
 		l.ForgetAll()
 		if l.Rewound != nil {
@@ -206,7 +208,7 @@ func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quo
 	return fresh, nil
 }
 
-// newest returns what this process wrote, if that is newer than what it read.
+// newest returns the version of a quota that this process wrote, if it is newer than the version that was read.
 func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +224,7 @@ func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 	return written
 }
 
-// limits returns the limits on a type of object in a namespace.
+// limits returns the LimitedResources for a type in a namespace.
 func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness, all *lists) ([]quota.Limit, error) {
 	if match.Exempt(namespace, l.OwnNamespace) {
 		return nil, nil
@@ -253,7 +255,7 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 	return out, nil
 }
 
-// page is what one round of decisions works on: each quota once, whichever namespaces it is seen from.
+// page holds the quotas of one round of decisions. Each quota occurs once, also if several namespaces share it.
 type page struct {
 	ledger    *Ledger
 	freshness freshness
@@ -264,13 +266,13 @@ type page struct {
 	limitsOf  map[limited][]quota.Limit
 }
 
-// limited is a type of object in a namespace.
+// limited identifies a type in a namespace.
 type limited struct {
 	namespace string
 	resource  schema.GroupResource
 }
 
-// open begins a round. Charges that giveBack names are taken back at first.
+// open begins a round. Charges for which giveBack returns true are removed from the accounts first.
 func (l *Ledger) open(f freshness, giveBack func(charge string) bool) *page {
 	return &page{
 		ledger: l, freshness: f, giveBack: giveBack,
@@ -311,7 +313,7 @@ func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, er
 	return accounts, nil
 }
 
-// limits returns the limits on a type of object in a namespace.
+// limits returns the LimitedResources for a type in a namespace.
 func (p *page) limits(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
 	key := limited{namespace, resource}
 	if known, ok := p.limitsOf[key]; ok {
@@ -325,8 +327,8 @@ func (p *page) limits(ctx context.Context, namespace string, resource schema.Gro
 	return limits, nil
 }
 
-// reread reads anew the quotas that this round has no account of yet, and leaves out those that are gone or are
-// another namespace's now.
+// reread gets from the API server the quotas that have no account in this round yet. It leaves out those that do not
+// exist or do not select the namespace any more.
 func (p *page) reread(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
 	fresh, failed := slices.Clone(quotas), make([]error, len(quotas))
 	var wg sync.WaitGroup
@@ -342,7 +344,7 @@ func (p *page) reread(ctx context.Context, namespace string, quotas []placementv
 	return slices.DeleteFunc(fresh, func(q placementv1.Quota) bool { return q == nil }), nil
 }
 
-// write writes every account that changed. It says how many writes there were, and how many of them came too late.
+// write writes every account that changed. It returns the number of writes, and how many of them conflicted.
 func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -363,7 +365,7 @@ func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
 			case failed == nil:
 				p.ledger.wrote(q)
 			case apierrors.IsConflict(failed) || apierrors.IsNotFound(failed):
-				// Whoever was faster may have charged, changed or deleted the quota.
+				// Another writer may have charged, changed or deleted the quota.
 				conflicts++
 			default:
 				err = fmt.Errorf("charging quota %s: %w", q.GetName(), failed)
@@ -383,14 +385,14 @@ func (l *Ledger) wrote(q placementv1.Quota) {
 	l.written[q.GetUID()] = q
 }
 
-// Forget drops what is kept of a quota that is gone.
+// Forget drops the written version of a deleted quota.
 func (l *Ledger) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.written, uid)
 }
 
-// ForgetAll drops what is kept of all quotas: the API server's store may not have it.
+// ForgetAll drops the written versions of all quotas, because the API server's store may have lost them.
 func (l *Ledger) ForgetAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
