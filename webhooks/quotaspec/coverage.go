@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxGaps bounds how many gaps are warned of at once.
+	// maxGaps is the maximum number of gaps in the warnings of one request.
 	maxGaps = 3
-	// maxCompared bounds how many pairs of a LimitedResource and a quota are compared for one request.
+	// maxCompared is the maximum number of pairs of a LimitedResource and a quota that are compared for one request.
 	maxCompared = 10_000
-	// maxListed bounds how many objects of a kind are read from the API server for one request.
+	// maxListed is the maximum number of objects of a kind that are read from the API server for one request.
 	maxListed = 500
 )
 
-// ofCoverage warns where a quota does not cover what a LimitedResource denies without it, if one of both is applied.
+// ofCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is one of the two.
 func (h *Handler) ofCoverage(ctx context.Context, applied client.Object) []string {
 	limits, err := h.limits(ctx, applied)
 	if err == nil && len(limits) == 0 {
@@ -45,7 +45,7 @@ func (h *Handler) ofCoverage(ctx context.Context, applied client.Object) []strin
 	return h.gaps(applied, limits, quotas, labelsOf)
 }
 
-// gaps compares the LimitedResources with the quotas of each namespace. Each pair is named once.
+// gaps compares the LimitedResources with the quotas of each namespace. It reports each pair once.
 func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, labelsOf map[string]map[string]string) []string {
 	_, limitApplied := applied.(*placementv1.LimitedResource)
 	var out []string
@@ -82,13 +82,13 @@ func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, 
 	return out
 }
 
-// limit is a LimitedResource with its selector.
+// limit is a LimitedResource with its parsed namespace selector.
 type limit struct {
 	*placementv1.LimitedResource
 	selector labels.Selector
 }
 
-// limits returns the LimitedResource that is applied or, if a quota is, all of them.
+// limits returns the applied LimitedResource or, if a quota is applied, all LimitedResources.
 func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, error) {
 	var all []placementv1.LimitedResource
 	if l, ok := applied.(*placementv1.LimitedResource); ok {
@@ -111,8 +111,8 @@ func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, 
 	return out, nil
 }
 
-// list lists objects to read. A cache may not have what the same file has in the document before; only if there are too
-// many objects does the cache have to do.
+// list lists objects, for reading only. It reads from the API server, because a cache may lack an object that was
+// created just before from the same file. Only if there are more than maxListed objects, it reads from the cache.
 func (h *Handler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	if err := h.Live.List(ctx, list, append(slices.Clone(options), client.Limit(maxListed))...); err != nil || list.GetContinue() == "" {
 		return err
@@ -120,14 +120,14 @@ func (h *Handler) list(ctx context.Context, list client.ObjectList, options ...c
 	return h.Cache.List(ctx, list, append(slices.Clone(options), client.UnsafeDisableDeepCopy)...)
 }
 
-// holding are the quotas that hold in namespaces.
+// holding holds the quotas of each namespace.
 type holding struct {
 	scoped    map[string][]placementv1.Quota
 	cluster   []placementv1.Quota
 	selectors []labels.Selector
 }
 
-// in returns the quotas that hold in a namespace.
+// in returns the quotas of a namespace with the labels of.
 func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota {
 	out := slices.Clone(q.scoped[namespace])
 	for i, selector := range q.selectors {
@@ -138,8 +138,8 @@ func (q *holding) in(namespace string, of map[string]string) []placementv1.Quota
 	return out
 }
 
-// holding returns all quotas that may matter to what is applied: of ScopedQuotas those of its namespace, if it has one.
-// What is applied is among them as it will be.
+// holding returns all quotas that may matter for the applied object. If that has a namespace, these are the
+// ScopedQuotas of that namespace only. The result contains the applied object instead of its stored version.
 func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding, error) {
 	scoped, cluster := &placementv1.ScopedQuotaList{}, &placementv1.ClusterScopedQuotaList{}
 	if err := h.list(ctx, scoped, client.InNamespace(applied.GetNamespace())); err != nil {
@@ -171,14 +171,14 @@ func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding,
 	return out, nil
 }
 
-// add adds a quota unless its selector is invalid: the API server refuses it.
+// add adds a quota. It ignores a quota with an invalid selector, which the API server refuses.
 func (q *holding) add(c *placementv1.ClusterScopedQuota) {
 	if selector, err := selectorOf(c.Spec.NamespaceSelector); err == nil {
 		q.cluster, q.selectors = append(q.cluster, c), append(q.selectors, selector)
 	}
 }
 
-// selectorOf returns the selector of namespaces; none selects all.
+// selectorOf returns the parsed selector. nil selects all namespaces.
 func selectorOf(s *placementv1.NamespaceSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil

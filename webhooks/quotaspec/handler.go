@@ -1,5 +1,5 @@
-// Package quotaspec warns of quotas and LimitedResources that can't count or limit what they name, when they are applied.
-// It refuses nothing: what a quota names may be installed after it.
+// Package quotaspec provides the validating webhook that warns, at apply, about quotas and LimitedResources that name
+// what they can't count or limit. It refuses nothing, because a type that a quota names may be installed later.
 package quotaspec
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// Catalog tells what the API server serves, and asks it again.
+// Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
 	Served() *match.Served
 	Refresh(ctx context.Context) error
@@ -32,13 +32,13 @@ type Catalog interface {
 
 // Namespaces reads the labels of all namespaces.
 type Namespaces interface {
-	// All yields the names and labels of the namespaces that there are. Nobody may change the labels.
+	// All yields the name and labels of each existing namespace. Callers must not modify the labels.
 	All(ctx context.Context) (iter.Seq2[string, map[string]string], error)
 }
 
-// Classes knows the classes of a kind.
+// Classes lists the classes of one kind, such as PriorityClass or StorageClass.
 type Classes interface {
-	// Names returns the names of all of them.
+	// Names returns the names of all classes.
 	Names(ctx context.Context) ([]string, error)
 }
 
@@ -46,23 +46,24 @@ var _ admission.Handler = (*Handler)(nil)
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattributesclasses,verbs=list
 
-// Handler warns of quotas and LimitedResources. It is safe for concurrent use.
+// Handler warns about quotas and LimitedResources. It is safe for concurrent use.
 type Handler struct {
 	Catalog    Catalog
 	Evaluators *quota.Evaluators
 	Namespaces Namespaces
-	// Classes are the priority classes.
+	// Classes lists the priority classes.
 	Classes Classes
-	// StorageClasses and VolumeAttributesClasses are nil for a handler that does not look at them.
+	// StorageClasses and VolumeAttributesClasses may be nil. Classes of that kind are then not checked.
 	StorageClasses, VolumeAttributesClasses Classes
-	// OwnNamespace is Berth's own in the served cluster, where nothing is counted; empty where that has none.
+	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is counted. It is empty if there is
+	// none.
 	OwnNamespace string
 	Decoder      admission.Decoder
 	// Live and Cache list quotas and LimitedResources, from the API server and from a cache.
 	Live, Cache client.Reader
 }
 
-// Handle implements admission.Handler. It admits all that it can read.
+// Handle implements admission.Handler. It admits every request that it can decode.
 func (h *Handler) Handle(ctx context.Context, r admission.Request) admission.Response {
 	warnings, err := h.warnings(ctx, r)
 	if err != nil {
@@ -100,7 +101,7 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 	}
 }
 
-// ofQuota says what a quota can't count, and which of its amounts are probably not meant.
+// ofQuota warns about names in spec.hard that can't be counted, and about implausible amounts.
 func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if len(spec.Hard) == 0 {
 		return []string{"spec.hard is empty: the quota limits nothing. Write what it limits, such as hard: {pods: \"10\"}"}
@@ -128,7 +129,7 @@ func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []st
 	return out
 }
 
-// ofType says that a type is not served in namespaces.
+// ofType warns if a type is not served as a namespaced type.
 func (h *Handler) ofType(ctx context.Context, t schema.GroupResource, field, consequence string) []string {
 	if h.Catalog.Served().Namespaced(t) {
 		return nil
@@ -139,7 +140,7 @@ func (h *Handler) ofType(ctx context.Context, t schema.GroupResource, field, con
 	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, h.Catalog.Served().Meant(t), consequence)}
 }
 
-// ofClasses names the classes in requirements that do not exist.
+// ofClasses warns about classes in scope requirements that do not exist.
 func (h *Handler) ofClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	unknown := func(scope corev1.ResourceQuotaScope) func([]string) []string {
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
@@ -150,14 +151,14 @@ func (h *Handler) ofClasses(ctx context.Context, requirements []placementv1.Scop
 	)
 }
 
-// ofStorageClasses names the storage classes in hard that do not exist.
+// ofStorageClasses warns about storage classes in spec.hard that do not exist.
 func (h *Handler) ofStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	return ofKind(ctx, h.StorageClasses, "StorageClass", "no volume is provisioned of it until it is created", "spec.hard", func(known []string) []string {
 		return quota.UnknownStorageClasses(spec, known)
 	})
 }
 
-// ofKind names the classes of a kind that unknown returns. Classes are read only if something names one.
+// ofKind warns about the classes of a kind that unknown returns. It reads classes only if the object names one.
 func ofKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
 	if classes == nil || len(unknown(nil)) == 0 {
 		return nil
@@ -177,7 +178,7 @@ func ofKind(ctx context.Context, classes Classes, kind, consequence, field strin
 	return out
 }
 
-// ofSelector says that no namespaces are selected.
+// ofSelector warns if a selector selects no existing namespace.
 func (h *Handler) ofSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
 	if s == nil {
 		return nil
