@@ -1,3 +1,3 @@
-// Package review serves admission reviews of any size in bounded memory. A review that is not read as a whole gets a
-// well-formed answer all the same.
+// Package review provides an HTTP handler for admission reviews of any size in bounded memory. A review that is too
+// large, or for which there is no memory, still gets a valid response.
 package review

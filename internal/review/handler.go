@@ -20,17 +20,17 @@ import (
 // Decider decides admission requests. Implementations are safe for concurrent use.
 type Decider interface {
 	admission.Handler
-	// HandleUnread answers a request of which neither the objects nor the options were read, and so may be a dry run; err
-	// says why.
+	// HandleUnread returns the response to a request whose objects and options were not read. So the request may be a
+	// dry run. err is the reason.
 	HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response
 }
 
-// retryAfter is when a client is to try again for which there was no memory, in seconds.
+// retryAfter is the delay, in seconds, after which a client should retry a request for which there was no memory.
 const retryAfter = 1
 
-// Handler serves AdmissionReviews of admission.k8s.io/v1 as controller-runtime's admission.Webhook does, but for their
-// size: it reads up to MaxBytes, waits for memory, and answers a request that it does not read. Create it with New; it is
-// safe for concurrent use.
+// Handler serves AdmissionReviews of admission.k8s.io/v1 like controller-runtime's admission.Webhook, but limits
+// memory. It reads a review of up to MaxBytes after it has waited for memory, and also responds to a request that it
+// does not read. Create it with New. It is safe for concurrent use.
 type Handler struct {
 	decider Decider
 	webhook *admission.Webhook
@@ -40,7 +40,7 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns a handler. A request takes no longer than the timeout, of which it spends half at most waiting for memory.
+// New returns a handler. A request takes at most timeout, of which the handler waits at most half for memory.
 func New(d Decider, memory *Memory, timeout time.Duration) *Handler {
 	return &Handler{decider: d, webhook: &admission.Webhook{Handler: d}, memory: memory, timeout: timeout}
 }
@@ -49,7 +49,8 @@ func New(d Decider, memory *Memory, timeout time.Duration) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
-	// Nobody else ends a connection whose client stops sending. Servers of tests have no deadlines, which is no harm.
+	// The server itself has no deadline for a client that stops sending. The error is ignored: in tests the response
+	// writer supports no deadlines, which does no harm.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.timeout))
 	if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
 		refuse(ctx, w, fmt.Errorf("contentType=%s, expected application/json", contentType))
@@ -57,7 +58,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	size := r.ContentLength
 	if size < 0 {
-		// The API server always says how long a review is.
+		// The API server always sends a Content-Length.
 		size = MaxBytes
 	}
 	if size > MaxBytes {
@@ -76,7 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.read(ctx, w, r, size)
 }
 
-// read decides a request whose review has so many bytes at most.
+// read decides a request whose review has at most size bytes.
 func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, size int64) {
 	body, err := readAll(r.Body, r.ContentLength, size)
 	if err != nil {
@@ -95,7 +96,7 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	write(ctx, w, h.webhook.Handle(ctx, admission.Request{AdmissionRequest: *in.Request}))
 }
 
-// readAll reads a body of the announced length, or, where that is unknown, of up to limit bytes.
+// readAll reads a body of the announced length or, if that is unknown, of at most limit bytes.
 func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
 	if announced >= 0 {
 		out := make([]byte, announced)
@@ -109,7 +110,7 @@ func readAll(body io.Reader, announced, limit int64) ([]byte, error) {
 	return out, err
 }
 
-// unread answers a request of which no more is read than says what it is for.
+// unread responds to a request of which it reads only the fields before the objects.
 func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Reader, reason *apierrors.StatusError) {
 	head, err := readHead(body)
 	if err != nil {
@@ -122,21 +123,21 @@ func (h *Handler) unread(ctx context.Context, w http.ResponseWriter, body io.Rea
 	answerEarly(ctx, w, body, unread.Handle(ctx, admission.Request{AdmissionRequest: *head}))
 }
 
-// answerEarly answers a client that is still sending, and takes the rest from it: one that loses the connection before it
-// has sent everything may not see the answer.
+// answerEarly responds to a client that is still sending, and reads and discards the rest of the request. A client that
+// loses the connection before it has sent everything may not see the response.
 func answerEarly(ctx context.Context, w http.ResponseWriter, body io.Reader, response admission.Response) {
 	control := http.NewResponseController(w)
 	duplex := control.EnableFullDuplex()
 	write(ctx, w, response)
 	if duplex != nil || control.Flush() != nil {
-		// The server keeps the connection open for a moment after the answer.
+		// The server keeps the connection open for a short time after the response.
 		return
 	}
-	// How much comes, and whether the client hangs up, is of no interest any more.
+	// The amount of data, and an error because the client disconnects, do not matter.
 	_, _ = io.Copy(io.Discard, body)
 }
 
-// refuse answers what is no review, and so can't be answered by uid.
+// refuse responds to a body that is not an AdmissionReview, so that the response can't contain the UID of a request.
 func refuse(ctx context.Context, w http.ResponseWriter, err error) {
 	ctrllog.FromContext(ctx).Error(err, "Refusing what is no admission review")
 	write(ctx, w, admission.Errored(http.StatusBadRequest, err))
@@ -151,7 +152,7 @@ func write(ctx context.Context, w http.ResponseWriter, response admission.Respon
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// The client knows by its length that an answer is complete, while the request is still being read.
+	// With the length, the client knows that the response is complete while it is still sending the request.
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	if _, err := w.Write(text); err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Writing the answer to an admission review")

@@ -9,15 +9,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// maxHead bounds what is read of a review to find out what it is for. The API server writes these members before the
-// objects; the largest are the names, groups and extra fields of the user.
+// maxHead is the maximum number of bytes that are read of a review to identify its request. The API server writes these
+// fields before the objects. The largest are the names, groups and extra fields of the user.
 const maxHead = 1 << 20
 
-// errNoUID says that a request can't be answered: an answer names the uid.
+// errNoUID means that no valid response is possible, because a response must contain the UID of the request.
 var errNoUID = errors.New("the AdmissionReview has no request.uid before its objects")
 
-// readHead reads the members of a review's request that come before its objects, from a stream of which it reads no more
-// than maxHead bytes.
+// readHead reads the fields of a review's request that come before the objects. It reads at most maxHead bytes.
 func readHead(r io.Reader) (*admissionv1.AdmissionRequest, error) {
 	d := json.NewDecoder(io.LimitReader(r, maxHead))
 	if err := enter(d); err != nil {
@@ -39,7 +38,7 @@ func readHead(r io.Reader) (*admissionv1.AdmissionRequest, error) {
 	return nil, errNoUID
 }
 
-// readRequest reads the members of a request up to its objects, or to the end of what may be read.
+// readRequest reads the fields of a request up to its objects, or as far as they can be read. It requires the UID.
 func readRequest(d *json.Decoder) (*admissionv1.AdmissionRequest, error) {
 	if err := enter(d); err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func readRequest(d *json.Decoder) (*admissionv1.AdmissionRequest, error) {
 	return out, nil
 }
 
-// enter steps into an object.
+// enter reads the opening brace of a JSON object.
 func enter(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {

@@ -9,35 +9,35 @@ import (
 const (
 	mebibyte = 1 << 20
 
-	// MaxBytes is the largest review that is read. The API server takes request bodies of 3 MiB at most, and JSON writes a
-	// byte such as "<" as the six bytes \u003c. A review has an object and the one before the update, both as large as
-	// that, and up to 1 MiB of other members: 2 * 6 * 3 + 1 MiB. No object that makes a larger review can be stored: by
-	// default the API server and etcd take 1.5 MiB.
+	// MaxBytes is the size of the largest review that is read. The API server accepts request bodies of at most 3 MiB,
+	// and JSON encodes a byte such as "<" as the six bytes \u003c. A review contains an object and its version before
+	// the update, each as large as that, and up to 1 MiB of other fields: 2 * 6 * 3 + 1 MiB. An object with a larger
+	// review can't be stored: by default the API server and etcd accept 1.5 MiB.
 	MaxBytes = 37 * mebibyte
 
-	// smallBytes is the largest review that never waits for large ones.
+	// smallBytes is the size of the largest review that never waits for larger ones.
 	smallBytes = mebibyte
-	// smallInFlight and largeInFlight are how many bytes of reviews may be in memory at once. A decision takes about three
-	// times the bytes of the review, so that all of them together take about a third of the memory that
-	// config/manager/manager.yaml allows.
+	// smallInFlight and largeInFlight are how many bytes of reviews may be in memory at once. A decision takes about
+	// three times the bytes of the review. So all of them together take about a third of the memory limit in
+	// config/manager/manager.yaml.
 	smallInFlight = 32 * mebibyte
 	largeInFlight = 64 * mebibyte
 )
 
-// Memory bounds the bytes of the reviews that are in memory at once, of all handlers that share it. It is safe for
+// Memory limits the bytes of reviews that are in memory at once, for all handlers that share it. It is safe for
 // concurrent use.
 type Memory struct {
-	// Large reviews are apart from small ones, which a flood of large ones must not delay.
+	// Large and small reviews have limits of their own, so that many large reviews do not delay small ones.
 	small, large *semaphore.Weighted
 }
 
-// NewMemory returns a bound that is not used.
+// NewMemory returns a Memory of which nothing is in use.
 func NewMemory() *Memory {
 	return &Memory{small: semaphore.NewWeighted(smallInFlight), large: semaphore.NewWeighted(largeInFlight)}
 }
 
-// acquire waits until a review of so many bytes, at most MaxBytes, may be read. Call release when nothing of it is used
-// any more. An error says that ctx has ended before.
+// acquire waits until a review of at most MaxBytes bytes may be read. Call release when none of its memory is used any
+// more. An error means that ctx ended before that.
 func (m *Memory) acquire(ctx context.Context, bytes int64) (release func(), err error) {
 	of := m.small
 	if bytes > smallBytes {
