@@ -1,2 +1,3 @@
-// Package setup wires the parts of Berth into a manager. It is the one place where they know each other.
+// Package setup assembles the parts of Berth into a manager. It is the only package that connects controllers and
+// webhooks.
 package setup

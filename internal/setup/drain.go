@@ -9,16 +9,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// drain is a manager that goes on as before for a while when it is told to end, and has its clients connect elsewhere
-// meanwhile. A server that ends closes the connections that idle; a request that the API server is about to send on one
-// of them would be lost, and what it is about refused.
+// drain is a manager that keeps running for a delay after it is told to stop. Meanwhile it makes its clients connect to
+// other replicas. A server that stops closes its idle connections. A request that the API server is about to send on
+// one of them would be lost, and the client's request refused.
 type drain struct {
 	manager.Manager
 	delay  time.Duration
 	ending atomic.Bool
 }
 
-// Start runs the manager until ctx has ended and the delay is over.
+// Start runs the manager until ctx has ended and the delay has passed.
 func (d *drain) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -35,7 +35,8 @@ func (d *drain) Start(ctx context.Context) error {
 	return d.Manager.Start(running)
 }
 
-// handler closes each connection after its next answer once the manager is to end. A new one leads to another replica.
+// handler closes each connection after its next response once the manager must stop. A new connection goes to another
+// replica.
 func (d *drain) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if d.ending.Load() {

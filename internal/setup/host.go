@@ -18,7 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// addHost connects to the host cluster, where what Berth keeps for itself is to be there and not in the served one.
+// addHost connects to the host cluster if Berth keeps its own state there and not in the served cluster.
 func (p *parts) addHost(ctx context.Context, _ *rest.Config) error {
 	p.stateLive = p.live
 	switch o := p.options; o.StateCluster {
@@ -63,8 +63,8 @@ func hostConfig(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// tellApart makes sure that the host cluster is not the served one: there, the own namespace would be hooked like any
-// other, and Berth could lock itself out.
+// tellApart returns an error if the host cluster is the served cluster. In that case the webhooks would match Berth's
+// own namespace like any other, and Berth could block its own start.
 func (p *parts) tellApart(ctx context.Context) error {
 	name := client.ObjectKey{Name: p.options.Namespace}
 	here, there := &corev1.Namespace{}, &corev1.Namespace{}
@@ -82,15 +82,15 @@ func (p *parts) tellApart(ctx context.Context) error {
 	return nil
 }
 
-// ownState has a cache read no ControllerRevisions but those of Berth's own namespace, since it may read no others. For
-// Secrets, see namedSecret.
+// ownState restricts a cache to the ControllerRevisions in Berth's own namespace, because Berth may not read others.
+// For Secrets, see namedSecret.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 	}
 }
 
-// state is the cluster that holds what Berth keeps for itself.
+// state returns the cluster that contains Berth's own state.
 func (p *parts) state() cluster.Cluster {
 	if p.host != nil {
 		return p.host
@@ -98,7 +98,7 @@ func (p *parts) state() cluster.Cluster {
 	return p.mgr
 }
 
-// leaseConfig leads to the cluster of the lease; nil for the served one.
+// leaseConfig returns the configuration for the cluster of the lease, or nil if that is the served cluster.
 func (p *parts) leaseConfig() *rest.Config {
 	if p.host == nil {
 		return nil
@@ -106,8 +106,8 @@ func (p *parts) leaseConfig() *rest.Config {
 	return p.host.GetConfig()
 }
 
-// authenticateScrapers asks the cluster that Berth runs in, as far as it knows one, who a scraper is: there the scrapers
-// are.
+// authenticateScrapers returns the filter that authenticates and authorizes metrics clients. It uses the host cluster
+// if there is one, because the clients run there, and the served cluster otherwise.
 func (p *parts) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
 	if p.host != nil {
 		cfg, c = p.host.GetConfig(), p.host.GetHTTPClient()

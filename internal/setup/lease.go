@@ -18,36 +18,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// leaseName is the name of the lease that the leader holds.
+// leaseName is the name of the lease for leader election.
 const leaseName = "berth.placement.berth.dev"
 
 const (
-	// leaseChecks is how often, and leaseCheckTime for how long after its start, a replica looks for an abandoned lease.
+	// leaseChecks is the interval at which a new replica looks for an abandoned lease, and leaseCheckTime is how long
+	// it does so.
 	leaseChecks    = 2 * time.Second
 	leaseCheckTime = time.Minute
-	// leaseStill is for how long a lease has to stand still: a living leader renews it every 2 seconds.
+	// leaseStill is how long a lease must not change. A running leader renews it every 2 seconds.
 	leaseStill = 6 * time.Second
-	// longestHostname is how long a name may be that is a pod's whole name: hostnames of pods with longer names are cut.
+	// longestHostname is the length of the longest hostname that is certainly a pod's whole name. The hostnames of pods
+	// with longer names are truncated.
 	longestHostname = 62
 )
 
-// abandonedLease releases a lease whose holder is a pod that no longer exists and did not release it: an uninstallation
-// takes the right to do so away before the pod ends. Replicas of the next installation would otherwise wait for a lease
-// duration before one of them leads, and nothing would write webhook configurations.
+// abandonedLease releases a lease whose holder is a pod that does not exist any more and did not release it. An
+// uninstallation removes the permission for that before the pod ends. The replicas of the next installation would
+// otherwise wait for a lease duration before one of them becomes the leader, and nothing would write webhook
+// configurations until then.
 //
-// A lease counts as abandoned only if it has also expired, and was not renewed while this replica looked: the process of a
-// pod that was deleted by force may still run, and its clock may differ.
+// A lease counts as abandoned only if it has also expired and was not renewed while this replica watched it. The
+// process of a pod that was deleted by force may still run, and its clock may differ.
 type abandonedLease struct {
 	// client reads and writes without a cache.
 	client    client.Client
 	namespace string
-	// hostname is this process's, which is the name of its pod.
+	// hostname is the hostname of this process, which is the name of its pod.
 	hostname string
 	clock    clock.PassiveClock
-	// elected is closed when this replica leads.
+	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 
-	// version is the version of the lease that was seen last, and since when.
+	// version is the last seen resource version of the lease, and since is when this replica first saw it.
 	version string
 	since   time.Time
 }
@@ -57,7 +60,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*abandonedLease)(nil)
 )
 
-// addLease has the manager release an abandoned lease after its start.
+// addLease adds to the manager the release of an abandoned lease.
 func (p *parts) addLease() error {
 	if !p.options.LeaderElection {
 		return nil
@@ -74,7 +77,7 @@ func (p *parts) addLease() error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (l *abandonedLease) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It ends when there is no abandoned lease, or none to be expected.
+// Start implements manager.Runnable. It returns when no lease is abandoned, or after leaseCheckTime.
 func (l *abandonedLease) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("lease")
 	err := wait.PollUntilContextTimeout(ctx, leaseChecks, leaseCheckTime, true, func(ctx context.Context) (bool, error) {
@@ -95,18 +98,18 @@ func (l *abandonedLease) Start(ctx context.Context) error {
 	return nil
 }
 
-// check releases the lease if it is abandoned. It reports whether there is nothing more to look for.
+// check releases the lease if it is abandoned. It reports whether no further check is needed.
 func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: leaseName}, lease); err != nil {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
-	// controller-runtime's identities are a hostname and a random number.
+	// The identities of controller-runtime consist of a hostname and a random ID.
 	holder, _, isPod := strings.Cut(holderOf(lease), "_")
 	if !isPod || holder == l.hostname || len(holder) > longestHostname {
 		return true, nil
 	}
-	// Where this replica is no pod of the namespace, nor need the holder be one.
+	// If this replica is not a pod of the namespace, the holder may not be one either.
 	if here, err := l.podExists(ctx, l.hostname); err != nil || !here {
 		return err == nil, err
 	}
@@ -125,7 +128,7 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	err = l.client.Update(ctx, lease)
 	if apierrors.IsConflict(err) {
-		// Another replica was faster.
+		// Another client updated the lease first.
 		return false, nil
 	}
 	return err == nil, err
@@ -136,7 +139,7 @@ func (l *abandonedLease) podExists(ctx context.Context, name string) (bool, erro
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// holderOf returns the identity of the lease's holder; empty for none.
+// holderOf returns the identity of the lease's holder, or "" for none.
 func holderOf(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""

@@ -17,13 +17,14 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
-// Who fills the Secret with the webhooks' certificate.
+// Values of Options.WebhookCertManagement: what writes the Secret with the webhooks' certificate.
 const (
 	CertManagementSelf     = "self"
 	CertManagementExternal = "external"
 )
 
-// Where the state that Berth keeps for itself is: its Secrets, its lease and the last good versions of policies.
+// Values of Options.StateCluster: the cluster of Berth's own state, which is its Secrets, its lease and the last good
+// versions of policies.
 const (
 	StateClusterServed = "served"
 	StateClusterHost   = "host"
@@ -31,84 +32,89 @@ const (
 
 // Options configure a manager.
 type Options struct {
-	// Namespace is Berth's own, in the cluster that StateCluster says. What Berth keeps for itself is there, and nothing
-	// in it is ever hooked.
+	// Namespace is Berth's own namespace, in the cluster that StateCluster selects. It contains Berth's own state. The
+	// webhooks never match objects in it.
 	Namespace string
-	// StateCluster says where Namespace is: StateClusterServed, which is also meant by "", for the API server that Berth
-	// serves, or StateClusterHost for another, the one that HostKubeconfig leads to. Nothing of the served one is Berth's
-	// own then, and a namespace of the same name there is one like any other.
+	// StateCluster selects the cluster of Namespace. StateClusterServed, the default for "", is the cluster whose API
+	// server Berth serves. StateClusterHost is another cluster, the one of HostKubeconfig. In that case Berth has no
+	// namespace of its own in the served cluster, and a namespace of the same name there is treated like any other.
 	StateCluster string
-	// HostKubeconfig is the path of a kubeconfig for the host cluster; empty for the cluster that Berth is a pod of.
+	// HostKubeconfig is the path of a kubeconfig for the host cluster. It is empty if Berth is a pod of that cluster.
 	HostKubeconfig string
-	// WebhookURL is the base URL under which the API server reaches the webhooks; empty to go through WebhookService.
+	// WebhookURL is the base URL at which the API server reaches the webhooks. If it is empty, it uses WebhookService.
 	WebhookURL string
-	// WebhookService is the Service in Namespace that leads to the webhooks.
+	// WebhookService is the name of the Service in Namespace for the webhooks.
 	WebhookService string
-	// OwnerClusterRole is the ClusterRole with which the webhook configurations go; empty for none.
+	// OwnerClusterRole is the ClusterRole that owns the webhook configurations. It is empty for none.
 	OwnerClusterRole string
-	// OwnerClusterServiceVersion is the ClusterServiceVersion in Namespace by which OLM installed Berth; empty for none.
-	// The webhook configurations go with the ClusterRoles that OLM made for it, and not with OwnerClusterRole then.
+	// OwnerClusterServiceVersion is the ClusterServiceVersion in Namespace with which OLM installed Berth. It is empty
+	// for none. If it is set, the ClusterRoles that OLM created for it own the webhook configurations instead of
+	// OwnerClusterRole.
 	OwnerClusterServiceVersion string
-	// WebhookHost and WebhookPort are where the webhooks listen.
+	// WebhookHost and WebhookPort are the address at which the webhooks listen.
 	WebhookHost string
 	WebhookPort int
-	// WebhookCertManagement says who fills the Secret with the webhooks' certificate: CertManagementSelf, which is also
-	// meant by "", or CertManagementExternal.
+	// WebhookCertManagement selects what writes the Secret with the webhooks' certificate: Berth for
+	// CertManagementSelf, which is the default for "", or another program for CertManagementExternal.
 	WebhookCertManagement string
-	// WebhookCAOverlap is how long the API server trusts a certificate authority after it was replaced; 0 for an hour.
+	// WebhookCAOverlap is how long the API server trusts a certificate authority after its replacement. 0 means an
+	// hour.
 	WebhookCAOverlap time.Duration
-	// WebhookTokenLifetime is how long the token in the webhooks' paths is used before it is replaced; 0 for an hour.
+	// WebhookTokenLifetime is how long the token in the webhooks' paths is used before it is replaced. 0 means an hour.
 	WebhookTokenLifetime time.Duration
-	// WebhookTokenSettle is how long replicas have to learn a token before the API server uses it; 0 for 10 seconds.
-	// WebhookTokenOverlap is how long it is accepted after the API server was told to use another; 0 for a minute.
+	// WebhookTokenSettle is how long replicas have to learn a token before the API server uses it. 0 means 10 seconds.
+	// WebhookTokenOverlap is how long a token is accepted after no webhook configuration contains it. 0 means a minute.
 	WebhookTokenSettle, WebhookTokenOverlap time.Duration
-	// WebhookClientCAFile is the path of a PEM file with the authorities of the API server's client certificate, which the
-	// webhooks then require; empty for none. WebhookClientNames are the names of which the certificate must have one, any
-	// if there are none.
+	// WebhookClientCAFile is the path of a PEM file with the authorities of the API server's client certificate. The
+	// webhooks then require such a certificate. It is empty if they require none. WebhookClientNames lists names of
+	// which the certificate must have one. If the list is empty, any name is accepted.
 	WebhookClientCAFile string
 	WebhookClientNames  []string
-	// MetricsAddress is where metrics are served; "0" for nowhere. MetricsSecure serves them over HTTPS to clients
-	// that the API server authenticates and authorizes.
+	// MetricsAddress is the address at which metrics are served, or "0" for no metrics. MetricsSecure serves them over
+	// HTTPS to clients that the API server authenticates and authorizes.
 	MetricsAddress string
 	MetricsSecure  bool
-	// ProbeAddress is where /healthz and /readyz are served.
+	// ProbeAddress is the address at which /healthz and /readyz are served.
 	ProbeAddress string
-	// PprofAddress is where profiles are served, to whoever reaches it; empty for nowhere.
+	// PprofAddress is the address at which profiles are served, without authentication. It is empty for no profiles.
 	PprofAddress string
-	// TracingEndpoint is where the collector of traces is: http://host:port, or https:// for TLS; empty for no traces.
+	// TracingEndpoint is the URL of the trace collector: http://host:port, or https:// for TLS. It is empty for no
+	// traces.
 	TracingEndpoint string
 	// TracingSamplingPerMillion is how many of a million traces that begin in Berth are recorded.
 	TracingSamplingPerMillion int
-	// LeaderElection lets several replicas run; without it this one must be alone.
+	// LeaderElection enables leader election. Without it, only one replica may run.
 	LeaderElection bool
-	// LeaseDuration is how long a leader that no longer renews its lease still counts as one. It gives up by itself after
-	// RenewDeadline, and everybody tries every RetryPeriod. Zero for controller-runtime's 15, 10 and 2 seconds.
+	// LeaseDuration is how long a leader that does not renew its lease remains the leader. The leader itself stops
+	// after RenewDeadline. All replicas try every RetryPeriod. Zero means controller-runtime's defaults of 15, 10 and 2
+	// seconds.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// ShutdownDelay is how long a manager that is told to end goes on, while it has its clients connect elsewhere.
+	// ShutdownDelay is how long a manager keeps running after it is told to stop. Meanwhile its clients connect to
+	// other replicas.
 	ShutdownDelay time.Duration
-	// EvaluationTimeout bounds the evaluation of one policy on one object.
+	// EvaluationTimeout is the deadline for the evaluation of one policy on one object.
 	EvaluationTimeout time.Duration
-	// EvaluationConcurrency bounds the evaluations that run at once.
+	// EvaluationConcurrency is the maximum number of concurrent evaluations.
 	EvaluationConcurrency int
-	// Predicates is the white-list of predicates, in their order; nil for the default one. A policy may use fewer of them.
+	// Predicates is the ordered list of allowed predicates. nil means the default list. A policy may use a subset.
 	Predicates []string
-	// OwnPredicates are known besides those of Kubernetes' scheduler.
+	// OwnPredicates are available besides the predicates of the Kubernetes scheduler.
 	OwnPredicates []predicates.Predicate
-	// Config is the path of the configuration file; empty for none.
+	// Config is the path of the configuration file. It is empty for none.
 	Config string
-	// PolicyMaxStaleness is for how long a replica answers admission requests without a confirmation by the API server
-	// that it has all policies; 0 for freshness.DefaultBound.
+	// PolicyMaxStaleness is how long a replica responds to admission requests without a confirmation by the API server
+	// that it has all policies. 0 means freshness.DefaultBound.
 	PolicyMaxStaleness time.Duration
-	// ReservationTTL is how long a charge to a quota waits for its object: longer than the API server takes to give up
-	// a request.
+	// ReservationTTL is how long a charge to a quota is reserved for its object. It must be longer than the API
+	// server's timeout of a request.
 	ReservationTTL time.Duration
-	// AllowRemoteSecrets lets policies with spec.remote match and replicate Secrets by name.
+	// AllowRemoteSecrets allows policies with spec.remote to match and replicate Secrets by name.
 	AllowRemoteSecrets bool
-	// Metrics is where Berth's metrics are registered; nil for the registry that MetricsAddress serves.
+	// Metrics is the registry for Berth's metrics. nil means the registry that MetricsAddress serves.
 	Metrics prometheus.Registerer
 }
 
-// Bind binds the options to the flags of a command. OwnPredicates are to be set before.
+// Bind binds the options to the flags of a command. Set OwnPredicates before.
 func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "berth-system"), "Berth's own namespace, in the cluster of --state-cluster: it holds Berth's Secrets and lease and is never hooked.")
 	f.StringVar(&o.StateCluster, "state-cluster", StateClusterServed, "Which cluster has Berth's own namespace: served, the one of --kubeconfig, or host, where that is another one than Berth runs in.")
@@ -144,7 +150,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
 }
 
-// checkElection refuses durations by which leaders would lose the lease that they hold, by the flags' names.
+// checkElection refuses durations with which a leader would lose its lease. Its errors contain the names of the flags.
 func (o *Options) checkElection() error {
 	if o.LeaseDuration == 0 && o.RenewDeadline == 0 && o.RetryPeriod == 0 {
 		return nil
@@ -159,7 +165,7 @@ func (o *Options) checkElection() error {
 	return nil
 }
 
-// owners are what the webhook configurations go with.
+// owners returns the ClusterRoles that own the webhook configurations.
 func (o *Options) owners() webhookconfiguration.Owners {
 	out := webhookconfiguration.Owners{Name: o.OwnerClusterRole}
 	if o.OwnerClusterServiceVersion != "" {
@@ -168,7 +174,8 @@ func (o *Options) owners() webhookconfiguration.Owners {
 	return out
 }
 
-// exempt is the namespace of the served cluster that is never hooked, since it is Berth's own; empty for none.
+// exempt returns Berth's own namespace in the served cluster, which the webhooks never match. It is empty if there is
+// none.
 func (o *Options) exempt() string {
 	if o.StateCluster == StateClusterHost {
 		return ""
@@ -176,7 +183,7 @@ func (o *Options) exempt() string {
 	return o.Namespace
 }
 
-// hosts are the names or addresses by which the API server calls the webhooks.
+// hosts returns the names or addresses at which the API server calls the webhooks.
 func (o *Options) hosts() ([]string, error) {
 	if o.WebhookURL == "" {
 		service := o.WebhookService + "." + o.Namespace

@@ -14,7 +14,8 @@ import (
 	inventory "github.com/berth-dev/berth/internal/replication"
 )
 
-// defaultPredicates is the white-list where nobody sets one; nil if the manager will not start anyway.
+// defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then
+// does not start anyway.
 func defaultPredicates(own []predicates.Predicate) []string {
 	registry, err := predicates.NewRegistry(own...)
 	if err != nil {
@@ -23,7 +24,7 @@ func defaultPredicates(own []predicates.Predicate) []string {
 	return registry.Default()
 }
 
-// names is a flag that lists names, separated by commas.
+// names is a flag with a comma-separated list of names.
 type names []string
 
 func (n *names) String() string { return strings.Join(*n, ",") }
@@ -41,8 +42,8 @@ func (n *names) Set(text string) error {
 	return nil
 }
 
-// addConfiguration reads the configuration file, and makes what it and the flags say of predicates and of inventories.
-// Nothing of the scheduler is made before a policy asks.
+// addConfiguration reads the configuration file and prepares predicates and inventories according to it and the flags.
+// No plugin of the scheduler is created before a policy uses predicates.
 func (p *parts) addConfiguration(context.Context, *rest.Config) error {
 	config := &configuration.ManagerConfiguration{}
 	if p.options.Config != "" {

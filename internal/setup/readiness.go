@@ -9,11 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// readiness says whether this replica may decide: its certificate is served and trusted, it knows
-// the API server by a token, every policy that existed at
-// the start is compiled, everything that they read is replicated or known not to be to be had, the quotas are read, and
-// the webhook configurations stay when a version that was before goes.
-// Once that was so it stays so: policies that come later answer for themselves.
+// readiness knows whether this replica may decide. These conditions must be met:
+//
+//   - Its certificate is served and trusted, and it knows a token of the API server.
+//   - Every policy that existed at the start is loaded.
+//   - All data that those policies read is replicated or known to be unavailable.
+//   - The quotas are cached.
+//   - Its ClusterRoles own the webhook configurations, so that these remain when an earlier version is removed.
+//
+// Once the replica was ready it remains so: a policy that is created later can't decide until its own data is complete.
 type readiness struct {
 	certificate func() bool
 	tokens      func() bool
@@ -21,8 +25,8 @@ type readiness struct {
 	data        func() bool
 	quotas      func() bool
 	adopted     func() bool
-	// current reports whether the API server confirmed within a bound that this replica has its policies, and confirm asks
-	// for that now.
+	// current reports whether the API server recently confirmed that this replica has its policies. confirm requests a
+	// confirmation now.
 	current func() bool
 	confirm func(context.Context) error
 
@@ -40,8 +44,8 @@ func (r *readiness) isReady(ctx context.Context) bool {
 	return true
 }
 
-// once returns a check that is not made again after it succeeded. The check of the webhook server shakes hands without a
-// client certificate, which a server that requires one logs as an error each time.
+// once returns a check that is not repeated after it succeeded. The webhook server's check performs a TLS handshake
+// without a client certificate. A server that requires one logs each such handshake as an error.
 func once(check healthz.Checker) healthz.Checker {
 	var succeeded atomic.Bool
 	return func(request *http.Request) error {
@@ -57,10 +61,10 @@ func once(check healthz.Checker) healthz.Checker {
 // confirmation is how long a request waits for the API server to confirm the policies of this replica.
 const confirmation = 3 * time.Second
 
-// guard has a webhook answer only once this replica may decide. Until then it is no webhook at all: the API server gets
-// an HTTP error and does what the webhook's failure policy says. The same holds while this replica may have old policies;
-// a request has that looked at again at once, so that a replica which was cut off, or whose API server restarted, answers
-// the first request that it can.
+// guard lets a webhook respond only once this replica may decide. Until then the API server gets an HTTP error and
+// applies the webhook's failure policy. The same holds while this replica may have old policies. In that case each
+// request causes an immediate check. So a replica that was disconnected, or whose API server restarted, decides the
+// first request that it can.
 func (r *readiness) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if !r.isReady(request.Context()) {

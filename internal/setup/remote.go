@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// engines evaluate policies here or elsewhere, as each says.
+// engines evaluates each policy with the embedded engine or with a remote engine, as the policy says.
 type engines struct {
 	*embedded.Engine
 	remote *remote.Engine

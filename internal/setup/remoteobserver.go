@@ -19,24 +19,24 @@ import (
 
 var _ remote.Observer = (*remoteObserver)(nil)
 
-// remoteObserver counts requests to engines elsewhere, and tells who has to know of how these fare.
+// remoteObserver counts requests to remote engines, and notifies other parts of changes in their health.
 type remoteObserver struct {
 	*metrics.Remote
 	reader client.Reader
 	events *events.Recorder
-	// changed is called with policies whose engine fares differently, and revised when existing objects are to be decided
-	// anew.
+	// changed is called with policies whose engine's health changed. revised is called when existing objects must be
+	// decided again.
 	changed func(policy string)
 	revised func()
-	// recovered is called with policies whose engine answers again.
+	// recovered is called with policies whose engine responds again.
 	recovered func(policy string)
 }
 
 // Revised implements remote.Observer.
 func (o *remoteObserver) Revised(string) { o.revised() }
 
-// HealthChanged implements remote.Observer. An Event is emitted when trouble begins, grows to an open circuit, and ends: in
-// between an engine may fail in another way at each request.
+// HealthChanged implements remote.Observer. It emits an Event when an engine starts to fail, when its circuit breaker
+// opens, and when it recovers. It emits none for other changes, because each request may fail with another error.
 func (o *remoteObserver) HealthChanged(policy string, before, after placement.RemoteHealth) {
 	o.changed(policy)
 	was, is := troubleOf(before), troubleOf(after)
@@ -55,7 +55,7 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	}
 }
 
-// trouble is how bad it is.
+// trouble is the severity of an engine's problem.
 type trouble int
 
 const (
@@ -77,14 +77,15 @@ func troubleOf(h placement.RemoteHealth) trouble {
 
 func (o *remoteObserver) emit(policy string, emit func(of runtime.Object, message string), message string) {
 	of := &placementv1.PlacementPolicy{}
-	// The policies are cached: this replica has loaded them. Of one that is gone meanwhile there is nothing to tell.
+	// The cache has the policy because this replica has loaded it. There is no Event on a policy that was deleted
+	// meanwhile.
 	if err := o.reader.Get(context.Background(), client.ObjectKey{Name: policy}, of); err != nil {
 		return
 	}
 	emit(of, message)
 }
 
-// endpoints lets each engine have series for as long as it decides a policy in force.
+// endpoints keeps the metrics of each remote engine as long as the engine decides a policy in force.
 type endpoints struct {
 	metrics *metrics.Remote
 
@@ -92,7 +93,7 @@ type endpoints struct {
 	used map[string]int
 }
 
-// changed is called with what decided a policy before, and does now; nil for nothing.
+// changed updates the engines in use after a change of a policy. before and after may be nil.
 func (e *endpoints) changed(_ string, before, after *placement.Policy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

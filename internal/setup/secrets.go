@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// namedSecret is the cluster of what Berth keeps for itself, with a cache of one Secret: OLM turns rights in Berth's own
-// namespace into rights in all namespaces, so Berth lists and watches Secrets by name alone.
+// namedSecret is the cluster of Berth's own state, with a cache of a single Secret. Berth lists and watches Secrets
+// only by name, because OLM converts permissions in Berth's own namespace to permissions in all namespaces.
 type namedSecret struct {
 	cluster.Cluster
 	cache  cache.Cache
@@ -34,7 +34,7 @@ func (s *namedSecret) GetClient() client.Client { return s.client }
 // Start implements manager.Runnable.
 func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
 
-// namedSecret returns a cluster for reading and writing one Secret of the own namespace.
+// namedSecret returns a cluster to read and write one Secret in Berth's own namespace.
 func (p *parts) namedSecret(name string) (cluster.Cluster, error) {
 	state := p.state()
 	o := cache.Options{
@@ -62,17 +62,18 @@ func (p *parts) namedSecret(name string) (cluster.Cluster, error) {
 }
 
 const (
-	// secretAge is for how long a Secret that was read is used before it is read again. It bounds the reads of a busy policy,
-	// and is no longer than the first pause after which an engine that refused credentials is asked again by default.
+	// secretAge is how long a Secret is used before it is read again. It limits the reads for a busy policy. It is not
+	// longer than the default delay after which an engine that refused credentials is first retried.
 	secretAge = 100 * time.Millisecond
-	// secretTimeout bounds a read.
+	// secretTimeout is the timeout of a read.
 	secretTimeout = 5 * time.Second
-	// secretUnused is after how long a Secret that nobody asks for is forgotten.
+	// secretUnused is the time after which an unused Secret is removed from memory.
 	secretUnused = 10 * time.Minute
 )
 
-// engineSecrets reads the Secrets of the operator's own namespace that policies name for remote engines. It reads them by name,
-// without a watch: "get" on the names is all the right that it takes. It is safe for concurrent use.
+// engineSecrets reads the Secrets in the manager's own namespace that policies name for remote engines. It reads them
+// by name and without a watch, so the only permission that it needs is "get" on the names. It is safe for concurrent
+// use.
 type engineSecrets struct {
 	reader    client.Reader
 	namespace string
@@ -83,7 +84,7 @@ type engineSecrets struct {
 	read map[string]readSecret
 }
 
-// readSecret is the result of reading a Secret.
+// readSecret is the result of a read of a Secret.
 type readSecret struct {
 	at   time.Time
 	data map[string][]byte
@@ -100,7 +101,7 @@ func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]b
 		return known.data, known.err
 	}
 	flight := s.flights.DoChan(name, func() (any, error) {
-		// The result is for everybody who waits, so it does not end with the first one's request.
+		// All waiting callers share the result, so the read must not end with the first caller's request.
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), secretTimeout)
 		defer cancel()
 		return s.refresh(reading, name), nil
@@ -121,7 +122,7 @@ func (s *engineSecrets) known(name string) (readSecret, bool) {
 	return out, ok
 }
 
-// refresh reads a Secret. While the API server can't be asked, the data that were read last stay in use.
+// refresh reads a Secret. While the API server is unavailable, the last data that was read remains in use.
 func (s *engineSecrets) refresh(ctx context.Context, name string) readSecret {
 	next, answered := s.get(ctx, name)
 	s.mu.Lock()
@@ -134,7 +135,7 @@ func (s *engineSecrets) refresh(ctx context.Context, name string) readSecret {
 	return next
 }
 
-// get reads a Secret; answered reports whether the API server said what there is to read.
+// get reads a Secret. answered reports whether the API server gave a definite result.
 func (s *engineSecrets) get(ctx context.Context, name string) (out readSecret, answered bool) {
 	secret := &corev1.Secret{}
 	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret)
@@ -151,8 +152,8 @@ func (s *engineSecrets) get(ctx context.Context, name string) (out readSecret, a
 	return out, err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// shown reports whether policies may have a Secret shown to engines: others in the namespace, such as the token of a
-// ServiceAccount or a release of Helm's, were not made for that.
+// shown reports whether policies may send a Secret to engines. Other Secrets in the namespace, such as the token of a
+// ServiceAccount or a Helm release, are not meant for that.
 func shown(secret *corev1.Secret) bool {
 	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
 }

@@ -69,7 +69,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-// NewScheme returns a scheme with the kinds that Berth reads and writes typed.
+// NewScheme returns a scheme with the kinds that Berth reads and writes as typed objects.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -77,7 +77,8 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// parts are what a manager is made of; what one part tells another goes through the fields.
+// parts contains the components of a manager. Callbacks between components use its fields, so a component may be set
+// later.
 type parts struct {
 	options  Options
 	mgr      manager.Manager
@@ -85,7 +86,7 @@ type parts struct {
 	dynamic  dynamic.Interface
 	identity authenticationv1.UserInfo
 	tracing  *tracing.Provider
-	// host is the cluster of what Berth keeps for itself; nil where that is the served one. See state.
+	// host is the cluster of Berth's own state, or nil if that is the served cluster. See state.
 	host      cluster.Cluster
 	stateLive client.Client
 	secrets   *engineSecrets
@@ -127,11 +128,11 @@ type parts struct {
 	drain       *drain
 }
 
-// New returns a manager with everything in it, ready to be started. cfg leads to the served API server. Making it
-// already asks the API server: who Berth is, what is served, and for the Secrets that Berth keeps.
+// New returns a manager with all components, ready to start. cfg is the configuration for the served API server. New
+// already sends requests to the API server: for Berth's own identity, for the served types, and for the keyring Secret.
 func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, error) {
-	// Berth lists and watches many types and must not be its own bottleneck; the API server's priority and fairness
-	// is what limits clients.
+	// Berth lists and watches many types, and a client-side rate limit would slow it down. The API server limits
+	// clients by API Priority and Fairness.
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
 	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}, history: watches.NewHistory()}
@@ -225,7 +226,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 				c.MinVersion = tls.VersionTLS12
 				c.NextProtos = []string{"http/1.1"}
-				// The certificate comes from a Secret once that is read; see addCertificate.
+				// The certificate comes from a Secret; see addCertificate.
 				c.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return p.certificate.GetCertificate(h) }
 				if p.clients != nil {
 					p.clients.Configure(c)
@@ -244,13 +245,13 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 	return p.addLease()
 }
 
-// newInformer returns an informer of the manager's cache that lists its type again when the API server's store has gone
+// newInformer returns an informer for the manager's cache. It lists its type again when the API server's store was set
 // back to an earlier state.
 func (p *parts) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	return toolscache.NewSharedIndexInformer(p.history.Wrap(lw), object, resync, indexers)
 }
 
-// optional returns nil for a duration that nobody set, which leaves it to controller-runtime.
+// optional returns nil for 0, which selects controller-runtime's default.
 func optional(d time.Duration) *time.Duration {
 	if d == 0 {
 		return nil
@@ -284,7 +285,7 @@ func (p *parts) addCertificate(context.Context, *rest.Config) error {
 	return err
 }
 
-// addTokens prepares the secret in the webhooks' paths by which the API server is known.
+// addTokens prepares the token in the webhooks' paths that authenticates the API server.
 func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
 	if o := p.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
 		return fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token", o.WebhookTokenLifetime)
@@ -304,7 +305,7 @@ func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
 	return err
 }
 
-// addClientCertificates prepares the verification of the API server's client certificate, where there is one.
+// addClientCertificates prepares the verification of the API server's client certificate, if it is enabled.
 func (p *parts) addClientCertificates(context.Context, *rest.Config) (err error) {
 	switch {
 	case p.options.WebhookClientCAFile != "":
@@ -379,11 +380,11 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// schemaTimeout is how long the API server may take to return the schemas of a group and version.
+// schemaTimeout is how long the API server may take to return the schemas of one group and version.
 const schemaTimeout = 3 * time.Second
 
-// addSchemas prepares reading the schemas that the API server publishes. A request for them has a deadline of its own, since
-// the client for them takes no context.
+// addSchemas prepares the type checker's client for published schemas. That client takes no context, so its requests
+// have a timeout of their own.
 func (p *parts) addSchemas(cfg *rest.Config) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = schemaTimeout
@@ -395,13 +396,12 @@ func (p *parts) addSchemas(cfg *rest.Config) error {
 	return nil
 }
 
-// engineObserver counts what becomes of remembered decisions and of policies that run too long, and logs what must not
-// happen.
+// engineObserver records metrics of the decision cache and of quarantined policies, and logs what must not happen.
 type engineObserver struct {
 	*metrics.Metrics
 	// changed is called with policies whose quarantine began or ended.
 	changed func(policy string)
-	// readsMore is called when a policy turned out to read more than was found.
+	// readsMore is called when a policy reads more than the analysis found.
 	readsMore func()
 }
 
@@ -522,7 +522,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	return nil
 }
 
-// addStatus makes the controllers that report on policies.
+// addStatus creates the controllers that report on policies.
 func (p *parts) addStatus() {
 	p.types = typecheck.New(typecheck.Deps{
 		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BoundTo, Changed: func(name string) { p.status.Changed(name) },
@@ -540,7 +540,7 @@ func (p *parts) addStatus() {
 	})
 }
 
-// registerCollectors registers the metrics that are looked up at the moment of the scrape.
+// registerCollectors registers the metrics that are computed at the time of the scrape.
 func (p *parts) registerCollectors() error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewQuarantine(p.registry.InForce),
@@ -556,7 +556,7 @@ func (p *parts) registerCollectors() error {
 	return nil
 }
 
-// followData tells of changes of what is replicated.
+// followData notifies other components of changes of replicated data.
 func (p *parts) followData() {
 	p.replication.Subscribe(func(r schema.GroupVersionResource) {
 		p.remediation.DataChanged(r)
@@ -574,7 +574,8 @@ func (p *parts) followData() {
 	)
 }
 
-// watchQuotas keeps the quotas and limits cached on every replica. The returned function says whether they are read.
+// watchQuotas keeps quotas and LimitedResources in the cache on every replica. The returned function reports whether
+// the cache is synced.
 func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
 	var informers []cache.Informer
 	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
@@ -592,7 +593,7 @@ func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
 	}, nil
 }
 
-// quotaAdded lets a quota or a limit have series.
+// quotaAdded adds the metrics of a quota or LimitedResource.
 func (p *parts) quotaAdded(obj any) {
 	if o, ok := obj.(client.Object); ok {
 		if key, ok := quota.KeyOf(o); ok {
@@ -601,7 +602,7 @@ func (p *parts) quotaAdded(obj any) {
 	}
 }
 
-// quotaDeleted drops what this replica keeps of a quota or a limit that is gone.
+// quotaDeleted drops the metrics and the written version of a deleted quota or LimitedResource.
 func (p *parts) quotaDeleted(obj any) {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
@@ -614,8 +615,8 @@ func (p *parts) quotaDeleted(obj any) {
 	}
 }
 
-// watchNamespaces has a namespace's objects decided anew when its labels may have changed, and keeps the namespaces
-// cached before the first request asks for one.
+// watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
+// before the first request needs one.
 func (p *parts) watchNamespaces(ctx context.Context) error {
 	informer, err := p.mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -647,7 +648,7 @@ func (p *parts) watchNamespaces(ctx context.Context) error {
 	return err
 }
 
-// watchPauses has every replica's admission know which policies the leader paused.
+// watchPauses informs this replica's admission of the policies that the leader paused.
 func (p *parts) watchPauses(ctx context.Context) error {
 	informer, err := p.mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -674,7 +675,7 @@ func (p *parts) watchPauses(ctx context.Context) error {
 
 func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	register := func(path string, handler http.Handler) {
-		// Nothing is read of a request before its caller is known.
+		// The token is checked before the body of a request is read.
 		handler = p.drain.handler(p.tokens.Handler(path, handler))
 		p.mgr.GetWebhookServer().Register(path, handler)
 		p.mgr.GetWebhookServer().Register(path+"/", handler)
@@ -722,7 +723,7 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	return nil
 }
 
-// maxCompilations is how many policies the validating webhook compiles at a time.
+// maxCompilations is how many policies the validating webhook compiles concurrently.
 const maxCompilations = 2
 
 func (p *parts) addProbes(context.Context, *rest.Config) error {
@@ -745,7 +746,7 @@ func (p *parts) addProbes(context.Context, *rest.Config) error {
 		}
 	}
 	return p.mgr.AddReadyzCheck("loaded", func(r *http.Request) error {
-		// A probe that waits for a cache would look like a hanging process.
+		// Without a timeout, a probe that waits for a cache would look like a hanging process.
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
 		if !p.ready.isReady(ctx) {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// These are set by the linker in release builds.
+// The linker sets these variables in release builds.
 var version, commit, date string
 
-// Version is the version of this build and, as far as the Go tool has recorded them, its commit and the commit's date.
+// Version returns the version of this build and, if the Go tool recorded them, its commit and the commit's date.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
