@@ -23,7 +23,8 @@ import (
 
 var _ policy.Served = (*Catalog)(nil)
 
-// Catalog knows which resource types the API server serves that can be listed and watched. It is safe for concurrent use.
+// Catalog knows the resource types that the API server serves and that can be listed and watched. It is safe for
+// concurrent use.
 type Catalog struct {
 	client      discovery.DiscoveryInterface
 	inventories *replication.Inventories
@@ -34,40 +35,41 @@ type Catalog struct {
 	subscribers []func()
 }
 
-// What the API server serves follows its objects with a delay, and an extension API server comes and goes without
-// any: after an invalidation it is asked at these times, and besides now and then.
+// Discovery follows changes of objects with a delay, and an extension API server comes and goes without any change of
+// an object. So the catalog runs discovery with discoveryLags after an invalidation, and every refreshPeriod besides.
 var (
 	discoveryLags = []time.Duration{0, time.Second, 4 * time.Second}
 	refreshPeriod = time.Minute
 )
 
-// catalog is what was served at one moment.
+// catalog is an immutable result of discovery.
 type catalog struct {
 	byPlural map[string][]policy.Resource
 	exact    map[schema.GroupVersionResource]policy.Resource
 	kinds    map[schema.GroupVersionResource]string
-	// scalable are the types that have a scale subresource.
+	// scalable holds the types that have a scale subresource.
 	scalable map[schema.GroupVersionResource]bool
-	// served are all types, also those that can't be listed or watched.
+	// served holds all types, including those that can't be listed or watched.
 	served *match.Served
 }
 
-// NewCatalog returns a catalog that is empty until it is refreshed; which types stand for clusters it is told.
+// NewCatalog returns a catalog that is empty until the first Refresh. inventories lists the types that represent
+// clusters.
 func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
 	c := &Catalog{client: client, inventories: inventories, stale: make(chan struct{}, 1)}
 	c.current.Store(&catalog{})
 	return c
 }
 
-// Subscribe has f called after each refresh that found something else than before. f must be quick and must not call
-// Refresh.
+// Subscribe registers f, which is called after each refresh that found a change. f must return quickly and must not
+// call Refresh.
 func (c *Catalog) Subscribe(f func()) {
 	c.refresh.Lock()
 	defer c.refresh.Unlock()
 	c.subscribers = append(c.subscribers, f)
 }
 
-// Invalidate says that what is served has probably changed.
+// Invalidate requests discovery because the served types have probably changed. It does not block.
 func (c *Catalog) Invalidate() {
 	select {
 	case c.stale <- struct{}{}:
@@ -75,10 +77,10 @@ func (c *Catalog) Invalidate() {
 	}
 }
 
-// NeedLeaderElection says that every replica needs to know what is served.
+// NeedLeaderElection returns false: every replica needs the served types.
 func (*Catalog) NeedLeaderElection() bool { return false }
 
-// Start keeps the catalog true until ctx ends.
+// Start refreshes the catalog until ctx ends.
 func (c *Catalog) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("catalog")
 	var due []time.Duration
@@ -101,8 +103,8 @@ func (c *Catalog) Start(ctx context.Context) error {
 	}
 }
 
-// Refresh asks the API server. Groups that don't answer, such as those of an extension API server that is down, are
-// left out; what is served besides is known all the same.
+// Refresh runs discovery. It leaves out groups that do not respond, such as those of an extension API server that is
+// down. The other groups are updated.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	c.refresh.Lock()
 	defer c.refresh.Unlock()
@@ -116,7 +118,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	}
 	next := newCatalog(groups, lists)
 	next.served = servedTypes(groups, lists, partial)
-	// The plurals tell when another version became the preferred one.
+	// The comparison includes the plurals because they change when another version becomes the preferred one.
 	if current := c.current.Load(); maps.Equal(current.kinds, next.kinds) && maps.Equal(current.scalable, next.scalable) && maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) && next.served.Equal(current.served) {
 		return nil
 	}
@@ -139,7 +141,8 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 		byVersion[list.GroupVersion] = list
 	}
 	for _, group := range groups {
-		// The group's versions come preferred first; only the first that serves a resource stands for its plural.
+		// The versions are ordered with the preferred one first. The first version that serves a resource represents
+		// its plural.
 		known := map[string]bool{}
 		for _, version := range preferredFirst(group) {
 			list := byVersion[version]
@@ -170,7 +173,7 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 	return out
 }
 
-// servedTypes returns all types that the lists have, and the versions of groups that did not answer.
+// servedTypes returns all types in the lists, and the versions of groups that did not respond.
 func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *match.Served {
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
@@ -192,7 +195,7 @@ func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fai
 	return match.NewServed(types, silent...)
 }
 
-// typesOf returns the types of a version of a group.
+// typesOf returns the types of one version of a group.
 func typesOf(gv schema.GroupVersion, resources []metav1.APIResource) []match.ServedType {
 	var out []match.ServedType
 	for _, r := range resources {
@@ -230,15 +233,16 @@ func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, 
 // Inventories implements policy.Served.
 func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
-// Served returns all types that the API server serves, also those that can't be watched; nil before the first refresh.
+// Served returns all types that the API server serves, including those that can't be watched. It returns nil before the
+// first refresh.
 func (c *Catalog) Served() *match.Served { return c.current.Load().served }
 
-// Kind returns the kind of a resource type; empty if it is not served.
+// Kind returns the kind of a resource type, or "" if the type is not served.
 func (c *Catalog) Kind(resource schema.GroupVersionResource) string {
 	return c.current.Load().kinds[resource]
 }
 
-// Kinds returns the kinds of the served types that the function selects, in every version.
+// Kinds returns the kinds of the served types for which selects returns true, in every version.
 func (c *Catalog) Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string {
 	out := map[schema.GroupVersionResource]string{}
 	for resource, kind := range c.current.Load().kinds {
@@ -249,7 +253,7 @@ func (c *Catalog) Kinds(selects func(schema.GroupVersionResource) bool) map[sche
 	return out
 }
 
-// Scalable returns the served types with a scale subresource that the function selects, sorted.
+// Scalable returns, sorted, the served types with a scale subresource for which selects returns true.
 func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for resource := range c.current.Load().scalable {
@@ -261,8 +265,8 @@ func (c *Catalog) Scalable(selects func(schema.GroupVersionResource) bool) []sch
 	return out
 }
 
-// Select returns the served types that the function selects. Of a resource that is selected in several versions, only
-// the group's preferred one among them is returned, so that no object is seen twice.
+// Select returns the served types for which selects returns true. If it returns true for several versions of a
+// resource, Select returns only one of them, preferably the group's preferred version, so that no object is seen twice.
 func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []policy.Resource {
 	current := c.current.Load()
 	var out []policy.Resource

@@ -12,7 +12,7 @@ import (
 
 // StorageClasses reads the names of storage classes. It is safe for concurrent use.
 type StorageClasses struct {
-	// Reader reads their metadata from a cache.
+	// Reader reads metadata from a cache.
 	Reader client.Reader
 }
 
@@ -21,7 +21,7 @@ func (s *StorageClasses) Names(ctx context.Context) ([]string, error) {
 	return namesOf(ctx, s.Reader, storagev1.SchemeGroupVersion.WithKind("StorageClass"))
 }
 
-// NewStorageClass returns an empty storage class as the cache holds it: its metadata alone.
+// NewStorageClass returns an empty storage class in the form that the cache holds, which is metadata only.
 func NewStorageClass() *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(storagev1.SchemeGroupVersion.WithKind("StorageClass"))

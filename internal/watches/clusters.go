@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Clusters reads the clusters of the inventories. It asks the API server each time: inventories are watched only while a
-// policy reads them. It is safe for concurrent use.
+// Clusters reads the clusters of the inventories. It reads from the API server each time, because inventories are
+// watched only while a policy reads them. It is safe for concurrent use.
 type Clusters struct {
 	Client  dynamic.Interface
 	Catalog *Catalog
@@ -20,12 +20,12 @@ type Clusters struct {
 const (
 	// maxClusters is how many objects of an inventory are read.
 	maxClusters = 1000
-	// clustersTimeout bounds the reading, for which whoever applies a policy waits.
+	// clustersTimeout is the timeout of the read, because the client that applies a policy waits for it.
 	clustersTimeout = 2 * time.Second
 )
 
-// All returns the clusters as they are at data.clusters[name]; none where an inventory has more than 1000 objects. An error
-// means that an inventory can't be read.
+// All returns the clusters in the form of data.clusters[name]. It returns none if an inventory has more than
+// maxClusters objects. An error means that an inventory can't be read.
 func (c *Clusters) All(ctx context.Context) ([]map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, clustersTimeout)
 	defer cancel()
@@ -33,7 +33,7 @@ func (c *Clusters) All(ctx context.Context) ([]map[string]any, error) {
 	var out []map[string]any
 	listed := map[schema.GroupResource]bool{}
 	for _, resource := range inventories.Resources() {
-		// The versions of an inventory show the same objects.
+		// All versions of an inventory return the same objects.
 		if _, served := c.Catalog.Exact(resource); !served || listed[resource.GroupResource()] {
 			continue
 		}

@@ -1,3 +1,3 @@
-// Package watches keeps list-watches on resource types that are only known at run time, and knows which types the
-// API server serves.
+// Package watches provides list-watches on resource types that are known only at run time, and a catalog of the types
+// that the API server serves.
 package watches

@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// History tells the resource versions of one history of the API server's store from those of another. The store goes
-// back to an earlier state when a backup of etcd is restored; what this process has seen since that backup has never
-// happened then. The API server accepts watches from versions that are ahead of its store, and omits every event up to
-// them, so clients that continue their watches miss changes and keep objects that do not exist.
+// History detects when the API server's store was set back to an earlier state, as a restore of etcd from a backup
+// does. What this process has seen since the backup then never happened. The API server accepts watches from resource
+// versions that are ahead of its store, and omits every event up to them. So clients that continue their watches would
+// miss changes and keep objects that do not exist.
 //
 // A History is safe for concurrent use. Create it with NewHistory.
 type History struct {
@@ -34,7 +34,7 @@ type era struct {
 	end     context.CancelFunc
 }
 
-// NewHistory returns a history in which the store has never gone back.
+// NewHistory returns a History in its first era, in which no restore is known.
 func NewHistory() *History {
 	h := &History{}
 	h.current = newEra(1)
@@ -47,16 +47,16 @@ func newEra(number uint64) *era {
 	return out
 }
 
-// Subscribe has f called after each Rewound. f must be quick.
+// Subscribe registers f, which is called after each call of Rewound. f must return quickly.
 func (h *History) Subscribe(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscribers = append(h.subscribers, f)
 }
 
-// Rewound says that the store was found to have gone back. All watches of wrapped ListerWatchers end, and their
-// reflectors list the API server's content again. The proof is a read from the API server that began after a newer
-// version of the same object or list was known.
+// Rewound begins a new era because the store was set back. All watches of wrapped ListerWatchers end, and their
+// reflectors list again. A caller needs proof: a read from the API server that began after a newer version of the same
+// object or list was known and that returned an older one.
 func (h *History) Rewound() {
 	h.mu.Lock()
 	before := h.current
@@ -75,7 +75,8 @@ func (h *History) now() *era {
 	return h.current
 }
 
-// Wrap returns a ListerWatcher for one reflector. It refuses to continue, in one era, from what was listed in another.
+// Wrap returns a ListerWatcher for one reflector. In a new era it refuses to continue from what was listed in an
+// earlier one.
 func (h *History) Wrap(next cache.ListerWatcher) cache.ListerWatcher {
 	out := &eraListerWatcher{next: cache.ToListerWatcherWithContext(next), history: h}
 	out.listed.Store(h.now().number)
@@ -86,7 +87,7 @@ func (h *History) Wrap(next cache.ListerWatcher) cache.ListerWatcher {
 type eraListerWatcher struct {
 	next    cache.ListerWatcherWithContext
 	history *History
-	// listed is the era in which the reflector began to read the content that it has.
+	// listed is the era in which the reflector began to read its current content.
 	listed atomic.Uint64
 }
 
@@ -105,10 +106,10 @@ func (l *eraListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) 
 	return l.WatchWithContext(context.Background(), o)
 }
 
-// fromNow reports whether a request asks for the API server's state as it is, whatever the client has seen.
+// fromNow reports whether a request reads the current state, independently of what the client has seen.
 func fromNow(o metav1.ListOptions) bool { return o.ResourceVersion == "" || o.ResourceVersion == "0" }
 
-// errAnotherHistory has a reflector list without a resource version.
+// errAnotherHistory returns the error that makes a reflector list without a resource version.
 func errAnotherHistory() error {
 	return apierrors.NewResourceExpired("the API server's store has gone back to an earlier state")
 }

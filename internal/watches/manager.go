@@ -24,48 +24,49 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order
-// of the changes. The sink owns the objects that it is given.
+// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order of
+// the changes. The sink owns the objects that it receives.
 type Sink interface {
-	// Replace gives the complete content of a type: at first, and whenever a watch had to start anew. The objects, and
-	// those of each Put until the next Replace, have at least the given fields; nil stands for all.
+	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
+	// of each Put until the next Replace, contain at least the given fields. nil means whole objects.
 	Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured)
-	// Put gives one object that was added or changed.
+	// Put receives an object that was added or changed.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
-	// Delete says that one object is gone.
+	// Delete receives the name of an object that was deleted.
 	Delete(resource schema.GroupVersionResource, namespace, name string)
-	// Drop says that a type is no longer watched, or no longer to be had.
+	// Drop is called when a type is no longer watched, or no longer available.
 	Drop(resource schema.GroupVersionResource)
 }
 
-// State is how a watched type fares.
+// State is the state of a watched type.
 type State struct {
-	// Synced says that the sink has the complete content.
+	// Synced is set if the sink has the complete content.
 	Synced bool
-	// Err is why the type can't be read, if it can't.
+	// Err is the reason why the type can't be read, or nil.
 	Err error
-	// Failures is how often in a row it could not.
+	// Failures is the number of consecutive failures.
 	Failures int
 }
 
-// patience is how many failures in a row mean that a type is not to be had for now: some five seconds' worth.
+// patience is the number of consecutive failures after which a type counts as unavailable. They take about five
+// seconds.
 const patience = 5
 
-// Settled says that nothing more is to be waited for: the type is complete, or known not to be to be had. An error that
-// may be gone at the next try settles nothing; one that stays, such as that of an extension API server which is down,
-// must not keep everything waiting that does not need the type.
+// Settled reports whether there is nothing more to wait for: the type is complete or known to be unavailable. A single
+// temporary error does not settle a type. A lasting one does, such as that of an extension API server that is down,
+// because it must not block everything that does not need the type.
 func (s State) Settled() bool { return s.Synced || gone(s.Err) || s.Failures >= patience }
 
-// Manager keeps one list-watch for each wanted type. It is safe for concurrent use.
+// Manager runs one list-watch for each wanted type. It is safe for concurrent use.
 type Manager struct {
-	// Consistent has every complete content be as new as the moment when it was asked for; without it, it may be as old
-	// as the API server's cache was then. Set it before the first Set.
+	// Consistent makes every list at least as recent as its request. Without it, a list may be as old as the API
+	// server's cache. Set it before the first call of Set.
 	Consistent bool
-	// Prepare, if it is not nil, is called with each object as the API server sent it, before it is cut to the wanted
-	// fields: it may take from the object, and add to it. Set it before the first Set.
+	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted
+	// fields. It may remove or add fields. Set it before the first call of Set.
 	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
-	// History lists every type again when the API server's store has gone back to an earlier state; nil for never. Set
-	// it before the first Set.
+	// History makes every type be listed again when the API server's store was set back to an earlier state. It may be
+	// nil. Set it before the first call of Set.
 	History *History
 
 	client  dynamic.Interface
@@ -76,31 +77,31 @@ type Manager struct {
 	running map[schema.GroupVersionResource]*running
 }
 
-// running is one list-watch.
+// running is the list-watch of one type.
 type running struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	// fields are what its objects are cut to; nil for whole objects.
+	// fields is the field set to which objects are cut. nil means whole objects.
 	fields *projection.Fields
 
 	mu    sync.Mutex
 	state State
-	// have are the fields of what the sink has, while the state is synced.
+	// have is the field set of the objects in the sink, while the state is synced.
 	have *projection.Fields
-	// confirmed is when the API server last told anything of the content.
+	// confirmed is when the API server last confirmed or changed the content.
 	confirmed time.Time
-	// open is the watch that goes on; nil if none does.
+	// open is the current watch, or nil.
 	open watch.Interface
-	// refused is when the API server began to say that the type is not to be had; zero if it does not.
+	// refused is when the API server began to report the type as unavailable, or zero if it does not.
 	refused time.Time
 }
 
-// covers says whether objects have the wanted fields if they have the given ones; nil stands for all.
+// covers reports whether the field set have contains the field set wanted. nil means whole objects.
 func covers(have, wanted *projection.Fields) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
 
-// identity is what every cut leaves of an object.
+// identity is the field set that is never removed from an object.
 var identity = func() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("apiVersion")
@@ -111,18 +112,18 @@ var identity = func() *projection.Fields {
 	return f.Seal()
 }()
 
-// NewManager returns a manager that feeds sink and calls changed whenever a type's State does. Neither may call back
-// into the manager.
+// NewManager returns a manager that passes objects to sink, and calls changed whenever the State of a type changes.
+// Neither may call the manager.
 func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVersionResource)) *Manager {
 	return &Manager{client: client, sink: sink, changed: changed, running: map[schema.GroupVersionResource]*running{}}
 }
 
-// Set makes wanted the set of watched types: it starts and stops list-watches until that is so. Objects are cut to the
-// wanted fields, sealed, before they are kept anywhere; nil stands for the whole object, and of what identifies an
-// object nothing is cut.
+// Set starts and stops list-watches so that exactly the types in wanted are watched. Objects are cut to the wanted
+// field set, which must be sealed, before they are stored anywhere. nil means whole objects. The fields that identify
+// an object always remain.
 //
-// Where more fields are wanted than before, the type is read anew. What the sink has stands until it is replaced.
-// Where fewer are wanted, nothing happens until then.
+// If more fields are wanted than before, the type is listed again. The content of the sink remains until it is
+// replaced. If fewer fields are wanted, nothing changes until the next list-watch starts.
 //
 // The watches end with ctx, which must be the same in every call.
 func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.Fields) {
@@ -160,13 +161,13 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 	}
 }
 
-// State returns how a type fares; ok is false if it is not watched.
+// State returns the state of a type. ok is false if the type is not watched.
 func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok bool) {
 	return m.StateOf(resource, projection.Union())
 }
 
-// StateOf returns how some fields of a type fare, a sealed set, nil for all: they are not synced before the sink has
-// them.
+// StateOf returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state is not
+// synced before the sink has these fields.
 func (m *Manager) StateOf(resource schema.GroupVersionResource, fields *projection.Fields) (state State, ok bool) {
 	m.mu.Lock()
 	r, ok := m.running[resource]
@@ -181,8 +182,8 @@ func (m *Manager) StateOf(resource schema.GroupVersionResource, fields *projecti
 	return state, true
 }
 
-// Confirmed returns when the API server last told anything of a type's content, be it that nothing changed; zero if it
-// never did.
+// Confirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
+// returns zero if it never did.
 func (m *Manager) Confirmed(resource schema.GroupVersionResource) time.Time {
 	m.mu.Lock()
 	r, ok := m.running[resource]
@@ -195,7 +196,7 @@ func (m *Manager) Confirmed(resource schema.GroupVersionResource) time.Time {
 	return r.confirmed
 }
 
-// States returns how every watched type fares.
+// States returns the state of every watched type.
 func (m *Manager) States() map[schema.GroupVersionResource]State {
 	m.mu.Lock()
 	all := maps.Clone(m.running)
@@ -209,14 +210,14 @@ func (m *Manager) States() map[schema.GroupVersionResource]State {
 	return out
 }
 
-// The pause between two tries to read a type grows from the first to the second of these.
+// The delay between two attempts to read a type grows from minBackoff to maxBackoff.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// refusal is how long the API server has to say that a type is not to be had before what was read of it is dropped. One
-// that has just started says so until it has read its own roles and definitions.
+// refusal is how long the API server must report a type as unavailable before its content is dropped. A restarted API
+// server reports that until it has read its own roles and CustomResourceDefinitions.
 const refusal = time.Second
 
 func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource, r *running) {
@@ -237,16 +238,17 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			}
 		})
 		if lost {
-			// What can't be read any more must not go on deciding.
+			// Data that can't be read any more must not take part in decisions.
 			m.sink.Drop(resource)
 		}
 	}
 	cut := m.cutter(resource, r.fields)
-	// unwatchable says that the last try to watch was refused. A list alone would be true for a moment only, so its
-	// result is withheld until a watch succeeds.
+	// unwatchable is set if the last watch request was refused. A list without a watch would soon be out of date, so it
+	// is withheld until a watch succeeds.
 	var unwatchable atomic.Bool
-	// anew says that the list before was withheld. The next one asks for no version: an API server's watch cache may not
-	// reach the version of the list before until something changes, and clients retry for most of a minute meanwhile.
+	// anew is set if the last list was withheld. The next list then requests no resource version: an API server's watch
+	// cache may not reach the version of the last list until something changes, and clients would retry for most of a
+	// minute.
 	var anew atomic.Bool
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -299,7 +301,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	log.V(2).Info("Stopped watch")
 }
 
-// cutter returns what cuts an object of a type to the fields, in place.
+// cutter returns a function that cuts an object of a type to the fields, in place.
 func (m *Manager) cutter(resource schema.GroupVersionResource, fields *projection.Fields) func(*unstructured.Unstructured) {
 	if fields != nil {
 		fields = projection.Union(fields, identity)
@@ -314,15 +316,15 @@ func (m *Manager) cutter(resource schema.GroupVersionResource, fields *projectio
 	}
 }
 
-// confirm notes that the API server told something of the content.
+// confirm records that the API server sent a change or a confirmation of the content.
 func (r *running) confirm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmed = time.Now()
 }
 
-// opened notes a watch that the API server accepted. Where it continues from what is there, the API server sends all that
-// has changed since.
+// opened records a watch that the API server accepted. If continues is true, the watch continues from the current
+// content, so it confirms that the API server will send all changes since.
 func (r *running) opened(w watch.Interface, continues bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -332,7 +334,7 @@ func (r *running) opened(w watch.Interface, continues bool) {
 	}
 }
 
-// Reopen ends the watch on a type. The manager watches it again from the last version that it has, and if the API server
+// Reopen ends the watch on a type. The reflector watches again from its last resource version. If the API server
 // accepts that, the content is confirmed.
 func (m *Manager) Reopen(resource schema.GroupVersionResource) {
 	m.mu.Lock()
@@ -350,7 +352,7 @@ func (m *Manager) Reopen(resource schema.GroupVersionResource) {
 	}
 }
 
-// lost says, of an error, whether what was read before is not to be had any more. The caller holds the lock.
+// lost reports whether an error means that the content is no longer available. The caller holds the lock.
 func (r *running) lost(err error) bool {
 	switch {
 	case !gone(err):
@@ -364,7 +366,7 @@ func (r *running) lost(err error) bool {
 	return time.Since(r.refused) >= refusal
 }
 
-// setState changes a type's state and tells, if that made a difference.
+// setState changes the state of a type, and calls changed if the state differs.
 func (m *Manager) setState(resource schema.GroupVersionResource, r *running, change func(*State)) {
 	r.mu.Lock()
 	before, had := r.state, r.have
@@ -383,18 +385,19 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// benign errors are part of a watch's life: the reflector lists anew and goes on.
+// benign reports whether an error is normal for a watch. The reflector then lists again and continues.
 func benign(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// gone errors say that the type is not to be had until somebody grants or installs it.
+// gone reports whether an error means that the type is unavailable until permissions are granted or the type is
+// installed.
 func gone(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// store hands what a reflector reads to the sink. Nothing keeps an object before it is cut: not a list, whose pages are
-// cut as they come, and not the store in which a reflector gathers a list that is streamed.
+// store passes what a reflector reads to the sink. Every object is cut before anything stores it. This includes the
+// pages of a list, and the temporary store of a reflector for a streamed list.
 type store struct {
 	resource  schema.GroupVersionResource
 	fields    *projection.Fields
@@ -410,7 +413,7 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-// Transformer implements cache.TransformingStore: it is for the objects of a streamed list.
+// Transformer implements cache.TransformingStore. It cuts the objects of a streamed list.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, err := asObject(obj)
@@ -450,13 +453,13 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Bookmark implements cache.ReflectorBookmarkStore: nothing has changed, says the API server.
+// Bookmark implements cache.ReflectorBookmarkStore. A bookmark confirms that nothing has changed.
 func (s *store) Bookmark(string) error {
 	s.confirmed()
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. The objects were cut as they came.
+// Replace implements cache.ReflectorStore. The objects were cut before.
 func (s *store) Replace(list []any, _ string) error {
 	objects := make([]*unstructured.Unstructured, 0, len(list))
 	for _, obj := range list {
@@ -475,7 +478,7 @@ func (s *store) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore; sinks keep what they are given.
+// Resync implements cache.ReflectorStore. It does nothing because sinks keep their objects.
 func (*store) Resync() error { return nil }
 
 func asObject(obj any) (*unstructured.Unstructured, error) {

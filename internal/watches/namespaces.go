@@ -19,8 +19,8 @@ var _ placement.Namespaces = (*Namespaces)(nil)
 type Namespaces struct {
 	// Cached reads from a cache.
 	Cached client.Reader
-	// Live reads from the API server. It is asked for what the cache does not have: an object may be created right
-	// after its namespace.
+	// Live reads from the API server. It is used for namespaces that the cache lacks, because an object may be created
+	// right after its namespace.
 	Live client.Reader
 }
 
@@ -37,7 +37,7 @@ func (n *Namespaces) Labels(ctx context.Context, name string) (map[string]string
 	return namespace.Labels, nil
 }
 
-// All yields the names and labels of all namespaces that the cache has. Nobody may change the labels.
+// All yields the name and labels of each namespace in the cache. Callers must not modify the labels.
 func (n *Namespaces) All(ctx context.Context) (iter.Seq2[string, map[string]string], error) {
 	list := NewNamespaceList()
 	if err := n.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -46,21 +46,21 @@ func (n *Namespaces) All(ctx context.Context) (iter.Seq2[string, map[string]stri
 	return allLabels(list), nil
 }
 
-// NewNamespace returns an empty namespace as the cache holds it: its metadata alone.
+// NewNamespace returns an empty namespace in the form that the cache holds, which is metadata only.
 func NewNamespace() *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return out
 }
 
-// NewNamespaceList returns an empty list of namespaces as the cache holds them.
+// NewNamespaceList returns an empty list of namespaces in the form that the cache holds, which is metadata only.
 func NewNamespaceList() *metav1.PartialObjectMetadataList {
 	out := &metav1.PartialObjectMetadataList{}
 	out.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	return out
 }
 
-// allLabels yields the names and labels of listed namespaces.
+// allLabels yields the name and labels of each listed namespace.
 func allLabels(list *metav1.PartialObjectMetadataList) iter.Seq2[string, map[string]string] {
 	return func(yield func(string, map[string]string) bool) {
 		for i := range list.Items {

@@ -15,10 +15,10 @@ import (
 
 var _ placement.Owners = (*Owners)(nil)
 
-// Owners reads objects that control others. It is safe for concurrent use.
+// Owners reads the objects that own others. It is safe for concurrent use.
 type Owners struct {
-	// Live reads from the API server: a controller creates objects right after a change of their owner, before any cache
-	// has seen that.
+	// Live reads from the API server. A controller creates objects right after a change of their owner, before a cache
+	// has that change.
 	Live client.Reader
 }
 
@@ -26,7 +26,7 @@ type Owners struct {
 func (o *Owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(reference.APIVersion)
 	if err != nil || reference.Name == "" {
-		// No object has such a version or name.
+		// No object can have such a version or name.
 		return nil, nil
 	}
 	out := &unstructured.Unstructured{}

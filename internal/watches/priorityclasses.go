@@ -10,7 +10,7 @@ import (
 
 // PriorityClasses reads the names of priority classes. It is safe for concurrent use.
 type PriorityClasses struct {
-	// Reader reads their metadata from a cache.
+	// Reader reads metadata from a cache.
 	Reader client.Reader
 }
 
@@ -19,7 +19,7 @@ func (p *PriorityClasses) Names(ctx context.Context) ([]string, error) {
 	return namesOf(ctx, p.Reader, schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"))
 }
 
-// NewPriorityClass returns an empty priority class as the cache holds it: its metadata alone.
+// NewPriorityClass returns an empty priority class in the form that the cache holds, which is metadata only.
 func NewPriorityClass() *metav1.PartialObjectMetadata {
 	out := &metav1.PartialObjectMetadata{}
 	out.SetGroupVersionKind(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"))

@@ -18,12 +18,12 @@ import (
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// Scales knows which field of an object its scale subresource sets. It asks the API server each time, because a
-// definition may change. It is safe for concurrent use.
+// Scales finds the field of an object that its scale subresource sets. It reads the CustomResourceDefinition from the
+// API server each time, because that may change. It is safe for concurrent use.
 type Scales struct{ Client dynamic.Interface }
 
-// ReplicasPath returns the path of that field, for a resource in one version. ok is false if nothing defines it, as for
-// the resources of an extension API server.
+// ReplicasPath returns the path of the field for a resource in one version. ok is false if no CustomResourceDefinition
+// defines it, for example for the resources of an extension API server.
 func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error) {
 	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
 		return path, true, nil
