@@ -11,14 +11,15 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// ClientCertificates require certificates of the webhook server's clients. They are safe for concurrent use.
+// ClientCertificates verifies the certificates of the webhook server's clients. It is safe for concurrent use.
 type ClientCertificates struct {
 	authorities *dynamiccertificates.DynamicFileCAContent
 	names       []string
 }
 
-// NewClientCertificates has clients present a certificate that one of the authorities in a PEM file signed, for one of the
-// names, its common name or a DNS name; for any if there are none. The file is read again when it changes.
+// NewClientCertificates returns a verifier of client certificates. A certificate must be signed by one of the
+// authorities in a PEM file. Its common name or a DNS name must be one of names; if names is empty, any name is
+// accepted. The file is read again when it changes.
 func NewClientCertificates(file string, names []string) (*ClientCertificates, error) {
 	authorities, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-clients", file)
 	if err != nil {
@@ -27,10 +28,10 @@ func NewClientCertificates(file string, names []string) (*ClientCertificates, er
 	return &ClientCertificates{authorities: authorities, names: names}, nil
 }
 
-// Configure has a server's configuration require the certificates.
+// Configure makes a server's configuration require and verify client certificates.
 func (c *ClientCertificates) Configure(config *tls.Config) {
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	// A session that is resumed would outlive a change of the authorities.
+	// A resumed session would outlive a change of the authorities.
 	config.SessionTicketsDisabled = true
 	config.VerifyConnection = c.verify
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -44,7 +45,7 @@ func (c *ClientCertificates) Configure(config *tls.Config) {
 	}
 }
 
-// verify checks the name, after the chain was verified.
+// verify checks the name in the certificate, whose chain is already verified.
 func (c *ClientCertificates) verify(state tls.ConnectionState) error {
 	if len(state.VerifiedChains) == 0 {
 		return errors.New("no verified client certificate")
@@ -60,10 +61,10 @@ func namesOf(c *x509.Certificate) []string {
 	return append([]string{c.Subject.CommonName}, c.DNSNames...)
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false because every replica serves webhooks.
 func (*ClientCertificates) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable: it follows the file.
+// Start implements manager.Runnable. It reloads the file when it changes, until ctx ends.
 func (c *ClientCertificates) Start(ctx context.Context) error {
 	c.authorities.Run(ctx, 1)
 	return nil

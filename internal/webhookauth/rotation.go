@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// defaultLifetime bounds for how long a token is worth anything that leaked in an error message of the API server.
+	// defaultLifetime limits how long a token that leaked in an error message of the API server can be used.
 	defaultLifetime = time.Hour
-	// defaultSettle is for replicas, whose watches take a moment.
+	// defaultSettle gives the watches of all replicas time to receive a new token.
 	defaultSettle = 10 * time.Second
-	// defaultOverlap is for API servers, which take a moment to follow a configuration, and for requests under way.
+	// defaultOverlap gives API servers time to follow a changed configuration, and requests in flight time to arrive.
 	defaultOverlap = time.Minute
-	// upgradeSettle takes the place of a shorter settle while a configuration has a path without a token: replicas of the
-	// version before, which serve no other paths, may still be running.
+	// upgradeSettle replaces a shorter settle time while a configuration has a path without a token. Replicas of an
+	// earlier version of Berth, which serve only such paths, may still be running.
 	upgradeSettle = 5 * time.Minute
-	// maxTokens bounds the Secret where leaders keep changing. The newest ones are kept.
+	// maxTokens limits the size of the Secret if the leader changes often. The newest tokens are kept.
 	maxTokens = 16
 )
 
-// rotation keeps the Secret; the leader runs it.
+// rotation reconciles the Secret. It runs on the leader.
 type rotation struct {
 	tokens *Tokens
 	client client.Client
@@ -41,8 +41,8 @@ type rotation struct {
 	schedule schedule
 }
 
-// Reconcile introduces a token if it is time, drops those that nobody uses any more, and decides which one belongs into
-// the webhook configurations.
+// Reconcile introduces a new token if it is due, removes tokens that are no longer used, and selects the token for the
+// webhook configurations.
 func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	used, err := r.tokens.options.Used(ctx)
 	if err != nil {
@@ -83,40 +83,41 @@ func (r *rotation) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		ctrllog.FromContext(ctx).Info("Introduced a new token for the paths of the webhooks", "accepted", len(step.tokens))
 		r.schedule.introduced = now
 	}
-	// The Secret's change wakes us, this is in case that it has come before.
+	// The change of the Secret triggers the next reconcile. The requeue is for the case that its event came before.
 	return reconcile.Result{RequeueAfter: r.schedule.settle}, nil
 }
 
-// newToken returns 130 random bits in a form that the path of a webhook may have, which is that of DNS names.
+// newToken returns 130 random bits, encoded with the characters that the path of a webhook may have, which are those of
+// DNS names.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-// schedule decides when tokens come and go. It keeps what one leader has seen: another one starts over, which rotates the
-// token and lets old ones be accepted for a little longer.
+// schedule decides when tokens are introduced and removed. It holds what this leader has seen. A new leader starts
+// over, which rotates the token and accepts old tokens for a little longer.
 type schedule struct {
 	lifetime, settle, overlap time.Duration
 
-	// introduced is when this leader last introduced a token; zero for never.
+	// introduced is when this leader last introduced a token, or zero for never.
 	introduced time.Time
-	// newest is the newest token in the Secret, seen there since seen.
+	// newest is the newest token in the Secret, and seen is when this leader first saw it there.
 	newest string
 	seen   time.Time
-	// unused is since when no configuration has a token.
+	// unused holds, for each token that no configuration contains, since when that is so.
 	unused map[string]time.Time
 }
 
-// step is what is to be done now.
+// step is what the leader must do now.
 type step struct {
-	// introduce says that a new token is due; it goes before tokens.
+	// introduce is set if a new token is due. It goes before tokens.
 	introduce bool
-	// tokens are those to be accepted, the newest first.
+	// tokens are the tokens to accept, the newest first.
 	tokens []string
-	// current belongs into the configurations.
+	// current is the token for the webhook configurations.
 	current string
-	// after is how long nothing else is to be done; zero for no limit.
+	// after is the time until the next step, or zero for no limit.
 	after time.Duration
 }
 
-// next returns what to do about the tokens of the Secret, of which used are in webhook configurations.
+// next returns the next step. have are the tokens in the Secret, and used are the tokens in the webhook configurations.
 func (s *schedule) next(have, used []string, now time.Time) step {
 	out := step{}
 	if len(have) == 0 || s.introduced.IsZero() || now.Sub(s.introduced) >= s.lifetime {
@@ -138,7 +139,7 @@ func (s *schedule) next(have, used []string, now time.Time) step {
 	case left <= 0 || len(used) == 0 || slices.Contains(used, s.newest):
 		out.current = s.newest
 	default:
-		// The newest of those that are in use, so that a configuration which is written now is like the others.
+		// Use the newest token that is in use, so that a configuration that is written now is like the others.
 		out.current = used[0]
 		for _, token := range slices.Backward(have) {
 			if slices.Contains(used, token) {
@@ -150,7 +151,7 @@ func (s *schedule) next(have, used []string, now time.Time) step {
 	return out
 }
 
-// prune sets the tokens to those that are accepted further on: the newest, those in use, and those that were a moment ago.
+// prune selects the tokens to accept: the newest one, those in use, and those that were in use within the overlap.
 func (s *schedule) prune(out *step, have, used []string, now time.Time) {
 	before := s.unused
 	s.unused = map[string]time.Time{}
@@ -184,7 +185,7 @@ func set(tokens []string) map[string]bool {
 	return out
 }
 
-// wait makes after no longer than d.
+// wait limits after to at most d.
 func (s *step) wait(d time.Duration) {
 	if s.after == 0 || d < s.after {
 		s.after = d

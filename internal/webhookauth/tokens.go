@@ -1,6 +1,6 @@
 // Package webhookauth authenticates the API server to the webhook server. Every webhook has a secret token in its path,
-// which the webhook configurations alone tell, and which the leader replaces regularly (see rotation.go). Where the API
-// server presents client certificates, the server may require them too (see clientcertificates.go).
+// which only the webhook configurations contain. The leader replaces the token regularly (see rotation.go). If the API
+// server presents client certificates, the server can require them too (see clientcertificates.go).
 package webhookauth
 
 import (
@@ -36,58 +36,60 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// SecretName is the Secret in Berth's own namespace that holds the tokens.
+// SecretName is the name of the Secret in Berth's own namespace that contains the tokens.
 const SecretName = "berth-webhook-token"
 
-// dataKey is the key of the Secret's data: a JSON list of the tokens that are accepted, the newest first. The empty
-// token stands for paths without one, which versions of Berth before tokens wrote.
+// dataKey is the key of the Secret's data: a JSON list of the accepted tokens, the newest first. An empty token stands
+// for paths without a token, which earlier versions of Berth wrote.
 const dataKey = "tokens"
 
-// maxLength bounds the tokens that are looked at, in bytes. Berth's own are shorter.
+// maxLength is the maximum length of a token that is checked, in bytes. Berth's own tokens are shorter.
 const maxLength = 128
 
 // Options configure the tokens.
 type Options struct {
-	// Namespace holds the Secret.
+	// Namespace is the namespace of the Secret.
 	Namespace string
-	// Lifetime is how long a token is in the webhook configurations before the leader replaces it; 0 for an hour.
+	// Lifetime is how long a token is used before the leader replaces it. 0 means an hour.
 	Lifetime time.Duration
-	// Settle is how long replicas have to learn a token before it is in a webhook configuration; 0 for 10 seconds.
+	// Settle is how long replicas have to learn a token before the webhook configurations contain it. 0 means 10
+	// seconds.
 	Settle time.Duration
-	// Overlap is how long a token is accepted after no webhook configuration has it any more; 0 for a minute.
+	// Overlap is how long a token is accepted after no webhook configuration contains it. 0 means a minute.
 	Overlap time.Duration
-	// Used returns the tokens in the webhook configurations, one for each webhook, as far as this replica knows.
+	// Used returns the tokens in the webhook configurations in this replica's cache, one for each webhook.
 	Used func(context.Context) ([]string, error)
-	// Refused is called for each request that is refused.
+	// Refused is called for each refused request.
 	Refused func()
 }
 
-// Tokens are the tokens as this replica knows them. It is safe for concurrent use.
+// Tokens holds the tokens that this replica accepts. It is safe for concurrent use.
 //
 // Replicas and API servers learn a new token at different times. Hence this order:
 //
-//  1. The leader puts a new token into the Secret, before the others. All replicas accept it from then on.
-//  2. After Settle it writes the new token into the webhook configurations.
-//  3. Once no configuration has had the old token for Overlap, the leader takes it out of the Secret. No replica accepts
-//     it any more.
+//  1. The leader puts a new token before the others in the Secret. From then on all replicas accept it.
+//  2. After Settle the leader writes the new token to the webhook configurations.
+//  3. Once no configuration has had the old token for Overlap, the leader removes it from the Secret. No replica accepts it
+//     any more.
 //
-// A replica also accepts what a webhook configuration has, whatever the Secret says, since the API servers use it: no
-// request is refused when the Secret is lost or when an older configuration is restored.
+// A replica also accepts the tokens in the webhook configurations, independently of the Secret, because the API servers
+// use them. So no request is refused when the Secret is lost or when an older configuration is restored.
 type Tokens struct {
 	options Options
 	reader  client.Reader
 	changes chan event.GenericEvent
 
-	// accepted are the digests of the tokens that are accepted; nil until they are known.
+	// accepted are the digests of the accepted tokens, or nil until they are known.
 	accepted atomic.Pointer[[]digest]
-	// current is what belongs into the webhook configurations; nil on a replica that has not led yet.
+	// current is the token for the webhook configurations, or nil on a replica that has not been the leader yet.
 	current atomic.Pointer[string]
 }
 
 type digest [sha256.Size]byte
 
-// Add adds the rotation, which the leader does, and the loading, which every replica does, to a manager. The Secret is in
-// state, which may be the manager itself; the webhook configurations are in the manager's cluster.
+// Add adds two controllers to a manager: the rotation, which runs on the leader, and the loading, which runs on every
+// replica. The Secret is in state, which may be the manager itself. The webhook configurations are in the manager's
+// cluster.
 func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error) {
 	o.Lifetime, o.Settle, o.Overlap = cmp.Or(o.Lifetime, defaultLifetime), cmp.Or(o.Settle, defaultSettle), cmp.Or(o.Overlap, defaultOverlap)
 	t := &Tokens{options: o, reader: state.GetClient(), changes: make(chan event.GenericEvent, 1)}
@@ -108,7 +110,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Tokens, error)
 	return t, nil
 }
 
-// add adds a controller that follows the Secret and the webhook configurations.
+// add adds a controller that watches the Secret and the webhook configurations.
 func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r reconcile.Reconciler, leads bool) error {
 	secret := types.NamespacedName{Namespace: t.options.Namespace, Name: SecretName}
 	same := func(context.Context, client.Object) []reconcile.Request {
@@ -120,7 +122,7 @@ func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r 
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == secret }))).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(same)).
-		// A Secret that is not there makes no event.
+		// If the Secret is missing, no event occurs. So enqueue the request at the start.
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			q.Add(reconcile.Request{NamespacedName: secret})
 			return nil
@@ -129,7 +131,7 @@ func (t *Tokens) add(mgr manager.Manager, state cluster.Cluster, name string, r 
 		Complete(r)
 }
 
-// Reconcile accepts the tokens of the Secret and of the webhook configurations, and no others.
+// Reconcile makes this replica accept the tokens in the Secret and in the webhook configurations, and no others.
 func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	used, err := t.options.Used(ctx)
 	if err != nil {
@@ -141,7 +143,7 @@ func (t *Tokens) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	tokens, err := decode(secret.Data)
 	if err != nil {
-		// The leader writes a new one.
+		// The leader will write a new token.
 		ctrllog.FromContext(ctx).Error(err, "Accepting the tokens of the webhook configurations alone")
 	}
 	t.accept(slices.Concat(tokens, used))
@@ -162,7 +164,7 @@ func (t *Tokens) accept(tokens []string) {
 	t.accepted.Store(&digests)
 }
 
-// accepts reports whether a token is accepted. The time that it takes depends on the number of accepted tokens alone.
+// accepts reports whether a token is accepted. Its duration does not depend on the content of the token.
 func (t *Tokens) accepts(token string) bool {
 	accepted := t.accepted.Load()
 	if accepted == nil || len(token) > maxLength {
@@ -179,8 +181,8 @@ func (t *Tokens) accepts(token string) bool {
 // Known reports whether this replica knows any token. Until then it refuses every request.
 func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
 
-// Current returns the token that belongs into the webhook configurations; ok is false while this replica does not lead
-// or has not stored one yet.
+// Current returns the token for the webhook configurations. ok is false while this replica is not the leader or has not
+// stored a token yet.
 func (t *Tokens) Current() (token string, ok bool) {
 	if current := t.current.Load(); current != nil {
 		return *current, true
@@ -200,10 +202,10 @@ func (t *Tokens) setCurrent(token string) {
 	}
 }
 
-// Changes tells one receiver that Current has changed.
+// Changes returns a channel for a single receiver. It receives an event when the result of Current changes.
 func (t *Tokens) Changes() <-chan event.GenericEvent { return t.changes }
 
-// Path returns the path of a webhook for callers that have a token.
+// Path returns the path of a webhook with a token.
 func Path(path, token string) string {
 	if token == "" {
 		return path
@@ -211,7 +213,7 @@ func Path(path, token string) string {
 	return path + "/" + token
 }
 
-// TokenIn returns the token in the path of a configured webhook that is one of paths; ok is false if it is none of them.
+// TokenIn returns the token in the path of a configured webhook. ok is false if the path is none of paths.
 func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (token string, ok bool) {
 	var have string
 	switch {
@@ -235,15 +237,15 @@ func TokenIn(w admissionregistrationv1.WebhookClientConfig, paths ...string) (to
 	return "", false
 }
 
-// Handler serves a webhook to callers that have a token in the path: register it for path and for path + "/". All others
-// get 404, before anything of their request is read but its first line and headers. next sees the path without the
-// token, so that it can't log, trace, or count it.
+// Handler serves a webhook to clients that send an accepted token in the path. Register it for path and for path + "/".
+// Any other client gets 404 before the body of its request is read. next gets the path without the token, so that it
+// can't log, trace, or count the token.
 func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		token, ok := tokenOf(request.URL.Path, path)
 		if !ok || !t.accepts(token) {
 			t.options.Refused()
-			// Else the server would read the body to keep the connection.
+			// Otherwise the server would read the body to keep the connection open.
 			w.Header().Set("Connection", "close")
 			http.NotFound(w, request)
 			return
@@ -255,7 +257,7 @@ func (t *Tokens) Handler(path string, next http.Handler) http.Handler {
 	})
 }
 
-// tokenOf returns the token in a path, empty for the webhook's own path; ok is false for any other path.
+// tokenOf returns the token in a path, which is empty for the webhook's own path. ok is false for any other path.
 func tokenOf(requested, path string) (token string, ok bool) {
 	if requested == path {
 		return "", true
@@ -270,14 +272,14 @@ func decode(data map[string][]byte) ([]string, error) {
 	}
 	var out []string
 	if json.Unmarshal(data[dataKey], &out) != nil {
-		// The error of the decoder quotes what it read.
+		// Don't wrap the decoder's error, because it quotes the input.
 		return nil, errors.New("the tokens in Secret " + SecretName + " can't be read; delete the Secret")
 	}
 	return out, nil
 }
 
 func encode(tokens []string) map[string][]byte {
-	// Strings always encode.
+	// The encoding of strings never fails.
 	text, _ := json.Marshal(tokens)
 	return map[string][]byte{dataKey: text}
 }
