@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// keeper reads kept revisions, by the names of their objects.
+// keeper reads stored revisions by the names of their objects.
 type keeper struct {
 	client.Reader
 	revisions map[string]policy.Revision
@@ -28,7 +28,8 @@ func (k keeper) Get(_ context.Context, key client.ObjectKey, out client.Object, 
 	return err
 }
 
-// A text whose contract rule can never be valid is not put in force, unless it was before there was such a check.
+// TestContractIsCheckedWhereTextsChange checks that a source whose contract rule can never be valid is not put in
+// force, unless it was in force before Berth had this check.
 func TestContractIsCheckedWhereTextsChange(t *testing.T) {
 	invalid := text(1) + "\nwarnings := true if input.metadata.labels.bad\n"
 	const want = "warnings must be a set or an array of strings, is a boolean"
@@ -71,7 +72,7 @@ func TestContractIsCheckedWhereTextsChange(t *testing.T) {
 		check(1)
 		obj.Spec.Priority, obj.Generation = 7, 2
 		check(2)
-		// Another text is judged.
+		// Another source is checked.
 		obj.Spec.Rego, obj.Generation = invalid+"\nlabels.x := \"y\"\n", 3
 		check(2)
 	})

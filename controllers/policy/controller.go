@@ -355,8 +355,8 @@ func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPol
 	return nil, nil
 }
 
-// bindNewest binds a version to the groups that its text was bound to before, in this replica or in another one, as the
-// leader recorded it.
+// bindNewest binds a version to the groups that its source was bound to before, in this replica or in another one, as
+// the leader recorded it.
 func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
 	if text.bindings == nil && text.module.ByPluralAlone() {
 		var err error
@@ -367,7 +367,8 @@ func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementP
 	return c.bind(ctx, obj.Name, text)
 }
 
-// recorded returns the bindings that are recorded for a policy's text. It returns nil for a text that was never bound.
+// recorded returns the bindings that are recorded for a policy's source. It returns nil for a source that was never
+// bound.
 func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
 	for _, known := range c.versions(obj) {
 		if known.bindings != nil && policy.SameText(known.spec, obj.Spec) {
@@ -408,9 +409,9 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 	return out, nil
 }
 
-// textInForce reports whether the policy's text was accepted before: by this replica, or by an older version of Berth
-// that did not check the values of contract rules, as the stored revision shows. Such a text remains in force, and the
-// policy's status reports the errors.
+// textInForce reports whether the policy's source was accepted before: by this replica, or by an older version of Berth
+// that did not check the values of contract rules, as the stored revision shows. Such a version remains in force, and
+// the policy's status reports the errors.
 func (c *Controller) textInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
 	spec := obj.Spec.WithDefaults()
 	if versions := c.versions(obj); len(versions) > 0 {
@@ -441,7 +442,7 @@ func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy)
 		// A revision that is not older than the newest version, which can't be in force, does not help.
 		return compiled{}, false, err
 	}
-	// This version of Berth may refuse a text that an older one accepted.
+	// This version of Berth may refuse a source that an older one accepted.
 	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
 	if out.module == nil {
 		return compiled{}, false, nil
@@ -452,7 +453,7 @@ func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy)
 
 // putInForce returns the registry entry for a compiled version and its binding.
 func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.Standing, error) {
-	// After a restore of the API server's store from a backup, two texts can have the same generation.
+	// After a restore of the API server's store from a backup, two sources can have the same generation.
 	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
 	text.bindings = binding.Bindings
 	c.remember(obj, text, len(binding.Missing) == 0)

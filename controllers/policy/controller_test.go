@@ -11,7 +11,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// slowReader is a cache whose lists wait until each is given its answer.
+// slowReader is a cache in which each list waits until the test provides its result.
 type slowReader struct {
 	client.Reader
 	lists chan chan []string
@@ -32,7 +32,7 @@ func (r *slowReader) List(ctx context.Context, out client.ObjectList, _ ...clien
 	}
 }
 
-// start has f run, and returns where its result comes out and the list that it waits for.
+// start runs f in a goroutine. It returns the channel of f's result, and the list for which f waits.
 func start[T any](r *slowReader, f func() T) (result chan T, list chan []string) {
 	result = make(chan T, 1)
 	go func() { result <- f() }()
@@ -52,7 +52,7 @@ func TestLoadedWaitsForNobodyElse(t *testing.T) {
 		if <-impatient {
 			t.Error("loaded, although nothing was listed")
 		}
-		// It answers at once, while the first one still waits.
+		// This call returns immediately, while the first one still waits.
 		quick, answer := start(r, loaded(t.Context()))
 		answer <- nil
 		if !<-quick {
@@ -81,7 +81,7 @@ func TestPendingIsTheFirstList(t *testing.T) {
 		if c.Loaded(t.Context()) {
 			t.Error("loaded, although b is not")
 		}
-		// An older list that comes late brings nothing back, and nothing new.
+		// An older list that finishes later must not change the pending policies.
 		lateList <- []string{"a", "c"}
 		if err := <-late; err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// changing is an API server that serves carts in some groups.
+// changing is an API server that serves carts in the given groups.
 type changing struct {
 	*cluster
 	groups []string
@@ -32,7 +32,7 @@ func (c *changing) ByPlural(plural string) []policy.Resource {
 	return out
 }
 
-// kept is where the leader keeps one revision; nil for none.
+// kept reads the one revision that the leader stored; nil for none.
 type kept struct {
 	client.Reader
 	revision *policy.Revision
@@ -49,7 +49,8 @@ func (k kept) Get(_ context.Context, key client.ObjectKey, out client.Object, _ 
 
 const carts = "package p\n\nlabels[\"carts\"] := \"x\" if count(data.kubernetes.carts) > 0\n"
 
-// A version that reads what is not served decides only where no version before it could decide.
+// TestUpdatesThatReadWhatIsNotServed checks that a version that reads a type that is not served is in force only if no
+// earlier version can decide.
 func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
@@ -65,7 +66,7 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 			t.Fatalf("in force is generation %d, observed %d, error %v", got.Policy.Generation, got.Generation, got.Err)
 		}
 	}
-	// One that does not compile, and one that does after it.
+	// Load a version that does not compile, and then one that does.
 	from.change("policy-0", "policy-0", "package p\nlabels := x")
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy != first.Policy || got.Generation != 3 || got.Err == nil {
@@ -78,7 +79,7 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	if got := registry.Get("policy-0"); got.Policy.Generation != 4 || got.Err != nil {
 		t.Errorf("in force is generation %d, error %v", got.Policy.Generation, got.Err)
 	}
-	// What is uninstalled while the policy reads it is missed, as before.
+	// If a type is uninstalled while the policy reads it, the policy remains in force and the type is missing.
 	world.groups = nil
 	load(t, c, "policy-0")
 	if got := registry.Get("policy-0"); got.Policy.Generation != 4 || len(got.Binding.Missing) != 1 {
@@ -97,7 +98,8 @@ func TestTheFirstVersionThatReadsWhatIsNotServed(t *testing.T) {
 	}
 }
 
-// Whatever a replica finds served when it starts, it binds a text to the groups that it was bound to.
+// TestRestartsKeepBindings checks that a restarted replica binds a source to its recorded groups, whatever groups are
+// served at the start.
 func TestRestartsKeepBindings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		groups   []string
@@ -151,7 +153,8 @@ func TestRestartsKeepBindings(t *testing.T) {
 	}
 }
 
-// A version that an older Berth kept, and to which a replica falls back, is bound as the status says.
+// TestFallingBackKeepsTheBindingsOfOlderVersions checks that a revision that an older Berth stored without bindings is
+// bound as the policy's status says.
 func TestFallingBackKeepsTheBindingsOfOlderVersions(t *testing.T) {
 	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
 	obj := from.policies["policy-0"]
@@ -168,7 +171,8 @@ func TestFallingBackKeepsTheBindingsOfOlderVersions(t *testing.T) {
 	}
 }
 
-// An update that leaves the text alone takes the bindings over; a new text has to be unambiguous.
+// TestUpdatesKeepBindings checks that an update that does not change the source keeps the bindings. A new source must
+// be unambiguous.
 func TestUpdatesKeepBindings(t *testing.T) {
 	from := policiesOf(1, func(int) string { return carts })
 	c, registry := newController(t, from)

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// cluster is a cache of policies, and of an API server that serves one inventory.
+// cluster is a cache of policies, and an API server that serves one inventory.
 type cluster struct {
 	client.Reader
 	policies map[string]*placementv1.PlacementPolicy
@@ -68,7 +68,7 @@ func (*cluster) Refresh(context.Context) error { return nil }
 func (*cluster) Invalidate()                   {}
 func (*cluster) Subscribe(func())              {}
 
-// text is like those that people write; texts of different numbers differ.
+// text returns a realistic source of a policy. Sources with different numbers differ.
 func text(n int) string {
 	return fmt.Sprintf(`package kubernetes.placement
 
@@ -126,7 +126,7 @@ func load(t testing.TB, c *Controller, name string) {
 	}
 }
 
-// loadAll is a replica's start.
+// loadAll loads all policies, as a replica does at its start.
 func loadAll(t testing.TB, c *Controller, from *cluster) {
 	t.Helper()
 	names := make(chan string, len(from.policies))
@@ -148,7 +148,7 @@ func loadAll(t testing.TB, c *Controller, from *cluster) {
 	}
 }
 
-// change gives a policy a new text.
+// change gives a policy another source.
 func (c *cluster) change(name, team, rego string) {
 	next := newPolicy(name, team, rego)
 	next.Generation = c.policies[name].Generation + 1
@@ -163,7 +163,8 @@ func decides(t testing.TB, r *placement.Registry, team string) []*placement.Poli
 	})
 }
 
-// Policies that are loaded at the same time are all in force, and a change is as soon as it has been looked at.
+// TestLoadsManyAtOnce checks that policies that are loaded concurrently are all in force, and that a change is in force
+// after its reconcile.
 func TestLoadsManyAtOnce(t *testing.T) {
 	from := policiesOf(60, func(i int) string { return text(i % 7) })
 	from.policies["policy-3"].Spec.Rego = "package p\nlabels := x"
@@ -195,9 +196,9 @@ func TestLoadsManyAtOnce(t *testing.T) {
 	}
 }
 
-// What a changed policy costs does not depend on how many others there are.
+// TestChangeCostsTheSame checks that the cost of a changed policy does not depend on the number of other policies.
 func TestChangeCostsTheSame(t *testing.T) {
-	// A text that has been seen before may still be known.
+	// A source that was compiled before may still be cached, so each source is new.
 	i := 1_000_000
 	cost := func(n int) float64 {
 		from := policiesOf(n, func(int) string { return text(-1) })
@@ -215,7 +216,7 @@ func TestChangeCostsTheSame(t *testing.T) {
 	}
 }
 
-// processor is the processor time that this process has had.
+// processor returns the processor time that this process has used.
 func processor(t testing.TB) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -225,14 +226,15 @@ func processor(t testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkStart is a replica that loads its policies: one text each, or all the same.
+// BenchmarkStart measures how long a replica takes to load its policies, each with a source of its own or all with the
+// same.
 func BenchmarkStart(b *testing.B) {
 	for name, rego := range map[string]func(int) string{"distinct": text, "equal": func(int) string { return text(0) }} {
 		for _, n := range []int{100, 1000} {
 			b.Run(fmt.Sprintf("texts=%s/policies=%d", name, n), func(b *testing.B) {
 				start, seen := processor(b), 0
 				for b.Loop() {
-					// Texts of the round before may still be known.
+					// Texts of the last iteration may still be cached.
 					from := policiesOf(n, func(i int) string { return rego(seen + i) })
 					seen += n
 					c, registry := newController(b, from)
@@ -245,7 +247,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkVisible is the change of one policy's text until admission sees it.
+// BenchmarkVisible measures the time from the change of one policy's source until admission sees it.
 func BenchmarkVisible(b *testing.B) {
 	for _, n := range []int{1, 2000} {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {

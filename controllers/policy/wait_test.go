@@ -13,7 +13,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// A version that reads more waits for it, for a while, and the one before it decides.
+// TestUpdatesWaitForData checks that a version that reads more waits for its data, for a limited time, and that the
+// earlier version decides meanwhile.
 func TestUpdatesWaitForData(t *testing.T) {
 	for name, then := range map[string]func(c *Controller, settled *bool){
 		"it comes":      func(_ *Controller, settled *bool) { *settled = true },
@@ -39,7 +40,7 @@ func TestUpdatesWaitForData(t *testing.T) {
 					t.Fatalf("in force is generation %d, observed %d, awaited %v", held.Policy.Generation, held.Generation, held.Next)
 				}
 				<-time.After(maxWait / 2)
-				// A newer one does not wait anew.
+				// A newer version does not restart the wait.
 				update()
 				load(t, c, "policy-0")
 				waits := registry.Get("policy-0")
@@ -57,7 +58,8 @@ func TestUpdatesWaitForData(t *testing.T) {
 	}
 }
 
-// A version that can't decide is not waited for, nor for: the correction of what fails must not be late.
+// TestUpdatesOfWhatFailsDoNotWait checks that a version that can't decide neither waits nor delays its successor, so
+// that a correction takes effect immediately.
 func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
@@ -70,7 +72,8 @@ func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
 	}
 }
 
-// A policy that was deleted and created again, of which no more was seen than that, is not the old one.
+// TestAnotherPolicyOfTheSameName checks that a policy that was deleted and created again is a new policy, even if the
+// replica did not see the deletion.
 func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	from := policiesOf(1, text)
 	c, registry := newController(t, from)
@@ -84,7 +87,7 @@ func TestAnotherPolicyOfTheSameName(t *testing.T) {
 	}
 }
 
-// elsewhere prepares policies for an engine that has the modules of these digests.
+// elsewhere is a remote engine that has the modules of the given digests.
 type elsewhere struct {
 	engine.Engine
 	held map[string]bool
@@ -98,7 +101,8 @@ func (elsewhere) Prepare(_ context.Context, _ string, m *policy.Module, _ *polic
 
 func (e elsewhere) settled(b *policy.Binding) bool { return e.held[b.Remote.ModulesDigest] }
 
-// A version with other modules for the engine waits until that has them, and the one before goes on being asked.
+// TestUpdatesWaitForModules checks that a version with other modules waits until its remote engine has them, and that
+// the earlier version decides meanwhile.
 func TestUpdatesWaitForModules(t *testing.T) {
 	from := policiesOf(1, text)
 	spec := &from.policies["policy-0"].Spec
@@ -109,7 +113,7 @@ func TestUpdatesWaitForModules(t *testing.T) {
 	c.engine, c.Settled = e, e.settled
 	load(t, c, "policy-0")
 	first := registry.Get("policy-0")
-	// Nobody decided before it: it does not wait, and its engine says itself what it lacks.
+	// No earlier version decides, so this one does not wait. Its evaluator reports what the engine lacks.
 	if first.Policy.Generation != 1 || first.Next != nil {
 		t.Fatalf("in force is generation %d, awaited %v", first.Policy.Generation, first.Next)
 	}
