@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// queue notes what is added to it, and after what time.
+// queue records the requests that are added to it, with their delays.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	after map[string]time.Duration
@@ -22,7 +22,8 @@ type queue struct {
 
 func (q *queue) AddAfter(r reconcile.Request, d time.Duration) { q.after[r.Name] = d }
 
-// Pods come and go by the thousand: their number is told once a minute, by the policies that ask predicates.
+// TestWorldIsToldNowAndThen checks that the number of pods is updated once a minute, and only in the status of policies
+// that evaluate predicates. Thousands of pods may come and go.
 func TestWorldIsToldNowAndThen(t *testing.T) {
 	registry, q := placement.NewRegistry(), &queue{after: map[string]time.Duration{}}
 	c := New(Deps{Registry: registry})
