@@ -22,10 +22,10 @@ import (
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// oracle is a policy that says how often it was asked, of a world that the test changes.
+// oracle is a policy that counts its evaluations. The test changes the revision of its data.
 type oracle struct {
 	revision, asked atomic.Uint64
-	// during, if it is not nil, is called when the policy is asked.
+	// during, if it is not nil, is called while the policy is evaluated.
 	during func()
 }
 
@@ -47,13 +47,13 @@ func (o *oracle) Evaluate(context.Context, map[string]any) (placement.Decision, 
 	return placement.Decision{Errors: []string{fmt.Sprintf("of revision %d", o.revision.Load())}}, nil
 }
 
-// follower is a leader that follows changes, with one policy on two Deployments that are alike.
+// follower is a leader that follows changes. It has one policy and two equal Deployments.
 type follower struct {
 	*leader
 	*oracle
 }
 
-// newFollower starts one. Its policy asks predicates, which look at nodes, or reads ClusterProfiles, or both.
+// newFollower starts a follower. Its policy evaluates predicates on nodes, reads ClusterProfiles, or both.
 func newFollower(t *testing.T, asks, reads bool) *follower {
 	t.Helper()
 	l := newLeader(t)
@@ -82,7 +82,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 		stop()
 		synctest.Wait()
 	})
-	// Both have to be decided before they are known to be alike.
+	// Both objects must be decided once before they are known to be equal.
 	pass(t, time.Minute)
 	l.decided()
 	pass(t, time.Minute)
@@ -91,7 +91,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 	return out
 }
 
-// pass lets time pass.
+// pass waits for d of the test's fake time.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -100,13 +100,14 @@ func pass(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
-// moves changes the world.
+// moves changes the nodes and pods.
 func (f *follower) moves() {
 	f.revision.Add(1)
 	f.WorldChanged()
 }
 
-// Changes of the world are gathered for a second from the first one on, and then looked at together.
+// TestWorldSettles checks that changes of nodes and pods are collected for a second from the first one on, and then
+// processed together.
 func TestWorldSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(t, true, false)
@@ -131,7 +132,7 @@ func TestWorldSettles(t *testing.T) {
 	})
 }
 
-// Changes that never end hold up nothing, and are looked at once a second.
+// TestWorldNeverSettles checks that continuous changes are processed once a second.
 func TestWorldNeverSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(t, true, false)
@@ -145,7 +146,7 @@ func TestWorldNeverSettles(t *testing.T) {
 	})
 }
 
-// A change that comes while policies are asked is looked at afterwards.
+// TestWorldChangesWhileAsked checks that a change during an evaluation is processed afterwards.
 func TestWorldChangesWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollower(t, true, false)
@@ -164,12 +165,13 @@ func TestWorldChangesWhileAsked(t *testing.T) {
 	})
 }
 
-// Data does not wait for the world, where a policy looks at both, and policies of other data do not hurry for it.
+// TestDataDoesNotWait checks that changed data is processed at once, even for a policy that also evaluates predicates,
+// and that it does not make policies that read other data skip the wait.
 func TestDataDoesNotWait(t *testing.T) {
 	tests := map[string]struct {
 		asks, reads bool
 		change      func(*follower)
-		// soon and later are how often the policy is asked before the world settles, and by then.
+		// soon and later are how often the policy is evaluated before worldSettle has passed, and in total after it.
 		soon, later uint64
 	}{
 		"DataOfOne":        {reads: true, change: func(f *follower) { f.DataChanged(profiles) }, soon: 1, later: 1},
@@ -197,7 +199,8 @@ func TestDataDoesNotWait(t *testing.T) {
 	}
 }
 
-// An object whose decision the world has overtaken is decided again when it has settled, and not at once.
+// TestOvertakenByTheWorld checks that an object whose decision was overtaken by a change of nodes is decided again
+// after worldSettle, and not immediately.
 func TestOvertakenByTheWorld(t *testing.T) {
 	for name, tc := range map[string]struct {
 		asks  bool

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// onDeployments is a policy on Deployments, those with a label if it is not empty.
+// onDeployments returns a policy on Deployments. If label is not empty, it matches only those with that tier.
 func onDeployments(text, label string) placementv1.PlacementPolicySpec {
 	spec := placementv1.PlacementPolicySpec{Rego: "package placement\n\n" + text, RegoVersion: placementv1.RegoV1}
 	spec.Match.ResourceRules = []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}
@@ -32,7 +32,7 @@ func onDeployments(text, label string) placementv1.PlacementPolicySpec {
 	return spec
 }
 
-// decided decides all that is queued and returns the names, sorted.
+// decided decides all queued objects and returns their names, sorted.
 func (l *leader) decided() []string {
 	l.t.Helper()
 	names := map[string]bool{}
@@ -48,14 +48,14 @@ func (l *leader) decided() []string {
 	}
 }
 
-// catchUpAndDecide does what changes of policies and data make due.
+// catchUpAndDecide processes changes of policies and data, and decides the objects that are enqueued for them.
 func (l *leader) catchUpAndDecide() []string {
 	l.t.Helper()
 	l.catchUp(l.t.Context())
 	return l.decided()
 }
 
-// deployment is a Deployment with a tier, that asks for what it is told.
+// deployment returns a Deployment with a tier and an annotation that the test policies read.
 func deployment(name, tier, asks string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"replicas": int64(3)}}}
 	o.SetName(name)
@@ -73,7 +73,8 @@ const byJurisdiction = `annotations["example.com/clusters"] := concat("_", sort(
 ]))
 `
 
-// After a change of data those objects are decided whose decision changed. The ledger knows the others still.
+// TestDataChanges checks that a change of data enqueues the objects whose decision changed, and that the ledger still
+// has the others.
 func TestDataChanges(t *testing.T) {
 	l := newLeader(t)
 	l.data.Load(profiles, nil, fleet(4))
@@ -101,7 +102,8 @@ func TestDataChanges(t *testing.T) {
 	}
 }
 
-// A policy that comes, changes or goes has those objects decided that it may match or may have matched, once.
+// TestPolicyChanges checks that a policy that is added, changed or deleted enqueues, once, the objects that it may
+// match or may have matched.
 func TestPolicyChanges(t *testing.T) {
 	l := newLeader(t)
 	l.apply("all", onDeployments(`annotations["example.com/a"] := "1"`, ""))
@@ -132,7 +134,7 @@ func TestPolicyChanges(t *testing.T) {
 	}
 }
 
-// What waits in the queue is not queued again, and what is being decided is.
+// TestQueuedOnce checks that a queued object is not queued again, and that an object that is being decided is.
 func TestQueuedOnce(t *testing.T) {
 	l := newLeader(t)
 	l.apply("all", onDeployments(`annotations["example.com/a"] := "1"`, ""))
@@ -151,8 +153,8 @@ func TestQueuedOnce(t *testing.T) {
 	}
 }
 
-// Nothing is concluded from an object that lacks what a policy reads of it. It is decided as soon as that is there, or
-// the policy is gone.
+// TestObjectsLackFields checks that an object that lacks fields that a policy reads has no result. It is decided as
+// soon as the fields are there or the policy is deleted.
 func TestObjectsLackFields(t *testing.T) {
 	l := newLeader(t)
 	l.apply("p", onDeployments(`annotations["example.com/a"] := input.metadata.annotations.asks`, ""))
@@ -182,7 +184,7 @@ func TestObjectsLackFields(t *testing.T) {
 	}
 }
 
-// learner turns out to read all of an object while it is evaluated.
+// learner is an evaluator that reports, after its first evaluation, that it reads whole objects.
 type learner struct {
 	placement.Evaluator
 	input atomic.Pointer[projection.Fields]
@@ -195,7 +197,8 @@ func (l *learner) Evaluate(ctx context.Context, input map[string]any) (placement
 
 func (l *learner) Input() *projection.Fields { return l.input.Load() }
 
-// A decision on less than the policy turned out to read does not count, and the rest is asked for.
+// TestReadsMoreThanWasFound checks that a decision on too few fields does not count, and that the missing fields are
+// requested.
 func TestReadsMoreThanWasFound(t *testing.T) {
 	l := newLeader(t)
 	l.apply("p", onDeployments(`annotations["example.com/a"] := input.metadata.annotations.asks`, ""))
@@ -225,7 +228,7 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 	}
 }
 
-// randomText is the text of a policy that reads something of objects.
+// randomText returns the text of a policy that reads some fields of objects.
 func randomText(r *rand.Rand) string {
 	return pick(r, []string{
 		`annotations["example.com/a"] := input.metadata.annotations.asks`,
@@ -245,7 +248,7 @@ func randomText(r *rand.Rand) string {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-// opinions are what an outcome says.
+// opinions returns a text form of an outcome for comparison.
 func opinions(out *placement.Outcome) []string {
 	lines := []string{out.Digest()}
 	for _, v := range out.Verdicts {
@@ -258,7 +261,8 @@ func opinions(out *placement.Outcome) []string {
 	return lines
 }
 
-// Whatever the policies read: of what is kept of an object they decide the same as of the object.
+// TestKeptObjectsAreDecidedTheSame checks that a cut object gets the same decisions as the whole object, for random
+// policies.
 func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	cut := 0
@@ -279,7 +283,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 		whole := workload(t, r.IntN(1000))
 		whole.SetLabels(map[string]string{"tier": pick(r, []string{"front", "back", "other"})})
 		if r.IntN(3) > 0 {
-			// It was placed by policies, some of which are others by now.
+			// The object was placed by policies, some of which have changed since.
 			whole = l.placed(whole)
 			l.apply("p-0", spec())
 		}

@@ -31,13 +31,13 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// distant is another engine, which says how it was asked.
+// distant is a fake remote engine that records its queries.
 type distant struct {
 	endpoint string
-	// takes is how long it takes to answer, in nanoseconds.
+	// takes is how long a response takes, in nanoseconds.
 	takes    atomic.Int64
 	revision atomic.Uint64
-	// says is what it answers.
+	// says returns the response.
 	says func(input map[string]any) (placement.Decision, error)
 
 	mu            sync.Mutex
@@ -86,14 +86,14 @@ func (d *distant) Health() placement.RemoteHealth {
 	return placement.RemoteHealth{Endpoint: d.endpoint}
 }
 
-// asked returns when the engine was asked about an object.
+// asked returns when the engine was queried for an object.
 func (d *distant) asked(name string) []time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.at[name])
 }
 
-// all returns how often the engine was asked.
+// all returns how often the engine was queried.
 func (d *distant) all() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,11 +103,11 @@ func (d *distant) all() (n int) {
 	return n
 }
 
-// start has a leader work as in a manager, with four workers, until the test ends.
+// start runs a leader with four workers, as in a manager, until the test ends.
 func (l *leader) start() {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute))
 	ctx, stop := context.WithCancel(l.t.Context())
-	// Nothing was there yet when the policies came.
+	// Drop the backlog: there were no objects when the policies were added.
 	l.take()
 	l.queue = queue
 	l.aside.lanes.start(ctx)
@@ -139,7 +139,7 @@ func (l *leader) start() {
 	})
 }
 
-// put puts a policy in force on Deployments of a tier.
+// put puts a policy in force on the Deployments of a tier.
 func (l *leader) put(name, tier string, mode placementv1.RemediationMode, e placement.Evaluator) *placement.Policy {
 	l.t.Helper()
 	spec := onDeployments("", tier).WithDefaults()
@@ -156,7 +156,7 @@ func (l *leader) put(name, tier string, mode placementv1.RemediationMode, e plac
 
 const manual = placementv1.RemediationManual
 
-// many are n Deployments of a tier.
+// many returns n Deployments of a tier.
 func many(n int, tier string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for i := range n {
@@ -165,7 +165,7 @@ func many(n int, tier string) []*unstructured.Unstructured {
 	return out
 }
 
-// expect compares what is known of a policy's objects. violations are those that are decided.
+// expect compares the ledger's report on a policy. violations does not include the objects that could not be decided.
 func (l *leader) expect(when, policy string, matched, violations, failed int) {
 	l.t.Helper()
 	if r := l.Ledger.Report(policy); r.Matched != matched || r.Violations != violations+failed || r.Failed != failed {
@@ -174,14 +174,14 @@ func (l *leader) expect(when, policy string, matched, violations, failed int) {
 	}
 }
 
-// waiting returns how much waits in a lane.
+// waiting returns the number of waiting tasks in a queue.
 func (l *leader) waiting(lane string) int {
 	l.aside.lanes.mu.Lock()
 	defer l.aside.lanes.mu.Unlock()
 	return l.aside.lanes.byName[lane].waiting.Len()
 }
 
-// nothingLeft checks that nothing is kept of questions and patches.
+// nothingLeft checks that no query, patch or queue is left.
 func (l *leader) nothingLeft() {
 	l.t.Helper()
 	l.aside.mu.Lock()
@@ -193,8 +193,8 @@ func (l *leader) nothingLeft() {
 	}
 }
 
-// An engine that hangs, with ten thousand objects in front, does not hold up the objects of others for a moment. It is
-// asked about a few at a time.
+// TestSlowEngineDelaysNobody checks that a hanging engine with ten thousand waiting objects does not delay objects of
+// other policies, and that only a few queries to it run concurrently.
 func TestSlowEngineDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -225,7 +225,7 @@ func TestSlowEngineDelaysNobody(t *testing.T) {
 	})
 }
 
-// An object that several engines decide is decided when all have answered.
+// TestSeveralEngines checks that an object that several engines decide is decided when all have responded.
 func TestSeveralEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -246,7 +246,7 @@ func TestSeveralEngines(t *testing.T) {
 	})
 }
 
-// An answer about an object that is another one by now does not count.
+// TestAnswersAreAboutTheNewestObject checks that a response for an object that has changed since does not count.
 func TestAnswersAreAboutTheNewestObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -274,7 +274,8 @@ func TestAnswersAreAboutTheNewestObject(t *testing.T) {
 	})
 }
 
-// What waits is about the object that there is when its turn comes, and asked once. What went is not asked about.
+// TestWaitingQuestions checks that a waiting query is sent once, for the current object, and not at all for a deleted
+// object.
 func TestWaitingQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -309,7 +310,7 @@ func TestWaitingQuestions(t *testing.T) {
 	})
 }
 
-// A policy that moves to another engine does not wait for the old one.
+// TestPolicyMovesToAnotherEngine checks that a policy that moves to another engine does not wait for the earlier one.
 func TestPolicyMovesToAnotherEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -329,7 +330,8 @@ func TestPolicyMovesToAnotherEngine(t *testing.T) {
 	})
 }
 
-// An object that could not be decided is looked at again at a pace that slows down, whatever the fault, until it is.
+// TestUnansweredObjectsAreLookedAtAgain checks that an object that could not be decided is retried with backoff until
+// it is decided, whatever the fault.
 func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 	for _, fault := range []engine.Fault{engine.FaultNetwork, engine.FaultCircuitOpen, engine.FaultRefused} {
 		t.Run(string(fault), func(t *testing.T) {
@@ -374,7 +376,7 @@ func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 	}
 }
 
-// The same holds for other failures that pass by themselves.
+// TestPassingFailuresAreLookedAtAgain checks the same for other temporary failures.
 func TestPassingFailuresAreLookedAtAgain(t *testing.T) {
 	for name, err := range map[string]error{
 		"Deadline":    fmt.Errorf("%w of 1s", engine.ErrDeadline),
@@ -405,7 +407,7 @@ func TestPassingFailuresAreLookedAtAgain(t *testing.T) {
 	}
 }
 
-// Another failure than that of an engine is not looked at again before anything changes.
+// TestOtherFailures checks that an object with any other failure is not retried before something changes.
 func TestOtherFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -424,7 +426,7 @@ func TestOtherFailures(t *testing.T) {
 	})
 }
 
-// After a new revision each object is asked about anew, once for all changes of a second.
+// TestRevised checks that after a new revision each object is queried again, once for all changes within a second.
 func TestRevised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -440,7 +442,7 @@ func TestRevised(t *testing.T) {
 		revise()
 		pass(t, 900*time.Millisecond)
 		revise()
-		// Other news do not hurry it.
+		// Other changes do not shorten the wait.
 		l.DataChanged(profiles)
 		l.WorldChanged()
 		pass(t, 50*time.Millisecond)
@@ -460,14 +462,15 @@ func TestRevised(t *testing.T) {
 	})
 }
 
-// A revision that changes while the engine is asked holds up no decision, nor is the engine asked without end.
+// TestRevisionChangesFasterThanAnswers checks that a revision that changes during each query neither blocks decisions
+// nor causes endless queries.
 func TestRevisionChangesFasterThanAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
 		failed int
 		most   int
 	}{
-		// Once for the sweep of each second, and once for the answer that was overtaken.
+		// One query for the sweep of each second, and one for the response that was overtaken.
 		"Answers": {most: 10 * 2 * 21},
 		"Fails":   {err: &engine.RemoteError{Endpoint: "https://e", Fault: engine.FaultServer, Err: errors.New("no answer")}, failed: 10, most: 10 * 2 * 21},
 	} {
@@ -492,7 +495,7 @@ func TestRevisionChangesFasterThanAnswers(t *testing.T) {
 				if got := e.all(); got < 10*18 || got > tc.most {
 					t.Errorf("asked %d times about ten objects in 20 seconds", got)
 				}
-				// When it is over, all are of the newest data.
+				// After the last change, all decisions are made with the newest data.
 				pass(t, time.Hour)
 				if p := l.Registry.Get("p").Policy; l.groups.Stale(p) {
 					t.Error("not all are of the newest data")
@@ -503,7 +506,7 @@ func TestRevisionChangesFasterThanAnswers(t *testing.T) {
 	}
 }
 
-// patcher is an API server that takes patches.
+// patcher is a fake API server that accepts patches.
 type patcher struct {
 	dynamic.Interface
 	dynamic.NamespaceableResourceInterface
@@ -524,7 +527,7 @@ type nobody struct{}
 
 func (nobody) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
-// patched makes an object of the next version that has the annotation.
+// patched returns the next version of an object, with the annotation.
 func patched(o *unstructured.Unstructured, value string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	var version int
@@ -536,7 +539,7 @@ func patched(o *unstructured.Unstructured, value string) *unstructured.Unstructu
 	return o
 }
 
-// An engine whose decision depends on its own output is braked as any other policy.
+// TestUnsettledEngineIsBraked checks that the brake stops a remote policy whose decision depends on its own output.
 func TestUnsettledEngineIsBraked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -568,7 +571,8 @@ func TestUnsettledEngineIsBraked(t *testing.T) {
 	})
 }
 
-// The patch of an object that another engine decides takes as long as that engine, in admission. It holds up nobody else.
+// TestPatchesWaitAside checks that the patch of an object that a remote engine decides, which takes as long as the
+// engine, does not delay other objects.
 func TestPatchesWaitAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -622,7 +626,7 @@ func TestPatchesWaitAside(t *testing.T) {
 	})
 }
 
-// An object that changes while it is patched is decided afterwards.
+// TestObjectsWaitForTheirPatch checks that an object that changes during its patch is decided afterwards.
 func TestObjectsWaitForTheirPatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -658,7 +662,7 @@ func TestObjectsWaitForTheirPatch(t *testing.T) {
 	})
 }
 
-// Patches that wait are given up with their objects.
+// TestPatchesOfObjectsThatGo checks that a waiting patch is dropped when its object is deleted.
 func TestPatchesOfObjectsThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -686,7 +690,8 @@ func TestPatchesOfObjectsThatGo(t *testing.T) {
 	})
 }
 
-// A panic of the client is the failure of the policy, and not the end of the process.
+// TestEngineClientPanics checks that a panic of an engine's client is a failure of the policy and does not end the
+// process.
 func TestEngineClientPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
@@ -700,7 +705,7 @@ func TestEngineClientPanics(t *testing.T) {
 	})
 }
 
-// What is asked of one that leads no more is given up.
+// TestQuestionsEndWithTheLeader checks that queries are canceled when this replica is no longer the leader.
 func TestQuestionsEndWithTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)

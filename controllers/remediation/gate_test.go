@@ -14,17 +14,18 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// crowd are objects whose decisions follow the data of the policies p and q, and that are patched where a gate lets them.
+// crowd is a set of objects whose decisions follow the data of the policies p and q. They are patched when the gate
+// allows it.
 type crowd struct {
 	t     *testing.T
 	clock *testingclock.FakeClock
 	gate  *gate
-	// wanted is what the data says, and has what each object has.
+	// wanted is the value of the data, and has is the value in each object.
 	wanted int
 	has    map[remediation.Key]int
-	// due are the times at which open is to be called.
+	// due contains the times at which open must be called.
 	due map[time.Time]map[place]bool
-	// attempts counts patches, and fails says which of them fail.
+	// attempts counts the patches. fails reports which of them fail.
 	attempts int
 	fails    func(remediation.Key) bool
 }
@@ -55,7 +56,7 @@ func (c *crowd) later(at place, wait time.Duration) {
 	c.due[when][at] = true
 }
 
-// reconcile patches an object that differs.
+// reconcile patches an object if its value differs and the gate allows it.
 func (c *crowd) reconcile(key remediation.Key) {
 	if c.has[key] == c.wanted {
 		return
@@ -89,7 +90,7 @@ func (c *crowd) flap(to int) {
 	c.all()
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (c *crowd) pass(d time.Duration) {
 	for end := c.clock.Now().Add(d); c.clock.Now().Before(end); {
 		c.clock.Step(100 * time.Millisecond)
@@ -122,8 +123,8 @@ func (c *crowd) differing() (n int) {
 	return n
 }
 
-// The first change acts at once. A label that flaps for minutes leads to few patches, and what it says in the end is
-// carried out.
+// TestFlappingDataIsHeldDown checks that the first change is applied immediately, that a label that flaps for minutes
+// causes few patches, and that its last value is applied.
 func TestFlappingDataIsHeldDown(t *testing.T) {
 	c := newCrowd(t, 20)
 	c.flap(1)
@@ -135,7 +136,7 @@ func TestFlappingDataIsHeldDown(t *testing.T) {
 		c.pass(3 * time.Second)
 		c.flap(i % 2)
 	}
-	// 1, 2, 4, ... 256 s, and every 5 min from then on.
+	// The delays are 1, 2, 4, ... 256 s, and 5 min from then on.
 	if waves := c.attempts / 20; waves < 3 || waves > 14 {
 		t.Errorf("%d patches of 20 objects in 20 minutes", c.attempts)
 	}
@@ -144,7 +145,7 @@ func TestFlappingDataIsHeldDown(t *testing.T) {
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects differ at the end", n)
 	}
-	// After quiet it acts at once again.
+	// After a time without changes, a change is applied immediately again.
 	c.pass(2*holdDownMax + time.Second)
 	c.flap(8)
 	if n := c.differing(); n > 0 {
@@ -152,7 +153,7 @@ func TestFlappingDataIsHeldDown(t *testing.T) {
 	}
 }
 
-// What does not change a decision does not count as a change.
+// TestDataWithoutEffectIsNoFlap checks that changes of data without a changed decision don't count.
 func TestDataWithoutEffectIsNoFlap(t *testing.T) {
 	c := newCrowd(t, 5)
 	for range 100 {
@@ -165,7 +166,7 @@ func TestDataWithoutEffectIsNoFlap(t *testing.T) {
 	}
 }
 
-// A new version of the policy acts at once.
+// TestNewVersionIsNotHeldDown checks that a new version of the policy is applied immediately.
 func TestNewVersionIsNotHeldDown(t *testing.T) {
 	c := newCrowd(t, 5)
 	c.flap(1)
@@ -181,7 +182,8 @@ func TestNewVersionIsNotHeldDown(t *testing.T) {
 	}
 }
 
-// While patches fail for all objects of a policy, one is tried for all of them, less and less often.
+// TestFailuresAreTriedByOne checks that while all patches of a policy fail, one probe runs for all of them, less and
+// less often.
 func TestFailuresAreTriedByOne(t *testing.T) {
 	c := newCrowd(t, 300)
 	c.fails = everyPatch
@@ -190,7 +192,7 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 		t.Errorf("%d patches at first", c.attempts)
 	}
 	c.pass(10 * time.Minute)
-	// 0.2, 0.4, ... 204.8 s, and every 5 min from then on.
+	// The delays are 0.2, 0.4, ... 204.8 s, and 5 min from then on.
 	if c.attempts < 10 || c.attempts > 16 {
 		t.Errorf("%d patches in ten minutes", c.attempts)
 	}
@@ -201,12 +203,12 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 	}
 }
 
-// of returns the key of one of many objects of a namespace.
+// of returns the key of an object in a namespace.
 func of(namespace string, i int) remediation.Key {
 	return remediation.Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprint(i)}
 }
 
-// Patches that fail in one namespace hold up nobody in another one.
+// TestFailuresOfOneNamespaceHoldUpNoOther checks that failures in one namespace do not delay patches in another one.
 func TestFailuresOfOneNamespaceHoldUpNoOther(t *testing.T) {
 	c := newCrowd(t, 0)
 	for i := range 20 {
@@ -229,8 +231,8 @@ func TestFailuresOfOneNamespaceHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// Among objects whose patches fail, one whose patch does not fail is patched soon: at once while few have failed, and
-// otherwise the next time that one is tried.
+// TestObjectsThatHaveNotFailedAreTriedFirst checks that among failing objects, one whose patch succeeds is patched
+// soon: immediately while few have failed, and otherwise with the next probe.
 func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
 	for failing, limit := range map[int]time.Duration{2: 0, 20: retryPaceMax} {
 		t.Run(fmt.Sprint(failing), func(t *testing.T) {
@@ -249,8 +251,9 @@ func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
 	}
 }
 
-// Where patches fail in all namespaces, as without the webhook configuration, few are tried, whatever number of namespaces
-// there is; and all objects are patched soon after patches succeed again.
+// TestFailuresOfManyNamespaces checks that if patches fail in all namespaces, for example without the webhook
+// configuration, few patches are tried, whatever the number of namespaces. All objects are patched soon after patches
+// succeed again.
 func TestFailuresOfManyNamespaces(t *testing.T) {
 	c := newCrowd(t, 0)
 	for i := range 2000 {
@@ -273,7 +276,8 @@ func TestFailuresOfManyNamespaces(t *testing.T) {
 	}
 }
 
-// Failures in some namespaces hold up the others for a short time at most.
+// TestFailuresOfManyNamespacesHoldUpOthersShortly checks that failures in some namespaces delay the others only for a
+// short time.
 func TestFailuresOfManyNamespacesHoldUpOthersShortly(t *testing.T) {
 	c := newCrowd(t, 0)
 	for i := range 50 {
@@ -290,7 +294,7 @@ func TestFailuresOfManyNamespacesHoldUpOthersShortly(t *testing.T) {
 	}
 }
 
-// The gate remembers nothing of a policy that is gone, nor of objects that are.
+// TestGateForgets checks that the gate keeps no state of deleted policies and objects.
 func TestGateForgets(t *testing.T) {
 	c := newCrowd(t, 0)
 	for i := range 100 {
@@ -317,7 +321,7 @@ func TestGateForgets(t *testing.T) {
 	}
 }
 
-// The log tells of failures once a minute, whatever number of objects has them.
+// TestFailuresAreReportedOnce checks that failures are logged once a minute, whatever the number of objects.
 func TestFailuresAreReportedOnce(t *testing.T) {
 	c := newCrowd(t, 0)
 	var lines int

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// A panic ends neither the process nor that an object is asked about: no worker is there to recover it.
+// TestPanicInLane checks that after a panic in a queue, where no worker recovers it, the process runs on and the object
+// is retried.
 func TestPanicInLane(t *testing.T) {
 	c := &Controller{aside: newAside()}
 	c.aside.lanes.start(t.Context())

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The last policy that goes is not kept: it would keep its evaluator, and that its connections.
+// TestNeedsKeepNoPolicy checks that the last deleted policy is not referenced any more. It would keep its evaluator and
+// its connections.
 func TestNeedsKeepNoPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// What an engine could not decide is decided as soon as somebody knows that it is back.
+// TestRecovered checks that objects that an engine could not decide are decided as soon as the engine is known to
+// respond again.
 func TestRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// A type is being decided as long as one of its objects is queued, however objects come and go meanwhile.
+// TestDeciding checks that a type is being decided as long as one of its objects is queued, even if objects come and
+// go.
 func TestDeciding(t *testing.T) {
 	targets := newTargets(func(...remediation.Key) {})
 	objects := many(3, "a")

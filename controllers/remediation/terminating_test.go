@@ -10,8 +10,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// A terminating object is reported where it violates a policy, and never patched: the fake leader has no client, so that a
-// patch would panic.
+// TestTerminating checks that a terminating object that violates a policy is reported and never patched. The leader has
+// no client, so a patch would panic.
 func TestTerminating(t *testing.T) {
 	l := newLeader(t)
 	spec := onDeployments(`annotations["example.com/a"] := "x"`, "")

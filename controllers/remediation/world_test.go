@@ -18,7 +18,7 @@ var (
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// server is a node with four processors, on which pods are.
+// server returns a node with four processors.
 func server(i int, unschedulable bool) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Node", "spec": map[string]any{"unschedulable": unschedulable},
@@ -29,7 +29,7 @@ func server(i int, unschedulable bool) *unstructured.Unstructured {
 	return o
 }
 
-// running is a pod on a node.
+// running returns a pod on a node.
 func running(name string, node int, label string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
@@ -45,7 +45,7 @@ func running(name string, node int, label string) *unstructured.Unstructured {
 	return o
 }
 
-// populate makes a world of nodes with two pods each.
+// populate loads n nodes with two pods each.
 func (l *leader) populate(n int) {
 	var servers, bound []*unstructured.Unstructured
 	for i := range n {
@@ -59,7 +59,7 @@ func (l *leader) populate(n int) {
 	l.world.Load(namespaces, nil)
 }
 
-// asking is a Deployment whose pods ask for some of a processor.
+// asking returns a Deployment whose pods request some CPU.
 func asking(name string, milli int) *unstructured.Unstructured {
 	o := deployment(name, "front", "")
 	o.Object["spec"] = map[string]any{
@@ -71,21 +71,21 @@ func asking(name string, milli int) *unstructured.Unstructured {
 	return o
 }
 
-// fits is a policy by which Deployments have to fit a node.
+// fits returns a policy that requires that Deployments fit on a node.
 func fits() placementv1.PlacementPolicySpec {
 	spec := onDeployments("", "")
 	spec.Rego, spec.Predicates = "", &placementv1.Predicates{Candidates: placementv1.PredicateCandidatesNodes}
 	return spec
 }
 
-// settled lets the world settle.
+// settled marks the world as changed at least worldSettle ago.
 func (l *leader) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backlog.world = true
 }
 
-// After changes of nodes and pods objects are decided anew.
+// TestWorldDecides checks that objects are decided again after changes of nodes and pods.
 func TestWorldDecides(t *testing.T) {
 	l := newLeader(t)
 	l.populate(2)
@@ -113,8 +113,8 @@ func TestWorldDecides(t *testing.T) {
 	expect("taking one back", 0)
 }
 
-// BenchmarkWorldChanges is what it takes to look again at 100 Deployments that differ, when a pod changes on one of 5,000
-// nodes, beside deciding each of them anew.
+// BenchmarkWorldChanges measures how long it takes to check 100 different Deployments again when a pod changes on one
+// of 5,000 nodes. For comparison, it also measures a new decision of each.
 func BenchmarkWorldChanges(b *testing.B) {
 	const objects, servers = 100, 5000
 	l := newLeader(b)
@@ -152,7 +152,7 @@ func BenchmarkWorldChanges(b *testing.B) {
 		for b.Loop() {
 			change(b)
 			b.StopTimer()
-			// Nothing is remembered by one that has just come.
+			// A new evaluator has no cached decisions.
 			l.apply("p", fits())
 			evaluator := l.Registry.Get("p").Policy.Evaluator
 			b.StartTimer()
