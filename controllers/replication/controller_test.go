@@ -30,7 +30,8 @@ import (
 	domain "github.com/berth-dev/berth/internal/replication"
 )
 
-// The library's handlers of errors wait by the time of the last error, which in these tests may lie ahead.
+// TestMain removes the library's error handlers. They wait depending on the time of the last error, which may be in the
+// future of a test with fake time.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
 	os.Exit(m.Run())
@@ -42,13 +43,13 @@ var (
 	services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// apiServer has two objects of each type, and counts what it is asked. It does not stream lists.
+// apiServer has two objects of each type, and counts requests. It does not support streamed lists.
 type apiServer struct {
 	dynamic.Interface
 
 	mu        sync.Mutex
 	forbidden map[schema.GroupVersionResource]bool
-	// down has every request fail.
+	// down makes every request fail.
 	down  bool
 	asked map[string]int
 	open  map[schema.GroupVersionResource]*watch.FakeWatcher
@@ -58,7 +59,7 @@ func (s *apiServer) Resource(r schema.GroupVersionResource) dynamic.Namespaceabl
 	return &resource{server: s, resource: r}
 }
 
-// requests returns how often the types were asked for since the last call, by type.
+// requests returns the number of requests since the last call, by type.
 func (s *apiServer) requests() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,7 @@ func (s *apiServer) requests() map[string]int {
 	return out
 }
 
-// watching are the types with a watch that goes on.
+// watching returns the types with an open watch.
 func (s *apiServer) watching() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func object(name, label string) *unstructured.Unstructured {
 	return o
 }
 
-// replica is a controller that runs, and what it is told to feed.
+// replica is a running controller with its stores.
 type replica struct {
 	*replication.Controller
 	t        *testing.T
@@ -184,13 +185,13 @@ func start(t *testing.T) *replica {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		// Its watches end by themselves.
+		// The watches end because their context ends.
 		synctest.Wait()
 	})
 	return r
 }
 
-// changes returns how often was told of changes of the world since the last call, by type.
+// changes returns how many changes of nodes and pods were reported since the last call, by type.
 func (r *replica) changes() map[string]int {
 	synctest.Wait()
 	r.mu.Lock()
@@ -217,7 +218,8 @@ var (
 	reading = &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{services: projection.Everything(), nodes: projection.Everything()}}
 )
 
-// Nothing is read for predicates but while a policy asks them, or is to.
+// TestWorldIsReadWhileSomebodyAsks checks that types for predicates are read only while a policy evaluates predicates,
+// or a waiting version does.
 func TestWorldIsReadWhileSomebodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
@@ -252,7 +254,7 @@ func TestWorldIsReadWhileSomebodyAsks(t *testing.T) {
 	})
 }
 
-// Objects of the world are told of, unless nothing of them changed that predicates look at.
+// TestWorldChanges checks that changes of nodes and pods are reported only if fields that predicates read changed.
 func TestWorldChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
@@ -267,7 +269,7 @@ func TestWorldChanges(t *testing.T) {
 	})
 }
 
-// A policy that asks predicates is settled when they have what they look at.
+// TestSettled checks that a policy that evaluates predicates is settled when the data of the predicates is complete.
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
@@ -304,7 +306,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// pass lets a minute pass, in which everything is tried again.
+// pass waits for a minute of fake time, in which everything is retried.
 func pass(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -313,7 +315,7 @@ func pass(t *testing.T) {
 	synctest.Wait()
 }
 
-// Of a type that policies and predicates both look at, each has its own.
+// TestReplicas checks that a type that both policies and predicates read has two replicas.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
@@ -329,7 +331,8 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// A watch on which nothing happens is confirmed by opening it again; what the API server does not confirm is stale.
+// TestStale checks that a watch without events is confirmed when it is reopened, and that data that the API server does
+// not confirm is stale.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
