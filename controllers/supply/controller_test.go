@@ -35,7 +35,7 @@ var (
 	services = policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"}, Namespaced: true}
 )
 
-// engine takes everything, remembers the last holdings, and answers with them.
+// engine accepts all writes, stores the last manifest, and returns it.
 type engine struct {
 	mu       sync.Mutex
 	holdings any
@@ -106,7 +106,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// What policies want is read and brought to their engines while this replica leads, and once it knows all policies.
+// TestController checks that what policies need is read and pushed to their engines while this replica is the leader
+// and knows all policies.
 func TestController(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	opa := &engine{}
@@ -116,7 +117,7 @@ func TestController(t *testing.T) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(scheme, map[schema.GroupVersionResource]string{
 		nodes.GroupVersionResource: "NodeList", services.GroupVersionResource: "ServiceList",
 	}, node)
-	// It does not stream lists.
+	// The fake client does not support streamed lists.
 	client.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		if w, ok := a.(clienttesting.WatchActionImpl); ok && w.ListOptions.SendInitialEvents != nil {
 			return true, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
@@ -159,7 +160,7 @@ func TestController(t *testing.T) {
 	if synced("a", services)() {
 		t.Error("what nobody wants is synced")
 	}
-	// What is to take over is brought, too.
+	// Data for a version that waits is pushed, too.
 	set("a", bindingAt(t, server.URL, nodes), bindingAt(t, server.URL, nodes, services))
 	eventually(t, "services are not brought to the engine", synced("a", services))
 	set("a", bindingAt(t, server.URL, services), nil)
