@@ -52,7 +52,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// With labels, the role that is named is no owner, although it exists: OLM never deletes it.
+// TestReadOwners checks that with labels, the ClusterRole with the name is not an owner even if it exists, because OLM
+// never deletes it.
 func TestReadOwners(t *testing.T) {
 	named := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth", UID: "1"}}
 	selected := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "berth.v1-a", UID: "2", Labels: OLMLabels("operators", "berth.v1")}}
@@ -60,7 +61,7 @@ func TestReadOwners(t *testing.T) {
 		roles  []client.Object
 		labels map[string]string
 		want   []string
-		// refused reports whether no configuration must be created.
+		// refused reports whether no configuration may be created.
 		refused bool
 	}{
 		"Named":        {roles: []client.Object{named, selected}, want: []string{"berth"}},
@@ -95,7 +96,7 @@ func TestAdopterWaitsForItsRoles(t *testing.T) {
 		// granted is when the role appears; 0 for never.
 		granted time.Duration
 		want    []string
-		// early is when it must not be done yet, done when it must be.
+		// early is when the adopter must not be done yet, and done is when it must be.
 		early, done time.Duration
 	}{
 		"RolesComeLate":  {granted: 3500 * time.Millisecond, want: []string{"berth.v1-x", "berth.v2-x"}, early: 3 * time.Second, done: 5 * time.Second},

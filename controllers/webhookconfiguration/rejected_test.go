@@ -36,7 +36,7 @@ func TestRejectedWebhook(t *testing.T) {
 		"NoDetails":  {err: &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, want: -1},
 		"NoNumber":   {err: invalid(field.Required(field.NewPath("webhooks").Key("name"), "")), want: -1},
 		"NotClosed":  {err: &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "webhooks[1"}}}}}, want: -1},
-		// To leave a webhook out does not put right what is wrong besides.
+		// Without the webhook, the request would still be invalid because of the other cause.
 		"SecondCause": {err: invalid(field.Required(field.NewPath("metadata", "name"), ""), selector), want: -1},
 	}
 	for name, tc := range tests {
