@@ -23,14 +23,14 @@ import (
 	"github.com/berth-dev/berth/test/growth"
 )
 
-// Affinities of the policies, which objects repeat.
+// Affinities of the policies, which objects contain too.
 const (
 	inZone      = `{"key": "zone", "operator": "In", "values": ["a"]}`
 	besideApp   = `{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}`
 	preferredBy = `{"weight": 1, "preference": {"matchExpressions": [` + inZone + `]}}`
 )
 
-// costly are policies that set all that a policy can set of a Pod.
+// costly returns policies that set everything that a policy can set in a Pod.
 func costly(t testing.TB) []*placement.Policy {
 	t.Helper()
 	m, errs := match.New(placementv1.Match{
@@ -68,7 +68,7 @@ func costly(t testing.TB) []*placement.Policy {
 	}
 }
 
-// silent matches Pods and says nothing.
+// silent returns a policy that matches Pods and decides nothing.
 func silent(t testing.TB) []*placement.Policy {
 	t.Helper()
 	all := costly(t)[:1]
@@ -76,7 +76,8 @@ func silent(t testing.TB) []*placement.Policy {
 	return all
 }
 
-// parts are what of a Pod may be repeated: where it is, and the i-th item, as a member of an object or of a list.
+// parts lists the parts of a Pod that can be repeated: the path, and the i-th item as a member of an object or of a
+// list.
 var parts = map[string]struct {
 	path string
 	item func(i int) (key string, item string)
@@ -133,7 +134,8 @@ var parts = map[string]struct {
 
 const termsPath = "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
 
-// repeat returns a Pod with n items of each of the parts. record is its record, as the annotation has it; empty for none.
+// repeat returns a Pod with n items of each of the named parts. record is the value of its record annotation; empty for
+// none.
 func repeat(n int, names []string, record string) map[string]any {
 	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "web", "namespace": "shop"}, "spec": map[string]any{}}
 	for _, name := range names {
@@ -154,8 +156,8 @@ func repeat(n int, names []string, record string) map[string]any {
 	return pod
 }
 
-// add adds an item below an object: to the list at the path or, if it has a key, to the object there. "-" is the first
-// item of a list.
+// add adds an item to an object: to the list at the path or, if key is not empty, to the object there. "-" in a path
+// means the first item of a list.
 func add(object map[string]any, path []string, key string, item any) {
 	if len(path) == 0 {
 		object[key] = item
@@ -206,7 +208,7 @@ func encoded(t testing.TB, value any) []byte {
 	return text
 }
 
-// patched returns an object after the answer's patch.
+// patched returns an object after the response's patch.
 func patched(t testing.TB, object []byte, response admission.Response) []byte {
 	t.Helper()
 	if !response.Allowed || len(response.Patches) == 0 {
@@ -223,12 +225,12 @@ func patched(t testing.TB, object []byte, response admission.Response) []byte {
 	return out
 }
 
-// ways are how objects come to the webhook.
+// ways lists the kinds of requests in which objects come to the webhook.
 var ways = map[string]func(t testing.TB, h fixture, n int, names []string) admission.Request{
 	"Create": func(t testing.TB, _ fixture, n int, names []string) admission.Request {
 		return podRequest(t, encoded(t, repeat(n, names, "")), nil)
 	},
-	// With an annotation that looks like a record that policies' placements are in.
+	// The annotation only looks like a record that contains placements of policies.
 	"Forged": func(t testing.TB, _ fixture, n int, names []string) admission.Request {
 		return podRequest(t, encoded(t, repeat(n, names, `"scheduling":`)), nil)
 	},
@@ -237,7 +239,7 @@ var ways = map[string]func(t testing.TB, h fixture, n int, names []string) admis
 		placed := patched(t, pod, h.Handle(t.Context(), podRequest(t, pod, nil)))
 		return podRequest(t, placed, placed)
 	},
-	// The record is genuine, and its owner adds the parts to what policies placed.
+	// The record is valid, and the user adds the parts to what policies placed.
 	"Edit": func(t testing.TB, h fixture, n int, names []string) admission.Request {
 		pod := encoded(t, repeat(1, names, ""))
 		placed := patched(t, pod, h.Handle(t.Context(), podRequest(t, pod, nil)))
@@ -251,14 +253,14 @@ var ways = map[string]func(t testing.TB, h fixture, n int, names []string) admis
 	},
 }
 
-// TestCostIsLinear: whatever of an object is repeated, the processor time of its request grows with the object's size and
-// no faster.
+// TestCostIsLinear checks that the processor time of a request grows at most linearly with the object's size, whatever
+// part of the object is repeated.
 func TestCostIsLinear(t *testing.T) {
 	together := map[string][]string{
 		"labelKeys":        {"matchLabelKeys", "matchExpressions"},
 		"antiAffinityBoth": {"antiAffinityKeys", "antiAffinitySelector"},
 	}
-	// Comparing strings takes so little that only many show how often it is done.
+	// Comparisons of strings are so fast that only a large number shows how often they happen.
 	sizes := map[string]int{"labelKeys": 2500, "antiAffinityBoth": 2500}
 	for name := range parts {
 		together[name] = []string{name}
@@ -276,21 +278,22 @@ func TestCostIsLinear(t *testing.T) {
 	}
 }
 
-// TestForgedRecordCostsNothing: an annotation that only looks like a record makes no policy look at where pods run.
+// TestForgedRecordCostsNothing checks that an annotation that only looks like a record does not cause the pod's
+// scheduling fields to be decoded.
 func TestForgedRecordCostsNothing(t *testing.T) {
 	pod := repeat(10, []string{"matchLabelKeys", "tolerations"}, `{"scheduling":{"affinity/a":{"set":"x"}},"signature":"x"}`)
 	h := newFixture(t, silent(t)...)
-	// The policy reads nothing, so what is decoded is what the record has the webhook look at.
+	// The policy reads nothing, so only the record can cause the webhook to decode fields.
 	h.Decider.Policies = inForce{withInput(h.Decider.Policies.(inForce)[0], &projection.Fields{})}
 	req := podRequest(t, encoded(t, pod), nil)
-	// It is no JSON: decoding it would fail the request.
+	// The spec is not valid JSON, so decoding it would fail the request.
 	req.Object.Raw = []byte(strings.Replace(string(req.Object.Raw), `"spec":{`, `"spec":{x`, 1))
 	if response := h.Handle(t.Context(), req); !response.Allowed {
 		t.Errorf("the spec was decoded: %s", response.Result.Message)
 	}
 }
 
-// reading is an answer that reads some fields.
+// reading is an answer with the field set that it reads.
 type reading struct {
 	answer
 	fields *projection.Fields
@@ -304,8 +307,8 @@ func withInput(p *placement.Policy, fields *projection.Fields) *placement.Policy
 	return &out
 }
 
-// FuzzCost looks for objects whose requests cost more than their size accounts for. The bytes are a recipe: the first one
-// says how the object comes, and each other one what of it is repeated.
+// FuzzCost searches for objects whose requests cost more than their size explains. In the input, the first byte selects
+// the kind of request, and each other byte a part that is repeated.
 func FuzzCost(f *testing.F) {
 	names, by := slices.Sorted(maps.Keys(parts)), slices.Sorted(maps.Keys(ways))
 	place := func(name string) byte { return byte(slices.Index(names, name)) }

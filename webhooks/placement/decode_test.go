@@ -38,7 +38,7 @@ type noEvents struct{}
 
 func (noEvents) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// subject is a policy of the tests.
+// subject is the text and the match condition of a test policy.
 type subject struct{ rego, condition string }
 
 var subjects = map[string]subject{
@@ -53,7 +53,7 @@ var subjects = map[string]subject{
 	"managers":  {rego: `labels := {"managers": "yes"}`, condition: `has(object.metadata.managedFields)`},
 }
 
-// newHandler has the policies of some names, and an engine that remembers nothing yet.
+// newHandler returns a handler with the named policies, and with an engine whose cache is empty.
 func newHandler(t testing.TB, names ...string) *Handler {
 	t.Helper()
 	engine := embedded.New(embedded.NewData(), embedded.Options{Timeout: time.Minute, Concurrency: 2})
@@ -95,7 +95,7 @@ func newHandler(t testing.TB, names ...string) *Handler {
 	}
 }
 
-// randomObject leaves out, or has of another type, what objects have at times.
+// randomObject returns an object in which fields are missing or have another type at random.
 func randomObject(r *rand.Rand) map[string]any {
 	pick := func(values ...any) any { return values[r.IntN(len(values))] }
 	out := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}
@@ -145,7 +145,8 @@ func requestOf(t testing.TB, obj, old map[string]any) admission.Request {
 	return out
 }
 
-// Whatever policies there are, the answer is that to the whole object.
+// TestPartsAreAnsweredAsTheWhole checks that a partly decoded object gets the same response as the whole object,
+// whatever the policies.
 func TestPartsAreAnsweredAsTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var names []string
@@ -187,7 +188,7 @@ func TestPartsAreAnsweredAsTheWhole(t *testing.T) {
 	}
 }
 
-// What no policy looks at is not decoded, and what one looks at is.
+// TestDecodesWhatIsRead checks that only fields that a policy reads are decoded.
 func TestDecodesWhatIsRead(t *testing.T) {
 	obj := map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "managedFields": []any{}},
@@ -237,7 +238,7 @@ func TestDecodesWhatIsRead(t *testing.T) {
 	}
 }
 
-// learner is a policy of which it turns out, while it is evaluated, that it reads more than was found.
+// learner is an evaluator that reports, during its evaluation, that it reads more fields than the analysis found.
 type learner struct {
 	fields  atomic.Pointer[projection.Fields]
 	learned bool
@@ -257,7 +258,7 @@ func (*learner) Revision() uint64 { return 1 }
 
 func (l *learner) Input() *projection.Fields { return l.fields.Load() }
 
-// A decision on less than the policy turns out to read does not stand.
+// TestReadsMoreThanWasFound checks that a decision on too few fields is not used.
 func TestReadsMoreThanWasFound(t *testing.T) {
 	for _, learned := range []bool{false, true} {
 		h := newHandler(t, "metadata")
@@ -278,7 +279,7 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 	}
 }
 
-// Now and then a request's object is decoded as a whole, at every phase of the engine's checks.
+// TestWholeNowAndThen checks that wholeEvery has no common factor with the interval of the engine's checks.
 func TestWholeNowAndThen(t *testing.T) {
 	for n := 2; n < 2048; n *= 2 {
 		if n%wholeEvery == 0 || wholeEvery%n == 0 {
@@ -287,7 +288,7 @@ func TestWholeNowAndThen(t *testing.T) {
 	}
 }
 
-// large is a Deployment as the API server sends it.
+// large returns a Deployment as the API server sends it.
 func large(t testing.TB) admission.Request {
 	t.Helper()
 	containers := []any{}
@@ -319,7 +320,8 @@ func large(t testing.TB) admission.Request {
 	return requestOf(t, obj, obj)
 }
 
-// BenchmarkDecode is the decoding of an update of a Deployment: as a whole, and as far as policies need it.
+// BenchmarkDecode measures how long it takes to decode an update of a Deployment: all of it, or only what policies
+// need.
 func BenchmarkDecode(b *testing.B) {
 	for _, whole := range []bool{true, false} {
 		b.Run(fmt.Sprintf("whole=%t", whole), func(b *testing.B) {

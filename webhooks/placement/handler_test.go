@@ -34,7 +34,7 @@ import (
 	webhook "github.com/berth-dev/berth/webhooks/placement"
 )
 
-// answer is a fake evaluator that always decides the same.
+// answer is a fake evaluator with a constant decision.
 type answer struct {
 	placement.Decision
 	err error
@@ -59,7 +59,7 @@ type namespaces struct{ err error }
 
 func (n namespaces) Labels(context.Context, string) (map[string]string, error) { return nil, n.err }
 
-// notes is an events recorder that writes down reasons and notes.
+// notes is an Events recorder that stores reasons and notes.
 type notes struct{ lines []string }
 
 func (n *notes) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
@@ -161,7 +161,7 @@ func TestHandle(t *testing.T) {
 				},
 			},
 		},
-		// Events of one object and reason are told as one, with the note of the first.
+		// Events with the same object and reason are combined, with the note of the first.
 		"FailsIgnoredAndFails": {
 			policies: []*placement.Policy{policyOf(t, "p", enforce, ignore, fails), policyOf(t, "q", enforce, fail, fails)},
 			want: expectation{
@@ -213,7 +213,7 @@ func TestHandle(t *testing.T) {
 				}
 				want := tc.want
 				if dryRun {
-					// A dry run leaves no trace.
+					// A dry run must not emit Events.
 					want.Events = nil
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -228,7 +228,7 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// checkAudit checks what the audit log gets to know of an answer, besides what a policy would do.
+// checkAudit checks the audit annotations of a response, except for what a policy would do.
 func checkAudit(t *testing.T, response admission.Response, policies int) {
 	t.Helper()
 	audited := response.AuditAnnotations
@@ -258,8 +258,9 @@ func checkAudit(t *testing.T, response admission.Response, policies int) {
 	}
 }
 
-// What a webhook is asked a second time, about what it has changed, it answers the same to the audit log: the API server
-// keeps the first answer, and complains of another one.
+// TestAuditOfReinvocation checks that the webhook returns the same audit annotations when the API server calls it again
+// for an object that it has patched. The API server keeps the first annotations and logs a warning if the second ones
+// differ.
 func TestAuditOfReinvocation(t *testing.T) {
 	h := newFixture(t,
 		policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, labels),
@@ -288,7 +289,8 @@ func TestAuditOfReinvocation(t *testing.T) {
 	}
 }
 
-// However many policies there are and whatever they say, an audit event stays of a size that back ends take.
+// TestAuditIsBounded checks that audit annotations stay small enough for audit backends, whatever the number of
+// policies.
 func TestAuditIsBounded(t *testing.T) {
 	var all []*placement.Policy
 	for i := range 300 {
@@ -326,7 +328,8 @@ func TestHandleUndecidable(t *testing.T) {
 	}
 }
 
-// A request whose object was not read is denied, or admitted with a warning; both emit an Event.
+// TestHandleUnread checks that a request whose object was not read is denied, or admitted with a warning, and emits an
+// Event.
 func TestHandleUnread(t *testing.T) {
 	const message = "placement could not be decided: too many: try again"
 	h := newFixture(t)
@@ -346,7 +349,7 @@ func TestHandleUnread(t *testing.T) {
 	}
 }
 
-// terminating is an object that is being deleted, with more members of its own and of its metadata.
+// terminating returns an object that is being deleted, with more fields in the object and in its metadata.
 func terminating(more, metadata string) string {
 	if metadata != "" {
 		metadata = ", " + metadata
@@ -363,10 +366,10 @@ func TestHandleObjects(t *testing.T) {
 		"Garbage":    {object: `{`},
 		"OldGarbage": {object: deployment, old: `[`},
 		"Sound":      {object: deployment, old: deployment, allowed: true, patched: true},
-		// What a request says of its deletion exempts nothing: server-side apply creates such objects.
+		// Deletion fields in the request exempt nothing, because server-side apply creates objects with such fields.
 		"CreatedTerminating": {object: terminating(`"a": 1`, `"finalizers": ["a"]`), allowed: true, patched: true},
 		"SaysTerminating":    {object: terminating(`"a": 1`, ""), old: deployment, allowed: true, patched: true},
-		// The deletion of an object that was terminating already is not held up.
+		// A policy must not block the deletion of an object that was terminating already.
 		"Finalized":          {object: terminating(`"a": 1`, ""), old: terminating(`"a": 1`, `"finalizers": ["a"]`), allowed: true},
 		"Disowned":           {object: terminating(`"a": 1`, `"ownerReferences": []`), old: terminating(`"a": 1`, ""), allowed: true},
 		"Untouched":          {object: terminating(`"a": 1`, ""), old: terminating(`"a": 1`, ""), allowed: true},
@@ -387,7 +390,7 @@ func TestHandleObjects(t *testing.T) {
 			if tc.old != "" {
 				req.Operation, req.OldObject.Raw = admissionv1.Update, []byte(tc.old)
 			}
-			// Some requests are decoded as a whole from the start.
+			// Some of the requests are decoded completely from the start.
 			for range 40 {
 				response := h.Handle(t.Context(), req)
 				if response.Allowed != tc.allowed || (len(response.Patches) > 0) != tc.patched {
@@ -398,8 +401,9 @@ func TestHandleObjects(t *testing.T) {
 	}
 }
 
-// Remediation leaves alone what a policy does not remediate, and so do the developer's own requests that change nothing of
-// what it reads and writes; others get the whole decision.
+// TestHandleRemediation checks that a remediation patch does not apply parts of policies without automatic remediation.
+// Neither does a user's request that does not change what the policy reads and writes. Other requests get the whole
+// decision.
 func TestHandleRemediation(t *testing.T) {
 	changed := strings.Replace(deployment, `"zone": "old"`, `"zone": "mine"`, 1)
 	tests := map[string]struct {
@@ -426,7 +430,7 @@ func TestHandleRemediation(t *testing.T) {
 	}
 }
 
-// FuzzHandle has every request answered, and never with a pass for what can't be read.
+// FuzzHandle checks that every request gets a response, and that an unreadable request is never admitted.
 func FuzzHandle(f *testing.F) {
 	f.Add(deployment, deployment)
 	f.Add(`{}`, ``)
@@ -445,7 +449,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// BenchmarkHandle measures one request about which three policies decide, without their evaluation.
+// BenchmarkHandle measures a request that three policies match, without the evaluation.
 func BenchmarkHandle(b *testing.B) {
 	var all []*placement.Policy
 	for i := range 3 {

@@ -7,8 +7,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// What is an object in JSON has the members and the numbers that API machinery's decoder finds, and what is none is never taken for one
-// whose members all are JSON.
+// FuzzMembers checks that members finds the same fields and numbers as the API machinery's decoder, and that it does
+// not accept text that is not an object unless a field is invalid.
 func FuzzMembers(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` { } `, `{"a": 1}`, `{"a":{"b":[1,{"c":"}"}]},"d":"x\"y\\","e":null,"f":-1.5e3,"g":true}`, "\t{\r\n\"a\" : [ ] ,\"b\":\"\" }\n",
@@ -41,7 +41,7 @@ func FuzzMembers(f *testing.F) {
 			got[name] = value
 		}
 		if err != nil {
-			// Of members of one name all but the last are lost, whatever they are.
+			// Of fields with the same name, all but the last are dropped, whether valid or not.
 			if len(split) > 0 {
 				return
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// numerical is a policy that reads numbers, and adds to what objects have.
+// numerical is a policy that reads numbers and adds to existing fields.
 const numerical = `package p
 
 annotations.number := json.marshal(input.spec.number)
@@ -68,8 +68,8 @@ func newNumerical(f testing.TB) *Handler {
 	return h
 }
 
-// FuzzNumbers: whatever object is created, admission leaves all that no policy decides as it was written, to the last
-// digit, and decides as remediation does.
+// FuzzNumbers checks that admission does not change any digit of what no policy decides, and that it decides the same
+// as remediation.
 func FuzzNumbers(f *testing.F) {
 	deployment := func(number, tolerations, affinity string) string {
 		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"number":%s,"template":{"spec":{"tolerations":%s,"affinity":%s}}},"status":{"n":%s}}`,
@@ -100,7 +100,7 @@ func FuzzNumbers(f *testing.F) {
 			checkUntouched(t, text, written, response)
 		}
 
-		// As informers and clients decode it.
+		// Informers and clients decode objects like this.
 		stored := &unstructured.Unstructured{}
 		if err := utiljson.Unmarshal(text, &stored.Object); err != nil {
 			return
@@ -144,7 +144,7 @@ func checkUntouched(t *testing.T, text []byte, written map[string]any, response 
 	if err := decodeNumbers(out, &stored); err != nil {
 		t.Fatal(err)
 	}
-	// These are decided, whatever the object has.
+	// Policies decide these fields for every object.
 	for _, object := range []map[string]any{written, stored} {
 		metadata, _ := object["metadata"].(map[string]any)
 		labels, _ := metadata["labels"].(map[string]any)
@@ -159,8 +159,8 @@ func checkUntouched(t *testing.T, text []byte, written map[string]any, response 
 	}
 }
 
-// lost returns the path of a value of the first that is missing, or another one, in the second; empty if there is none.
-// Objects may have more members, and lists one more item. In place of null there may be anything.
+// lost returns the path of a value in before that is missing or different in after, or "" if there is none. Objects in
+// after may have more fields, and lists one more item. null in before matches anything.
 func lost(before, after any, path string) string {
 	switch b := before.(type) {
 	case nil:
@@ -191,7 +191,7 @@ func lost(before, after any, path string) string {
 		}
 		return ""
 	default:
-		// Numbers are compared by their texts.
+		// Numbers are compared as text.
 		if before != after {
 			return path
 		}
@@ -205,7 +205,8 @@ func decodeNumbers(text []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// plausible reports whether the API server may send an object: it checks the types of metadata before it asks webhooks.
+// plausible reports whether the API server could send an object. It checks the types of metadata before it calls
+// webhooks.
 func plausible(object map[string]any) bool {
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok || metadata["deletionTimestamp"] != nil {
@@ -226,7 +227,7 @@ func plausible(object map[string]any) bool {
 	return true
 }
 
-// negativeZero reports whether a value has a float that is -0, which the API server's encoder writes as the integer -0.
+// negativeZero reports whether a value contains a float -0, which the API server encodes as the integer -0.
 func negativeZero(value any) bool {
 	switch v := value.(type) {
 	case float64:

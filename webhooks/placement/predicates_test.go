@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
-// fitting is a policy that lets pass what fits the node that there is, which has 2 CPUs.
+// fitting returns a policy that requires that objects fit on the only node, which has 2 CPUs.
 func fitting(t *testing.T, mode placementv1.Mode) *placement.Policy {
 	t.Helper()
 	registry, err := predicates.NewRegistry()
@@ -49,7 +49,8 @@ func fitting(t *testing.T, mode placementv1.Mode) *placement.Policy {
 	return p
 }
 
-// That an object fits nowhere is a denial, a warning or a count, by the policy's mode.
+// TestHandleWhatFitsNowhere checks that an object that fits nowhere is denied, warned about or counted, as the policy's
+// mode says.
 func TestHandleWhatFitsNowhere(t *testing.T) {
 	const reason = "0/1 nodes fit: 1 Insufficient cpu"
 	deployment := func(cpu string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// distant is an answer that another engine gives after a while, unless the request's deadline comes before.
+// distant is a fake remote engine that responds after a delay, unless the request's deadline comes first.
 type distant struct {
 	answer
 	endpoint string
@@ -49,7 +49,8 @@ func sets(key string) answer {
 	return answer{Decision: placement.Decision{Labels: map[string]string{key: "x"}}}
 }
 
-// An engine that hangs takes the time of the request, and not the verdicts of the others. The answer names it.
+// TestHandleEngineThatHangs checks that a hanging engine uses up the request's time but not the verdicts of the other
+// policies, and that the response names the engine.
 func TestHandleEngineThatHangs(t *testing.T) {
 	for _, failure := range []placementv1.FailurePolicy{placementv1.FailurePolicyFail, placementv1.FailurePolicyIgnore} {
 		t.Run(string(failure), func(t *testing.T) {

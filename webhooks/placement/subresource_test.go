@@ -27,7 +27,7 @@ import (
 	webhook "github.com/berth-dev/berth/webhooks/placement"
 )
 
-// limiting denies objects with more than three replicas, at spec.replicas or spec.size, and bad images.
+// limiting denies objects with more than three replicas in spec.replicas or spec.size, and objects with a bad image.
 type limiting struct{ inputs []map[string]any }
 
 func (l *limiting) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
@@ -51,7 +51,7 @@ func (*limiting) Revision() uint64 { return 1 }
 
 func (*limiting) Input() *projection.Fields { return projection.Everything() }
 
-// sizes has the definition of fleets alone, which keep their replicas in spec.size.
+// sizes has only the CustomResourceDefinition of fleets, whose replicas are in spec.size.
 type sizes struct{ err error }
 
 func (s sizes) ReplicasPath(_ context.Context, resource schema.GroupVersionResource) ([]string, bool, error) {
@@ -74,7 +74,7 @@ func parent(apiVersion, kind string, spec map[string]any) *unstructured.Unstruct
 	}}
 }
 
-// subresourceRequest is an update of a subresource of the object web.
+// subresourceRequest returns an update of a subresource of the object web.
 func subresourceRequest(resource schema.GroupVersionResource, subresource, object string) admission.Request {
 	kind := metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 	if subresource != match.SubresourceScale {
@@ -112,7 +112,8 @@ func newSubresourceFixture(t *testing.T, failure placementv1.FailurePolicy) (fix
 	return f, evaluator, client
 }
 
-// A request for a subresource is decided as the update of the object that it leads to. It is never patched.
+// TestHandleSubresources checks that a request for a subresource is decided as an update of the parent object, and is
+// never patched.
 func TestHandleSubresources(t *testing.T) {
 	pod := func(image string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","labels":{"limited":"yes"}},"spec":{"ephemeralContainers":[{"name":"c","image":"` + image + `"}]}}`
@@ -161,7 +162,8 @@ func TestHandleSubresources(t *testing.T) {
 	}
 }
 
-// What the policy does not select, by the labels of the object and not of the Scale, is not decided.
+// TestHandleScaleSelects checks that selectors are compared with the labels of the parent object and not with those of
+// the Scale.
 func TestHandleScaleSelects(t *testing.T) {
 	f, evaluator, client := newSubresourceFixture(t, placementv1.FailurePolicyFail)
 	other := parent("apps/v1", "Deployment", map[string]any{})
@@ -175,7 +177,8 @@ func TestHandleScaleSelects(t *testing.T) {
 	}
 }
 
-// What can't be decided is answered by the failure policy, with what to do next.
+// TestHandleUndecidableSubresources checks that a request that can't be decided is treated as the failure policy says,
+// with a message that says what to do.
 func TestHandleUndecidableSubresources(t *testing.T) {
 	many := `{"spec":{"replicas":4}}`
 	forbidden := func(client *dynamicfake.FakeDynamicClient) {
@@ -230,7 +233,7 @@ func TestHandleUndecidableSubresources(t *testing.T) {
 	}
 }
 
-// Where nothing defines what a scale sets, the request passes with a warning.
+// TestHandleUnknownScale checks that a request for a scale whose field is unknown is admitted with a warning.
 func TestHandleUnknownScale(t *testing.T) {
 	f, evaluator, _ := newSubresourceFixture(t, placementv1.FailurePolicyFail)
 	response := f.Handle(t.Context(), subresourceRequest(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "carts"}, "scale", `{"spec":{"replicas":4}}`))

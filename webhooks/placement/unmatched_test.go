@@ -14,14 +14,15 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// guarded knows namespaces that have the label guarded.
+// guarded returns namespaces with the label guarded.
 type guarded struct{}
 
 func (guarded) Labels(context.Context, string) (map[string]string, error) {
 	return map[string]string{"guarded": "yes"}, nil
 }
 
-// A request that no policy matches says that this replica may be behind: with its policies, or with a namespace's labels.
+// TestUnmatched checks that a request that no policy matches is decided again with live data, because this replica's
+// policies or its labels of namespaces may be out of date.
 func TestUnmatched(t *testing.T) {
 	p := policyOf(t, "p", placementv1.ModeEnforce, placementv1.FailurePolicyFail, denies)
 	matcher, errs := match.New(placementv1.Match{
