@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// clusters exist; nil can't be read.
+// clusters are the existing clusters. If it is nil, they can't be read.
 type clusters []map[string]any
 
 func (c clusters) All(context.Context) ([]map[string]any, error) {
@@ -22,7 +22,7 @@ func (c clusters) All(context.Context) ([]map[string]any, error) {
 	return c, nil
 }
 
-// inventories serves all types, and inventories among them.
+// inventories serves all types, including those of inventories.
 type inventories struct{ catalog }
 
 func (*inventories) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
@@ -40,7 +40,7 @@ func TestWarnOfConstants(t *testing.T) {
 	tests := map[string]struct {
 		rego   string
 		exists clusters
-		// want are parts of the only warnings, in order.
+		// want contains parts of the expected warnings, in order.
 		want []string
 	}{
 		"Names":           {rego: `clusters := {"eu-1", "eu-2"}`},
@@ -86,7 +86,8 @@ func TestWarnOfConstants(t *testing.T) {
 	}
 }
 
-// Inventories are read for constants alone, and a policy is not refused where they can't be.
+// TestUnreadableInventories checks that inventories are read only for constants, and that a policy is accepted if they
+// can't be read.
 func TestUnreadableInventories(t *testing.T) {
 	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Clusters: clusters(nil)}
 	for rego, want := range map[string]string{

@@ -23,10 +23,10 @@ type typeField struct {
 	meant func(t match.ServedType, value string) bool
 }
 
-// warnOfKinds warns about constants that the text compares with input.kind or input.apiVersion and that no matched
+// warnOfKinds warns about constants that the source compares with input.kind or input.apiVersion and that no matched
 // object has there. It reports a constant that is another name of a matched type. It reports all such constants if the
-// text names no matched type. A text that also names other types is probably shared by several policies. name is the
-// name of the policy.
+// source names no matched type. A source that also names other types is probably shared by several policies. name is
+// the name of the policy.
 func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
 	served := v.Catalog.Served()
 	types, ok := m.Types(served)

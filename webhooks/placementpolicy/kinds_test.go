@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// kinds is a catalog of some types.
+// kinds is a catalog with several types.
 type kinds struct{ catalog }
 
 func (*kinds) Served() *match.Served {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// namespaces exist, by name.
+// namespaces are the existing namespaces, by name. If it is nil, they can't be read.
 type namespaces map[string]map[string]string
 
 func (n namespaces) All(context.Context) (iter.Seq2[string, map[string]string], error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// checked is what the type checker says of every policy.
+// checked is the type checker's result for every policy.
 type checked struct {
 	result typecheck.Result
 	err    error

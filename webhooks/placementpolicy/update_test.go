@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// naming is a catalog that knows names to suggest.
+// naming is a catalog with names to suggest.
 type naming struct{ catalog }
 
 func (*naming) Served() *match.Served {
@@ -26,7 +26,7 @@ func (*naming) Served() *match.Served {
 	})
 }
 
-// An update is refused for what it makes worse, and not for what it leaves as it was.
+// TestUpdates checks that an update is refused only for errors in what it changes.
 func TestUpdates(t *testing.T) {
 	const sound, things, events = "package p\nlabels := {\"a\": \"b\"}", "package p\nlabels := {\"a\": data.kubernetes.pod.x}", "package p\nlabels := {\"a\": data.kubernetes.events.x}"
 	rego := func(text string) func(*placementv1.PlacementPolicy) {
@@ -78,7 +78,7 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
-// A text that an update leaves alone stays bound to the groups that it is bound to.
+// TestUpdatesOfBoundTexts checks that a source that an update does not change keeps its bindings.
 func TestUpdatesOfBoundTexts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reads, group string
@@ -106,7 +106,7 @@ func TestUpdatesOfBoundTexts(t *testing.T) {
 	}
 }
 
-// What is wrong with a match that an update leaves alone is a warning.
+// TestUpdatesThatLeaveTheMatchAlone checks that an error in a match that an update does not change is a warning.
 func TestUpdatesThatLeaveTheMatchAlone(t *testing.T) {
 	v := &placementpolicy.Validator{Catalog: &naming{}, Checker: allows(), Scales: definitions{}}
 	old := newPolicy("package p\nlabels := {}")

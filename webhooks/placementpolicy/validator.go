@@ -126,12 +126,12 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 	}
 	module, err := policy.Compile(obj.Name, spec)
 	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameTextAndData(old.Spec.WithDefaults(), spec) {
-		// A text that an earlier version of Berth accepted must not be refused because of a change of another field.
+		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.
 		warnings, err = append(warnings, list.Error()), nil
 	}
 	bound := v.boundTo(old, spec)
 	if module != nil {
-		// A text that is refused for its clauses has compiled, and a warning may explain the cause.
+		// A source that is refused for its clauses has compiled, and a warning may explain the cause.
 		warnings = append(warnings, module.Warnings...)
 	}
 	if err == nil {
@@ -214,7 +214,7 @@ func (v *Validator) enter(ctx context.Context) (release func(), err error) {
 	return func() { v.Compilations.Release(1) }, nil
 }
 
-// boundTo returns the groups that the earlier version is bound to, if an update does not change the text.
+// boundTo returns the groups that the earlier version is bound to, if an update does not change the source.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
 	if v.Bound == nil || old == nil || !policy.SameText(old.Spec, spec) {
 		return nil
@@ -223,7 +223,7 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 }
 
 // bind returns warnings about types that are read and not served, and about namespaces that do not exist. An ambiguous
-// name is an error. In an update that changes the text, so is a type that is not served and that the earlier version
+// name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
 // does not read.
 func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
 	binding, err := policy.BindRecorded(name, module, spec.Replicate, v.Catalog, bound)

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/placementpolicy"
 )
 
-// catalog serves pods and two kinds of events, and carts once it was refreshed.
+// catalog serves pods and two kinds of events, and after a refresh also carts.
 type catalog struct {
 	refreshed  int
 	refreshErr error
@@ -46,10 +46,10 @@ func (*catalog) Exact(schema.GroupVersionResource) (policy.Resource, bool) {
 	return policy.Resource{}, false
 }
 
-// Served says nothing of what is matched.
+// Served returns nil: the matched types are not known.
 func (*catalog) Served() *match.Served { return nil }
 
-// Inventories are those that Berth knows.
+// Inventories returns the inventories that Berth knows by default.
 func (*catalog) Inventories() *replication.Inventories { return replication.Known() }
 
 func (c *catalog) Refresh(context.Context) error {
@@ -57,8 +57,8 @@ func (c *catalog) Refresh(context.Context) error {
 	return c.refreshErr
 }
 
-// Scalable are deployments, which Kubernetes serves, fleets, which have a definition, and carts, which have none, in two
-// versions.
+// Scalable returns deployments, which are built in, fleets, which have a CustomResourceDefinition, and carts, which
+// have none, in two versions.
 func (*catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource {
 	return slices.DeleteFunc([]schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -68,7 +68,7 @@ func (*catalog) Scalable(selects func(schema.GroupVersionResource) bool) []schem
 	}, func(r schema.GroupVersionResource) bool { return !selects(r) })
 }
 
-// definitions has the definitions of some resources.
+// definitions has the CustomResourceDefinitions of some resources.
 type definitions struct {
 	resources []string
 	err       error
@@ -78,14 +78,14 @@ func (d definitions) ReplicasPath(_ context.Context, resource schema.GroupVersio
 	return []string{"spec", "replicas"}, slices.Contains(d.resources, resource.Resource), d.err
 }
 
-// allows checks for predicates of some names.
+// allows returns a Checker that accepts the named predicates.
 func allows(names ...string) checker { return names }
 
 type checker []string
 
 func (c checker) Check(m *policy.Module) error { return m.CheckPredicates(c) }
 
-// secrets are those of the operator's namespace, by name and key.
+// secrets are the Secrets in the manager's namespace, by name and key.
 type secrets map[string]map[string][]byte
 
 func (s secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
@@ -262,7 +262,8 @@ func TestValidateUpdate(t *testing.T) {
 	}
 }
 
-// A text that an earlier version took is not refused for a change of something else.
+// TestContractIsJudgedWhereTextsChange checks that a source that an earlier version accepted is not refused for a
+// change of another field.
 func TestContractIsJudgedWhereTextsChange(t *testing.T) {
 	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{resources: []string{"deployments"}}}
 	stored := newPolicy("package p\nerrors := count(data.clusters) == 0\n")
@@ -281,7 +282,7 @@ func TestContractIsJudgedWhereTextsChange(t *testing.T) {
 	}
 }
 
-// prober says the same of every engine, and counts.
+// prober returns the same problem for every engine, and counts the probes.
 type prober struct {
 	says  string
 	asked int
@@ -295,7 +296,8 @@ func (p *prober) Probe(ctx context.Context, _ *policy.Remote) string {
 	return p.says
 }
 
-// The engine of a new policy is asked once, and an address that names a rule is refused.
+// TestEnginesAreProbed checks that the engine of a new policy is probed once, and that a URL that names a rule is
+// refused.
 func TestEnginesAreProbed(t *testing.T) {
 	asked := &prober{says: "the engine has no result"}
 	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Scales: definitions{}, Secrets: secrets{}, Prober: asked}
@@ -327,7 +329,7 @@ func TestCatalogIsDown(t *testing.T) {
 	}
 }
 
-// A Secret may come after the policy that names it; who forgets it is told how to make it.
+// TestSecretsAreWarnedOf checks that a missing Secret is only a warning, which says how to create it.
 func TestSecretsAreWarnedOf(t *testing.T) {
 	token := func(name, key string) *placementv1.Remote {
 		return &placementv1.Remote{TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: name}, Key: key}}
@@ -368,7 +370,7 @@ func TestSecretsAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A mistake in a module has its field and its place.
+// TestModulesAreLocated checks that an error in a module names its field and position.
 func TestModulesAreLocated(t *testing.T) {
 	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows()}
 	p := newPolicy("")
@@ -379,7 +381,7 @@ func TestModulesAreLocated(t *testing.T) {
 	}
 }
 
-// Who leaves out what an answer without a result means is told what that lets pass.
+// TestUndefinedIsWarnedOf checks the warning about a missing spec.remote.undefined.
 func TestUndefinedIsWarnedOf(t *testing.T) {
 	tests := map[string]struct {
 		undefined placementv1.UndefinedResult
@@ -404,7 +406,8 @@ func TestUndefinedIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Who writes a policy that reads what subresources change is told which of them Berth does not decide.
+// TestSubresourcesAreWarnedOf checks the warnings about subresources that Berth does not decide although the policy
+// reads what they change.
 func TestSubresourcesAreWarnedOf(t *testing.T) {
 	custom := placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
 	const undecided = "kubectl scale of carts.example.com is not decided by this policy"
@@ -442,7 +445,8 @@ func TestSubresourcesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A request that nobody waits for any more compiles nothing, and neither does one that finds others at work.
+// TestCompilationsAreBounded checks that nothing is compiled for a request whose client is gone, or while all slots are
+// in use.
 func TestCompilationsAreBounded(t *testing.T) {
 	slots := semaphore.NewWeighted(1)
 	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Compilations: slots}
