@@ -28,10 +28,10 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// writes are the handler's writes of status: what to do instead of one, or before and after it.
+// writes intercepts the handler's writes of status.
 type writes struct {
 	count atomic.Int32
-	// instead may write the quota by store, or refuse.
+	// instead replaces a write. It may store the quota with store, or return an error.
 	instead func(ctx context.Context, q client.Object, store func() error) error
 }
 
@@ -50,13 +50,13 @@ func conflict(q client.Object) error {
 	return apierrors.NewConflict(placementv1.GroupVersion.WithResource("scopedquotas").GroupResource(), q.GetName(), errors.New("somebody was faster"))
 }
 
-// gate lets the first write wait until it is opened, so that requests gather behind it.
+// gate makes the first call of pass wait until open is called, so that requests collect meanwhile.
 func gate() (open func(), pass func()) {
 	gate, once := make(chan struct{}), sync.Once{}
 	return func() { close(gate) }, func() { once.Do(func() { <-gate }) }
 }
 
-// together asks all at once and returns the answers in the same order.
+// together sends all requests concurrently and returns the responses in the same order.
 func (f *fixture) together(t *testing.T, requests ...*admissionv1.AdmissionRequest) (wait func() []*admissionv1.AdmissionResponse) {
 	t.Helper()
 	out := make([]*admissionv1.AdmissionResponse, len(requests))
@@ -70,7 +70,7 @@ func (f *fixture) together(t *testing.T, requests ...*admissionv1.AdmissionReque
 	}
 }
 
-// code is 0 for a request that is allowed.
+// code returns the status code of a response, or 0 if the request is allowed.
 func code(r *admissionv1.AdmissionResponse) int32 {
 	if r.Allowed {
 		return 0
@@ -86,7 +86,7 @@ func codes(all []*admissionv1.AdmissionResponse) map[int32]int {
 	return out
 }
 
-// wantUsed checks what is used of a quota's only resource, and how many charges are under way.
+// wantUsed checks the usage of a quota's only resource, and the number of its reservations.
 func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
 	t.Helper()
 	q := f.stored(t, name)
@@ -97,7 +97,7 @@ func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
 	}
 }
 
-// setUsed is somebody else's write.
+// setUsed writes the usage of a quota as another client.
 func setUsed(ctx context.Context, t *testing.T, store client.Client, name string, used corev1.ResourceList) {
 	t.Helper()
 	q := &placementv1.ScopedQuota{}
@@ -143,8 +143,9 @@ func TestNotRead(t *testing.T) {
 	}
 }
 
-// In kubernetes#141904 upstream decides only the quotas anew whose write failed, for every request of the batch: the pod
-// that quota a denied is then asked of quota b alone, which does not count pods, and admitted.
+// TestConflictOfAnotherQuotaDoesNotAdmit checks a case that upstream gets wrong (kubernetes#141904). After a conflict,
+// upstream decides every request of the batch again, but only against the quotas whose write failed. A pod that quota a
+// denied is then decided by quota b alone, which does not count pods, and admitted.
 func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -179,7 +180,7 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 	})
 }
 
-// The quota that could be charged is not left charged if another one turns out to be full.
+// TestConflictThenFull checks that a charged quota is given back if another quota turns out to be full.
 func TestConflictThenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, newQuota("a", "pods", "5", "0"), newQuota("b", "pods", "5", "4"))
@@ -258,7 +259,8 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// A cache that lags behind does not show a charge that was stored while its answer was lost.
+// TestLostAnswerIsGivenBackDespiteTheCache checks that a stored charge whose response was lost is given back although a
+// stale cache does not show it.
 func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, newQuota("q", "pods", "5", "1"))
@@ -278,7 +280,8 @@ func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	})
 }
 
-// Who gives up waiting will not create the object: nobody would settle the charge.
+// TestNobodyWaits checks that the charge of a request whose client is gone is given back, because nothing would settle
+// it.
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -302,7 +305,7 @@ func TestNobodyWaits(t *testing.T) {
 	})
 }
 
-// A waiter that is gone before its batch is decided is not charged in the first place.
+// TestGoneBeforeItsTurn checks that a request whose client is gone before its batch is decided is not charged.
 func TestGoneBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -363,7 +366,8 @@ func TestStaleCache(t *testing.T) {
 	}
 }
 
-// The API server asks where there is a quota: a cache that has none is behind.
+// TestQuotaThatTheCacheLacks checks that a cache without a quota is treated as stale, because the API server calls only
+// where there is a quota.
 func TestQuotaThatTheCacheLacks(t *testing.T) {
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "1")), interceptor.Funcs{})
 	f.ledger.Cached = newStore(t)
@@ -372,7 +376,7 @@ func TestQuotaThatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// A quota that is deleted or renamed meanwhile leaves nothing behind.
+// TestQuotaThatIsGone checks that a deleted or renamed quota leaves nothing behind.
 func TestQuotaThatIsGone(t *testing.T) {
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), interceptor.Funcs{})
 	f.ledger.Cached = newStore(t, newQuota("q", "pods", "5", "0"), newQuota("gone", "pods", "1", "0"), newQuota("full", "pods", "1", "1"))
@@ -382,7 +386,8 @@ func TestQuotaThatIsGone(t *testing.T) {
 	f.wantUsed(t, "q", "1", 1)
 }
 
-// What is settled need not be written again; what it took stays used until the recount.
+// TestSettledAreDropped checks that settled reservations are not written again, and that their usage remains until the
+// recount.
 func TestSettledAreDropped(t *testing.T) {
 	q := newQuota("q", "pods", "5", "2")
 	for _, uid := range []string{"there", "under way"} {
@@ -400,7 +405,7 @@ func TestSettledAreDropped(t *testing.T) {
 	f.wantUsed(t, "q", "3", 2)
 }
 
-// What this process wrote counts, although the cache does not have it yet.
+// TestOwnWritesBeforeTheCache checks that charges that this process wrote count before the cache has them.
 func TestOwnWritesBeforeTheCache(t *testing.T) {
 	w := &writes{}
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), w.funcs())
@@ -436,7 +441,8 @@ func TestDryRunNeverWrites(t *testing.T) {
 	}
 }
 
-// An API server asks once for each webhook that matches, and anew after another webhook changed the object.
+// TestSameObjectAskedTwice checks that an object is charged once. The API server calls once for each webhook that
+// matches, and again after another webhook changed the object.
 func TestSameObjectAskedTwice(t *testing.T) {
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), interceptor.Funcs{})
 	first, second := create("pods", "one"), create("pods", "one")
@@ -449,7 +455,7 @@ func TestSameObjectAskedTwice(t *testing.T) {
 	f.wantUsed(t, "q", "1", 2)
 }
 
-// The same in one batch, where the first charge is not stored yet.
+// TestSameObjectAskedTwiceAtOnce checks the same in one batch, where the first charge is not stored yet.
 func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -472,7 +478,7 @@ func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// resize asks for a claim to grow from 1Gi.
+// resize returns a request to grow a claim from 1Gi.
 func resize(uid, version, to string) *admissionv1.AdmissionRequest {
 	claim := func(size string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: fmt.Appendf(nil,
@@ -484,7 +490,7 @@ func resize(uid, version, to string) *admissionv1.AdmissionRequest {
 	}
 }
 
-// Of the updates that start from one version one alone succeeds.
+// TestUpdatesFromOneVersion checks the charge for several updates from the same version, of which only one can succeed.
 func TestUpdatesFromOneVersion(t *testing.T) {
 	tests := map[string]struct {
 		requests []*admissionv1.AdmissionRequest
@@ -542,7 +548,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// The audit log gets to know which quotas a request was charged to, or denied by.
+// TestAudit checks that the audit annotations name the quotas to which a request was charged or which denied it.
 func TestAudit(t *testing.T) {
 	quotas := func(hard ...string) []client.Object {
 		var out []client.Object
@@ -583,7 +589,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A quota that denies nothing needs no charge, and warns whatever the others say.
+// TestModesTogether checks that a quota that only warns needs no charge, and warns whatever other quotas decide.
 func TestModesTogether(t *testing.T) {
 	warns := newQuota("warns", "pods", "0", "0")
 	warns.Spec.Mode = placementv1.ModeWarn
@@ -620,7 +626,7 @@ func TestTooManyUnderWay(t *testing.T) {
 	}
 }
 
-// Usage that is not counted for the newest spec, or not at all, is none to deny by.
+// TestNotCountedYet checks that usage that is not counted yet, or not for the newest spec, causes no denial.
 func TestNotCountedYet(t *testing.T) {
 	changed, fresh := newQuota("changed", "pods", "1", "1"), newQuota("fresh", "count/configmaps", "1", "0")
 	changed.Generation = 2
@@ -636,7 +642,7 @@ func TestNotCountedYet(t *testing.T) {
 	}
 }
 
-// panics are rules that panic when they are told to.
+// panics wraps rules and panics while armed is set.
 type panics struct {
 	policy.Rules
 	armed *atomic.Bool
@@ -666,7 +672,7 @@ func TestPanic(t *testing.T) {
 	f.wantUsed(t, "q", "2", 2)
 }
 
-// The number of writes does not grow with that of requests.
+// TestBatches checks that the number of writes does not grow with the number of requests.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 300
@@ -686,7 +692,7 @@ func TestBatches(t *testing.T) {
 		if diff := cmp.Diff(map[int32]int{0: 200, http.StatusForbidden: 100}, codes(wait())); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		// At most 128 requests are decided in one round; the first round has whoever came first.
+		// A batch has at most 128 requests. The first batch has only the first requests.
 		if got := w.count.Load(); got > 4 {
 			t.Errorf("%d writes for %d requests", got, n)
 		}
@@ -694,7 +700,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// Who comes while a batch is decided anew is decided along with it.
+// TestNewcomersAfterAConflict checks that a request that arrives while a batch is decided again joins the batch.
 func TestNewcomersAfterAConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -722,7 +728,7 @@ func TestNewcomersAfterAConflict(t *testing.T) {
 	})
 }
 
-// Three replicas that know nothing of each other, with caches that never move, admit exactly what fits.
+// TestReplicas checks that three independent replicas with caches that are never updated admit exactly as much as fits.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, newQuota("a", "pods", "40", "0"), newQuota("b", "count/pods", "30", "0"))
@@ -748,7 +754,8 @@ func TestReplicas(t *testing.T) {
 	})
 }
 
-// Namespaces that share a quota are decided in one lane; kube-system and Berth's own have no part in it.
+// TestClusterScopedQuota checks that namespaces that share a quota share a queue, and that kube-system and Berth's own
+// namespace are exempt.
 func TestClusterScopedQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "uid-all", Generation: 1}}
@@ -782,7 +789,7 @@ func TestClusterScopedQuota(t *testing.T) {
 	})
 }
 
-// labelsOf are the labels of namespaces; those of others can't be read.
+// labelsOf are the labels of namespaces. The labels of other namespaces can't be read.
 type labelsOf map[string]map[string]string
 
 func (l labelsOf) Labels(_ context.Context, name string) (map[string]string, error) {
@@ -793,7 +800,7 @@ func (l labelsOf) Labels(_ context.Context, name string) (map[string]string, err
 	return found, nil
 }
 
-// Quotas and limits count in the namespaces that they select.
+// TestSelectors checks that quotas and LimitedResources apply to the namespaces that they select.
 func TestSelectors(t *testing.T) {
 	prod := &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"env": "prod"}}
 	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "uid-prod", Generation: 1}}
@@ -818,7 +825,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// shared is a ClusterScopedQuota over all namespaces, which puts their requests into one lane.
+// shared returns a ClusterScopedQuota over all namespaces, which puts their requests into one queue.
 func shared() *placementv1.ClusterScopedQuota {
 	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
 	q.Spec.Hard = list("pods", "100")
@@ -826,7 +833,7 @@ func shared() *placementv1.ClusterScopedQuota {
 	return q
 }
 
-// What can't be read of one namespace stops nobody else who waits in the same lane.
+// TestOneNamespaceCantBeRead checks that an error for one namespace does not affect other requests in the same queue.
 func TestOneNamespaceCantBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -859,7 +866,8 @@ func TestOneNamespaceCantBeRead(t *testing.T) {
 	})
 }
 
-// However many of a batch are denied for want of a quota, what is the same for all is read once to be sure.
+// TestUncoveredAreReadOnce checks that lists that are the same for all requests of a batch are read once, however many
+// requests are denied because no quota covers them.
 func TestUncoveredAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open, pass := gate()
@@ -892,15 +900,15 @@ func TestUncoveredAreReadOnce(t *testing.T) {
 		if got := codes(all()); got[http.StatusForbidden] != 50 {
 			t.Errorf("%v", got)
 		}
-		// The quotas of the namespace, those of all, and the limits.
+		// The lists are the quotas of the namespace, the ClusterScopedQuotas, and the LimitedResources.
 		if n := lists.Load(); n != 3 {
 			t.Errorf("%d lists, want 3", n)
 		}
 	})
 }
 
-// Whoever chooses the uid of a review must not choose a charge by it: neither by the uid of the review that was charged,
-// nor by what the status shows.
+// TestReviewsNameNoCharge checks that the UID of a review, which its sender chooses, can't select an existing charge:
+// neither as the UID of the review that was charged, nor as an ID in the status.
 func TestReviewsNameNoCharge(t *testing.T) {
 	for name, dryRun := range map[string]bool{"dry run": true, "create": false} {
 		t.Run(name, func(t *testing.T) {
@@ -924,7 +932,8 @@ func TestReviewsNameNoCharge(t *testing.T) {
 	}
 }
 
-// One namespace does not use up what may be under way in a quota that it shares with others.
+// TestTooManyOfOneNamespace checks that one namespace can't use up all reservations of a quota that it shares with
+// others.
 func TestTooManyOfOneNamespace(t *testing.T) {
 	shared := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
 	shared.Spec.Hard = list("pods", "5k")
@@ -956,8 +965,8 @@ func TestTooManyOfOneNamespace(t *testing.T) {
 	}
 }
 
-// A backup of etcd was restored: what the replica wrote since never happened, and the versions that it knows are ahead of
-// every version that it can store.
+// TestStoreWentBack checks a restore of etcd from a backup. What the replica wrote since the backup never happened, and
+// the versions that it knows are ahead of every version that it can store.
 func TestStoreWentBack(t *testing.T) {
 	lagging := newStore(t, newQuota("q", "pods", "5", "1"))
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), interceptor.Funcs{})

@@ -33,18 +33,18 @@ import (
 	webhook "github.com/berth-dev/berth/webhooks/quota"
 )
 
-// now is the time of all tests.
+// now is the current time in all tests.
 var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// ttl is how long a charge holds.
+// ttl is the lifetime of a reservation.
 const ttl = time.Minute
 
-// noLabels knows namespaces without labels.
+// noLabels returns namespaces without labels.
 type noLabels struct{}
 
 func (noLabels) Labels(context.Context, string) (map[string]string, error) { return nil, nil }
 
-// notes is an events recorder that writes down what it is about, reasons and notes.
+// notes is an Events recorder that stores objects, reasons and notes.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
@@ -57,7 +57,7 @@ func (n *notes) Eventf(regarding, _ runtime.Object, _, reason, _, note string, a
 	n.lines = append(n.lines, key.Name+": "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-// fixture is a handler and the API server behind it.
+// fixture is a handler with its API server.
 type fixture struct {
 	handler *webhook.Handler
 	ledger  *webhook.Ledger
@@ -65,7 +65,7 @@ type fixture struct {
 	notes   *notes
 }
 
-// newStore returns an API server that has objects.
+// newStore returns a fake API server that contains objects.
 func newStore(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -76,8 +76,8 @@ func newStore(t *testing.T, objects ...client.Object) client.WithWatch {
 		WithStatusSubresource(&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}).Build()
 }
 
-// newFixture returns a handler on top of a store. What goes through funcs are the handler's reads and writes, not the
-// test's own.
+// newFixture returns a handler that uses a store. The handler's reads and writes go through funcs, the test's own do
+// not.
 func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *fixture {
 	t.Helper()
 	through := interceptor.NewClient(store, funcs)
@@ -96,7 +96,7 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 	})}
 }
 
-// ask sends a request as an API server does.
+// ask sends a request like an API server.
 func (f *fixture) ask(t *testing.T, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
 	return f.askWith(t.Context(), t, r)
@@ -126,7 +126,7 @@ func (f *fixture) askWith(ctx context.Context, t *testing.T, r *admissionv1.Admi
 	return review.Response
 }
 
-// stored is a ScopedQuota as the store has it.
+// stored returns a ScopedQuota from the store.
 func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
 	t.Helper()
 	q := &placementv1.ScopedQuota{}
@@ -136,7 +136,7 @@ func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
 	return q
 }
 
-// namespace is where all but the transcribed cases are.
+// namespace is the namespace of all tests except for the transcribed cases.
 const namespace = "team-a"
 
 func list(pairs ...string) corev1.ResourceList {
@@ -147,7 +147,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// newQuota returns a quota of one resource, of which used is counted.
+// newQuota returns a quota of one resource with the given usage.
 func newQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
 	q.Spec.Hard = list(resourceName, hard)
@@ -156,8 +156,8 @@ func newQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
 	return q
 }
 
-// create asks for an object to be created; uid is the request's and, since an object has one before it is stored,
-// that of the object too.
+// create returns a request to create an object. uid is the UID of the request and part of the UID of the object, which
+// an object has before it is stored.
 func create(resource, uid string) *admissionv1.AdmissionRequest {
 	return &admissionv1.AdmissionRequest{
 		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: namespace, Name: uid,
@@ -166,7 +166,8 @@ func create(resource, uid string) *admissionv1.AdmissionRequest {
 	}
 }
 
-// A request whose object was not read is denied, or let through with a warning and an Event where quotas deny nothing.
+// TestHandleUnread checks that a request whose object was not read is denied, or, by a lenient handler, admitted with a
+// warning and an Event.
 func TestHandleUnread(t *testing.T) {
 	f := newFixture(t, newStore(t), interceptor.Funcs{})
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{

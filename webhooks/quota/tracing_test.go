@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A trace shows every round in which a request was decided and charged, and no other request's.
+// TestTracesOfRounds checks that a trace contains every round in which its request was decided and charged, and no
+// other request.
 func TestTracesOfRounds(t *testing.T) {
 	failures := 1
 	w := &writes{instead: func(_ context.Context, q client.Object, store func() error) error {

@@ -19,11 +19,11 @@ import (
 	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
-// sameAmounts compares quantities by what they are worth.
+// sameAmounts compares quantities by value.
 var sameAmounts = cmp.Comparer(func(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) })
 
-// The cases of upstream's own tests, asked as an API server asks them. That they are upstream's is held by
-// TestTranscribedCasesAgainstUpstream of internal/quota.
+// TestTranscribedCases runs the cases of upstream's own tests through the webhook. TestTranscribedCasesAgainstUpstream
+// in internal/quota verifies that they match upstream.
 func TestTranscribedCases(t *testing.T) {
 	text, err := os.ReadFile("../../internal/quota/testdata/upstream-admission.yaml")
 	if err != nil {
