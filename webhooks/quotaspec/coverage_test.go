@@ -19,7 +19,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-// object returns an object of a kind in the namespace shop, or in none, with a spec in YAML.
+// object returns an object of a kind with a spec in YAML. It is in the namespace shop if the kind is namespaced.
 func object(t *testing.T, scheme *runtime.Scheme, kind, name, spec string) client.Object {
 	t.Helper()
 	made, err := scheme.New(placementv1.GroupVersion.WithKind(kind))

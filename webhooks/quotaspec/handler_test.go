@@ -22,7 +22,7 @@ import (
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
-// world is an API server with pods, deployments, nodes, two namespaces, and one priority class.
+// world is a fake API server with pods, deployments, nodes, two namespaces, and one priority class.
 type world struct{}
 
 func (world) Served() *match.Served {
@@ -46,7 +46,7 @@ func (world) All(context.Context) (iter.Seq2[string, map[string]string], error) 
 
 func (world) Names(context.Context) ([]string, error) { return []string{"gold"}, nil }
 
-// names are those of classes.
+// names are the names of existing classes.
 type names []string
 
 func (n names) Names(context.Context) ([]string, error) { return n, nil }
