@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The priority queue of controller-runtime 0.24 holds up 74 of 2,000 such ends.
+// TestControllersEndWhileTheirQueuesFill checks that controllers stop while items are added to their queues. With the
+// priority queue of controller-runtime 0.24, 74 of 2,000 controllers did not.
 func TestControllersEndWhileTheirQueuesFill(t *testing.T) {
 	const controllers = 400
 	ended := make(chan error, controllers)

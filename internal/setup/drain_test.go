@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// running is a manager that runs until it is told to end.
+// running is a manager that runs until it is told to stop.
 type running struct{ manager.Manager }
 
 func (running) Start(ctx context.Context) error {
@@ -67,7 +67,7 @@ func TestDrainEndsWithItsManager(t *testing.T) {
 	})
 }
 
-// failing is a manager that ends by itself.
+// failing is a manager that stops with an error.
 type failing struct{ manager.Manager }
 
 func (failing) Start(context.Context) error { return context.DeadlineExceeded }

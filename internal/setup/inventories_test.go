@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is wrong in the declaration of an inventory ends the start, and is named by file and field.
+// TestDeclaredInventoriesAreChecked checks that an invalid inventory in the configuration file prevents the start, and
+// that the error names file and field.
 func TestDeclaredInventoriesAreChecked(t *testing.T) {
 	const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\ninventories:\n"
 	const good = "- {group: fleet.example.com, version: v1, resource: sites}\n"

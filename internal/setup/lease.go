@@ -77,7 +77,8 @@ func (p *parts) addLease() error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (l *abandonedLease) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It returns when no lease is abandoned, or after leaseCheckTime.
+// Start implements manager.Runnable. It returns when no further check is needed, when this replica
+// becomes the leader, or after leaseCheckTime.
 func (l *abandonedLease) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("lease")
 	err := wait.PollUntilContextTimeout(ctx, leaseChecks, leaseCheckTime, true, func(ctx context.Context) (bool, error) {

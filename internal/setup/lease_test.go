@@ -18,12 +18,12 @@ func TestAbandonedLease(t *testing.T) {
 	now := time.Now()
 	tests := map[string]struct {
 		holder string
-		// renewed is how long ago the lease was renewed; it is for 15 seconds.
+		// renewed is how long ago the lease was renewed. Its duration is 15 seconds.
 		renewed time.Duration
 		pods    []string
-		// living leaders renew the lease while they are watched, by a clock that is an hour behind.
+		// living makes the leader renew the lease during the test, with a clock that is an hour behind.
 		living bool
-		// released reports whether the lease is free afterwards, and done whether there is nothing more to look for.
+		// released reports whether the lease is free afterwards, and done whether no further check is needed.
 		released, done bool
 	}{
 		"PodGone":           {holder: other + "_1", renewed: time.Hour, pods: []string{own}, released: true, done: true},

@@ -22,12 +22,12 @@ import (
 
 const head = "apiVersion: config.berth.dev/v1alpha1\nkind: ManagerConfiguration\n"
 
-// whitelist is the default one.
+// whitelist is the default list of predicates.
 var whitelist = []string{
 	"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity",
 }
 
-// never is a predicate that nothing may make yet.
+// never returns a predicate whose plugin must not be created yet.
 func never(t *testing.T, name string) predicates.Predicate {
 	return predicates.Predicate{Name: name, Judges: predicates.Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		t.Errorf("%s is made before anything is judged", name)
@@ -40,7 +40,7 @@ func TestConfiguration(t *testing.T) {
 		args, file string
 		own        []predicates.Predicate
 		want       []string
-		// err are parts of the error; FILE stands for the path of the file.
+		// err contains parts of the error. FILE stands for the path of the file.
 		err []string
 	}{
 		"Defaults":  {want: whitelist},
@@ -104,7 +104,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// configured is what the manager makes of a command line, before it looks for an API server.
+// configured returns what the manager prepares from a command line before it connects to an API server.
 func configured(t *testing.T, args []string, own ...predicates.Predicate) (*parts, error) {
 	t.Helper()
 	p := &parts{options: Options{OwnPredicates: own}}
@@ -117,7 +117,7 @@ func configured(t *testing.T, args []string, own ...predicates.Predicate) (*part
 	return p, p.addConfiguration(t.Context(), nil)
 }
 
-// The file that a document shows is one that the manager takes.
+// TestDocumentedConfiguration checks that the manager accepts the configuration file in the documentation.
 func TestDocumentedConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operating.md")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 const opa = "https://opa.example:8181"
 
-// notes are the events of policies.
+// notes records the Events of policies.
 type notes []string
 
 func (n *notes) Eventf(about, _ runtime.Object, eventType, reason, _, note string, args ...any) {
@@ -32,7 +32,7 @@ func (n *notes) Eventf(about, _ runtime.Object, eventType, reason, _, note strin
 	*n = append(*n, fmt.Sprintf("%s/%s %s %s: %s", o.GetName(), o.GetUID(), eventType, reason, fmt.Sprintf(note, args...)))
 }
 
-// An Event is emitted at each transition, and not for each other way in which an engine that fails can fail.
+// TestHealthChanged checks that each transition emits an Event, and that another error of a failing engine emits none.
 func TestHealthChanged(t *testing.T) {
 	since := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	failing := func(fault engine.Fault, open bool) placement.RemoteHealth {
@@ -70,7 +70,7 @@ func TestHealthChanged(t *testing.T) {
 	}
 }
 
-// distant is the evaluator of a policy that another engine decides.
+// distant is the evaluator of a policy with a remote engine.
 type distant string
 
 func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
@@ -80,7 +80,8 @@ func (distant) Revision() uint64                 { return 1 }
 func (distant) Input() *projection.Fields        { return projection.Everything() }
 func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth{Endpoint: string(d)} }
 
-// An engine has series while it decides a policy, whatever becomes of the policy's text.
+// TestEndpointsHaveSeries checks that an engine has metrics while it decides a policy, even if the policy's text
+// changes.
 func TestEndpointsHaveSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m, err := metrics.New(r)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// What policies may have shown to an engine of the Secrets in the own namespace.
+// TestSecretsForEngines checks which Secrets in Berth's own namespace policies may send to an engine.
 func TestSecretsForEngines(t *testing.T) {
 	const namespace = "berth-system"
 	tests := map[string]struct {
@@ -53,11 +53,12 @@ func TestSecretsForEngines(t *testing.T) {
 	}
 }
 
-// A Secret is read again when it may have changed, and stays in use while the API server can't be asked.
+// TestSecretsAreReadAgain checks that a Secret is read again when it may have changed, and remains in use while the API
+// server is unavailable.
 func TestSecretsAreReadAgain(t *testing.T) {
 	const namespace, name = "berth-system", "opa"
 	var reads int
-	// fault is what the API server answers; nil for the Secret.
+	// fault is the API server's error, or nil if it returns the Secret.
 	var fault error
 	value := "first"
 	reader := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
