@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// discovered is a fabricated API server.
+// discovered is a fake API server for discovery.
 type discovered struct {
 	discovery.DiscoveryInterface
 	groups []*metav1.APIGroup
@@ -35,7 +35,7 @@ func (d *discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.A
 	return d.groups, d.lists, d.err
 }
 
-// ServerGroups and ServerResourcesForGroupVersion are what the library makes the former of.
+// ServerGroups and ServerResourcesForGroupVersion are the requests of which the library makes ServerGroupsAndResources.
 func (d *discovered) ServerGroups() (*metav1.APIGroupList, error) {
 	out := &metav1.APIGroupList{}
 	for _, g := range d.groups {
@@ -117,7 +117,7 @@ func TestCatalog(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string][]policy.Resource{
-		// What can't be watched does not make the name of what can ambiguous.
+		// A type that can't be watched does not make the name of one that can ambiguous.
 		"pods":              {served("", "v1", "pods", true)},
 		"nodes":             {served("", "v1", "nodes", false)},
 		"events":            {served("", "v1", "events", true), served("events.k8s.io", "v1", "events", true)},
@@ -160,7 +160,7 @@ func TestCatalogWithoutAGroup(t *testing.T) {
 	if got := c.ByPlural("nodes"); len(got) != 1 {
 		t.Errorf("nodes: %v", got)
 	}
-	// A server that does not answer at all teaches nothing: what was known stays.
+	// If the server does not respond at all, the catalog remains as it was.
 	server.err = errors.New("connection refused")
 	if err := c.Refresh(t.Context()); err == nil {
 		t.Error("no error")
@@ -193,7 +193,7 @@ func TestCatalogTellsOfChanges(t *testing.T) {
 	}
 }
 
-// A scale subresource that a type gets or loses is a change.
+// TestCatalogKnowsScales checks that a type that gains or loses its scale subresource is a change.
 func TestCatalogKnowsScales(t *testing.T) {
 	server := cluster()
 	c := NewCatalog(server, replication.Known())
@@ -223,7 +223,8 @@ func TestCatalogKnowsScales(t *testing.T) {
 	}
 }
 
-// What a policy reads without a group is bound to the preferred version: a change of it is a change.
+// TestCatalogTellsOfPreferredVersions checks that another preferred version is a change, because a reference without a
+// group is bound to the preferred version.
 func TestCatalogTellsOfPreferredVersions(t *testing.T) {
 	server := cluster()
 	c := NewCatalog(server, replication.Known())
@@ -269,7 +270,8 @@ func TestCatalogFollowsInvalidations(t *testing.T) {
 	})
 }
 
-// What is matched need not be watchable, and of a group that does not answer nothing is known.
+// TestCatalogServed checks that Served contains types that can't be watched, and that types of a group that does not
+// respond are unknown.
 func TestCatalogServed(t *testing.T) {
 	from := cluster()
 	c := NewCatalog(from, replication.Known())

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// labels are sets of the labels of these names.
+// labels returns the field set of the labels with these names.
 func labels(names ...string) *projection.Fields {
 	f := &projection.Fields{}
 	for _, name := range names {
@@ -27,8 +27,8 @@ func podsWith(fields *projection.Fields) map[schema.GroupVersionResource]*projec
 	return map[schema.GroupVersionResource]*projection.Fields{pods: fields}
 }
 
-// Objects are cut on every way by which they come: in a list, in a list that is streamed, and in a watch. What
-// identifies them stays.
+// TestManagerCuts checks that objects are cut in a list, in a streamed list, and in a watch. The fields that identify
+// them remain.
 func TestManagerCuts(t *testing.T) {
 	for name, streams := range map[string]bool{"Listed": false, "Streamed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,8 @@ func TestManagerCuts(t *testing.T) {
 	}
 }
 
-// More fields are read anew, without a moment in which the type is missing; fewer fields are no reason to read.
+// TestManagerGrows checks that a larger field set causes a new list, while the content remains available, and that a
+// smaller one causes none.
 func TestManagerGrows(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
@@ -94,7 +95,8 @@ func TestManagerGrows(t *testing.T) {
 			if state, _ := m.State(pods); i > 0 && !state.Synced {
 				t.Errorf("step %d: not synced while it is read anew", i)
 			}
-			// Who wants what is on its way waits for it; who wants what is there does not.
+			// The state is not synced for fields that are still being read, and remains synced for fields that the sink
+			// has.
 			fresh := i == 0 || server.listed(pods) != step.lists
 			if state, _ := m.StateOf(pods, step.wanted); state.Synced == fresh {
 				t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
@@ -127,7 +129,8 @@ func TestManagerGrows(t *testing.T) {
 	})
 }
 
-// While more can't be read for a while, what was read before stands; if it is gone for good, nothing does.
+// TestManagerGrowsInTrouble checks that the content remains while a larger field set temporarily can't be read, and is
+// dropped if the type becomes unavailable.
 func TestManagerGrowsInTrouble(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
@@ -154,7 +157,7 @@ func TestManagerGrowsInTrouble(t *testing.T) {
 	})
 }
 
-// Everything that the API server says confirms the content: lists, events and bookmarks.
+// TestManagerConfirmed checks that lists, events and bookmarks all confirm the content.
 func TestManagerConfirmed(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Manager) {
 		if !m.Confirmed(pods).IsZero() {
@@ -183,7 +186,7 @@ func TestManagerConfirmed(t *testing.T) {
 		if age := time.Since(last); age < 30*time.Second {
 			t.Errorf("confirmed %s ago though nothing came", age)
 		}
-		// What is read anew is as old as it was until it comes.
+		// While the type is listed again, its content keeps its age.
 		server.set(func() { server.listErr[pods] = apierrors.NewServiceUnavailable("down") })
 		m.Set(ctx, podsWith(labels("unread")))
 		later()

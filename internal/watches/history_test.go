@@ -49,7 +49,7 @@ func TestHistory(t *testing.T) {
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}
-	// A reflector that gets this error lists without a version, by either way.
+	// A reflector that gets this error from a watch or a list lists without a version.
 	if _, err := lw.WatchWithContext(t.Context(), continued); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a watch is continued: %v", err)
 	}

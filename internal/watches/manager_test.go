@@ -25,7 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// The library's handlers of errors wait by the time of the last error, which in these tests may lie ahead.
+// TestMain removes the library's error handlers. They wait depending on the time of the last error, which may be in the
+// future of a test with fake time.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil
 	os.Exit(m.Run())
@@ -36,8 +37,8 @@ var (
 	nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
-// faulty is an API server whose faults the tests choose. It knows lists and watches, and streamed lists only if it is
-// told to: otherwise clients do without.
+// faulty is a fake API server with faults that the test selects. It supports lists and watches. It supports streamed
+// lists only if streams is set; otherwise clients list without streaming.
 type faulty struct {
 	dynamic.Interface
 
@@ -48,7 +49,7 @@ type faulty struct {
 	objects  map[schema.GroupVersionResource][]string
 	open     map[schema.GroupVersionResource][]*watch.FakeWatcher
 	lists    map[schema.GroupVersionResource]int
-	// versions are those that lists, not streamed ones, asked for.
+	// versions are the resource versions in the requests for lists that are not streamed.
 	versions []string
 }
 
@@ -64,14 +65,14 @@ func (f *faulty) Resource(r schema.GroupVersionResource) dynamic.NamespaceableRe
 	return &faultyResource{server: f, resource: r}
 }
 
-// set changes the server.
+// set changes the server's state.
 func (f *faulty) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// watches returns the watches of a type that are open.
+// watches returns the open watches of a type.
 func (f *faulty) watches(r schema.GroupVersionResource) []*watch.FakeWatcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +87,7 @@ func (f *faulty) listed(r schema.GroupVersionResource) int {
 	return f.lists[r]
 }
 
-// end ends the open watches of a type, as a restart of the API server does.
+// end closes the open watches of a type, as a restart of the API server does.
 func (f *faulty) end(r schema.GroupVersionResource) {
 	for _, w := range f.watches(r) {
 		w.Stop()
@@ -109,7 +110,7 @@ func object(name string) *unstructured.Unstructured {
 	return o
 }
 
-// bookmark is an event that tells of no object.
+// bookmark returns the object of a bookmark event.
 func bookmark(annotations map[string]string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
 	o.SetResourceVersion("3")
@@ -137,7 +138,7 @@ func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.I
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
-	// A streamed list starts from no version that could have expired.
+	// A streamed list starts from no version, so no version can have expired.
 	if err := f.server.watchErr[f.resource]; err != nil && (!streamed || !apierrors.IsResourceExpired(err)) {
 		return nil, err
 	}
@@ -156,12 +157,12 @@ func (f *faultyResource) Watch(_ context.Context, o metav1.ListOptions) (watch.I
 	return w, nil
 }
 
-// recording is a sink that keeps the content and what was called.
+// recording is a sink that records its content and the calls.
 type recording struct {
 	mu      sync.Mutex
 	content map[schema.GroupVersionResource][]string
 	calls   []string
-	// fields are those of the last complete content; last is the last object that was given.
+	// fields is the field set of the last Replace, and last is the last object that was received.
 	fields *projection.Fields
 	last   map[string]any
 	// told is how often the state of a type changed.
@@ -225,7 +226,7 @@ func (r *recording) names(resource schema.GroupVersionResource) []string {
 	return slices.Clone(r.content[resource])
 }
 
-// later waits until the manager is done with what it can do now, and for a time in which it tries again.
+// later waits until the manager has done what it can, including retries.
 func later() {
 	<-time.After(30 * time.Second)
 	synctest.Wait()
@@ -242,7 +243,8 @@ func check(t *testing.T, m *Manager, sink *recording, want State, names []string
 	}
 }
 
-// Leaks fail these tests by themselves: a bubble of synctest ends only when its goroutines have.
+// run runs a test with a manager in a synctest bubble. A leaked goroutine fails the test, because a bubble ends only
+// with its goroutines.
 func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -255,7 +257,7 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 	})
 }
 
-// only are types of which whole objects are wanted.
+// only returns a set of types with whole objects.
 func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.Fields {
 	out := map[schema.GroupVersionResource]*projection.Fields{}
 	for _, r := range resources {
@@ -276,7 +278,7 @@ func TestManagerFollowsObjects(t *testing.T) {
 		w.Delete(object("b"))
 		later()
 		check(t, m, sink, State{Synced: true}, []string{"a", "c"})
-		// After a break everything is read anew, and nothing that was missed is lost.
+		// After an interruption everything is listed again, and no change is missed.
 		server.set(func() {
 			server.objects[pods] = []string{"d"}
 			server.watchErr[pods] = apierrors.NewResourceExpired("too old")
@@ -289,7 +291,8 @@ func TestManagerFollowsObjects(t *testing.T) {
 	})
 }
 
-// An API server that has just started refuses what it grants a moment later; what was read before stands meanwhile.
+// TestManagerRefusedForAMoment checks that the content remains when a restarted API server refuses requests for a
+// moment.
 func TestManagerRefusedForAMoment(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
@@ -301,7 +304,7 @@ func TestManagerRefusedForAMoment(t *testing.T) {
 		later()
 		forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
 		server.set(func() { server.listErr[pods], server.watchErr[pods] = forbidden, forbidden })
-		// The next try is within the longest pause.
+		// The next attempt comes within the longest delay.
 		for listed := server.listed(pods); server.listed(pods) == listed; {
 			<-time.After(100 * time.Millisecond)
 		}
@@ -324,9 +327,9 @@ func TestManagerFaults(t *testing.T) {
 	tests := map[string]struct {
 		err         error
 		list, watch bool
-		// want is the state when the fault is there from the start, and when it comes later.
+		// first is the state if the fault exists from the start, and after is the state if it occurs later.
 		first, after State
-		// kept says that what was read before stays.
+		// kept is set if the content that was read before remains.
 		kept bool
 	}{
 		"Forbidden":        {err: forbidden, list: true, watch: true, first: State{Err: forbidden}, after: State{Err: forbidden}},
@@ -357,14 +360,15 @@ func TestManagerFaults(t *testing.T) {
 					t.Errorf("calls %v: for a moment, what can't be watched was taken for complete", sink.calls)
 				}
 				sink.mu.Unlock()
-				// By now it has failed for long.
+				// By now it has failed for a long time.
 				if state, _ := m.State(pods); !state.Settled() {
 					t.Errorf("still waited for, after %d times %v", state.Failures, tc.err)
 				}
 				server.set(heal)
 				later()
 				check(t, m, sink, State{Synced: true}, []string{"a"})
-				// The watch of a type whose list alone is refused stays until it ends; then everything is read anew.
+				// If only the list of a type is refused, the watch continues until it ends. Then everything is listed
+				// again.
 				server.set(func() {
 					fail()
 					if tc.list && !tc.watch {
@@ -386,7 +390,8 @@ func TestManagerFaults(t *testing.T) {
 	}
 }
 
-// What was withheld is listed again without a version, for which the API server might wait until something changes.
+// TestManagerListsAnewWithoutAVersion checks that a withheld list is repeated without a resource version, for which the
+// API server might wait until something changes.
 func TestManagerListsAnewWithoutAVersion(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
 		server.set(func() {
@@ -409,8 +414,8 @@ func TestManagerListsAnewWithoutAVersion(t *testing.T) {
 	})
 }
 
-// A replica becomes Ready when its types are settled: what may come at the next try must not be missing by then, and
-// what needs somebody's doing must not hold it up.
+// TestStateSettled checks which states are settled, so that a replica may become Ready. A temporary error must not
+// settle a type. An error that only an administrator can resolve must not block the replica.
 func TestStateSettled(t *testing.T) {
 	of := pods.GroupResource()
 	forbidden := apierrors.NewForbidden(of, "", errors.New("no grant"))
@@ -480,7 +485,7 @@ func TestManagerSet(t *testing.T) {
 	})
 }
 
-// Nothing starts once the manager ends, and State answers while Set waits.
+// TestManagerEnds checks that no watch starts once the manager ends, and that State returns while Set waits.
 func TestManagerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
