@@ -13,7 +13,7 @@ import (
 	"github.com/berth-dev/berth/test/framework/pki"
 )
 
-// call calls a server by a client's certificate, none if the name is empty.
+// call sends a request to a server with a client certificate, or without one if the name is empty.
 func call(ctx context.Context, t *testing.T, server *httptest.Server, authority *pki.Authority, name string) error {
 	t.Helper()
 	transport := server.Client().Transport.(*http.Transport).Clone()

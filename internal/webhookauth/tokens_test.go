@@ -31,12 +31,12 @@ var (
 	secretName = types.NamespacedName{Namespace: "berth-system", Name: SecretName}
 )
 
-// fixture is a cluster with a Secret and webhook configurations, a leader and a replica that follows.
+// fixture is a cluster with a Secret and webhook configurations, a leader, and another replica.
 type fixture struct {
 	t      *testing.T
 	clock  *testingclock.FakePassiveClock
 	client client.Client
-	// used are the tokens in the configurations. While frozen, nobody writes what the leader wants there.
+	// used are the tokens in the configurations. While frozen is set, the leader's choice is not written there.
 	used    []string
 	frozen  bool
 	leader  *rotation
@@ -65,7 +65,7 @@ func (f *fixture) elect() {
 	}
 }
 
-// settle has everybody do what there is to do now, and returns how long nothing is.
+// settle reconciles until nothing changes, and returns the time until the next step.
 func (f *fixture) settle() (after time.Duration) {
 	f.t.Helper()
 	for range 5 {
@@ -89,7 +89,7 @@ func (f *fixture) step(d time.Duration) {
 	f.settle()
 }
 
-// stored are the tokens of the Secret.
+// stored returns the tokens in the Secret.
 func (f *fixture) stored() []string {
 	f.t.Helper()
 	secret := &corev1.Secret{}
@@ -103,7 +103,7 @@ func (f *fixture) stored() []string {
 	return tokens
 }
 
-// status is what the replica answers at a path.
+// status returns the replica's HTTP status for a path.
 func (f *fixture) status(at string) int {
 	f.t.Helper()
 	handler := f.replica.Handler(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,8 +117,8 @@ func (f *fixture) status(at string) int {
 	return recorder.Code
 }
 
-// A token is accepted before it is used, and the one before until it has not been used for a minute. Both are by the
-// clock of the leader.
+// TestRotation checks that a token is accepted before it is used, and that the earlier token is accepted until it has
+// not been used for a minute. Both times are measured with the leader's clock.
 func TestRotation(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
@@ -156,7 +156,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// The old token is accepted for as long as any configuration has it, however long the leader takes to write it.
+// TestConfigurationsThatAreNotWritten checks that the earlier token is accepted as long as any configuration contains
+// it.
 func TestConfigurationsThatAreNotWritten(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
@@ -173,7 +174,8 @@ func TestConfigurationsThatAreNotWritten(t *testing.T) {
 	}
 }
 
-// What an outage may have shown to users is worth nothing soon after: a new leader replaces it.
+// TestNewLeaderRotates checks that a new leader replaces the token, because errors during an outage may have shown it
+// to users.
 func TestNewLeaderRotates(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
@@ -189,7 +191,7 @@ func TestNewLeaderRotates(t *testing.T) {
 	}
 }
 
-// The version before wrote paths without a token, and its replicas serve no others.
+// TestUpgrade checks an upgrade from a version that wrote paths without a token and whose replicas serve no others.
 func TestUpgrade(t *testing.T) {
 	f := newFixture(t)
 	f.used = []string{"", ""}
@@ -214,7 +216,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// A Secret that is lost or broken refuses no request of the API server's.
+// TestLostSecret checks that no request of the API server is refused when the Secret is lost or invalid.
 func TestLostSecret(t *testing.T) {
 	for name, change := range map[string]func(*fixture, *corev1.Secret) error{
 		"deleted": func(f *fixture, s *corev1.Secret) error { return f.client.Delete(f.t.Context(), s) },
@@ -250,7 +252,8 @@ func TestLostSecret(t *testing.T) {
 	}
 }
 
-// Whoever has no token gets the same answer everywhere, nothing of the request is read, and it is counted.
+// TestRefused checks that a request without a valid token gets the same response at every path, is not read, and is
+// counted.
 func TestRefused(t *testing.T) {
 	f := newFixture(t)
 	f.settle()
@@ -286,7 +289,7 @@ func (u *unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// The API server takes the paths, and they are read back from what is configured.
+// TestPaths checks that the API server accepts the paths, and that TokenIn finds the tokens in them.
 func TestPaths(t *testing.T) {
 	token := newToken()
 	if errs := validation.IsDNS1123Subdomain(token); len(errs) > 0 || len(token) > maxLength {
@@ -314,7 +317,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// No policy has Berth show its own Secret to anybody.
+// TestSecretIsReserved checks that no policy can send the Secret with the tokens to an engine.
 func TestSecretIsReserved(t *testing.T) {
 	if !slices.Contains(policy.ReservedSecrets, SecretName) {
 		t.Errorf("policies can name the Secret %s", SecretName)
