@@ -22,11 +22,11 @@ import (
 	"github.com/berth-dev/berth/internal/review"
 )
 
-// decider is a fake that answers with what it was given.
+// decider is a fake whose responses contain what it received.
 type decider struct {
-	// hold, if not nil, delays every decision until it is closed, and began gets a value when one begins.
+	// hold, if not nil, blocks every decision until it is closed. began receives a value when a decision begins.
 	hold, began chan struct{}
-	// bytes are those of the objects under decision, and most the most that they were.
+	// bytes is the size of the objects that are being decided, and most is its maximum so far.
 	bytes, most atomic.Int64
 }
 
@@ -53,7 +53,7 @@ func (d *decider) HandleUnread(_ context.Context, req admission.Request, err *ap
 	return admission.Denied(fmt.Sprintf("%s %s/%s unread: %s", req.Operation, req.Namespace, req.Name, err.ErrStatus.Reason))
 }
 
-// reviewOf is an AdmissionReview as the API server writes it, whose object has so many bytes.
+// reviewOf returns an AdmissionReview as the API server writes it, whose object has the given number of bytes.
 func reviewOf(name string, bytes int) string {
 	object := `{"a":"` + strings.Repeat("x", max(0, bytes-len(`{"a":""}`))) + `"}`
 	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-` + name + `","kind":{"group":"","version":"v1","kind":"ConfigMap"},` +
@@ -61,7 +61,7 @@ func reviewOf(name string, bytes int) string {
 		`"object":` + object + `,"oldObject":null,"dryRun":false,"options":{"kind":"CreateOptions"}}}`
 }
 
-// answer is what the tests look at of an answer.
+// answer contains the parts of a response that the tests compare.
 type answer struct {
 	Status  int
 	Version string
@@ -122,7 +122,8 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-// A client that has not sent everything gets its answer, and may send the rest, on a real connection.
+// TestAnswersEarly checks, on a real connection, that a client that has not sent everything gets its response and may
+// send the rest.
 func TestAnswersEarly(t *testing.T) {
 	server := httptest.NewServer(review.New(&decider{}, review.NewMemory(), time.Minute))
 	t.Cleanup(server.Close)
@@ -144,7 +145,7 @@ func TestAnswersEarly(t *testing.T) {
 	}
 }
 
-// endless never ends, and counts what was read of it.
+// endless is a body that continues after its head, up to left bytes.
 type endless struct {
 	head io.Reader
 	left int64
@@ -162,7 +163,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// A review without a uid before its objects is refused after a bounded part of it was read, however long it is.
+// TestHeadIsBounded checks that a review without a UID before its objects is refused after a bounded part of it was
+// read.
 func TestHeadIsBounded(t *testing.T) {
 	for name, head := range map[string]string{
 		"NoEnd":      `{"request":{"name":"`,
@@ -185,7 +187,8 @@ func TestHeadIsBounded(t *testing.T) {
 	}
 }
 
-// Large reviews wait for memory, half of the timeout at most. Small ones do not wait for them.
+// TestMemory checks that large reviews wait for memory for at most half of the timeout, and that small reviews do not
+// wait for large ones.
 func TestMemory(t *testing.T) {
 	const large = 20 << 20
 	d := &decider{hold: make(chan struct{}), began: make(chan struct{}, 9)}
@@ -222,7 +225,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// FuzzServeHTTP: whatever is sent gets an answer, and what is not read is not decided.
+// FuzzServeHTTP checks that every body gets a response, and that a review that was not read is not decided.
 func FuzzServeHTTP(f *testing.F) {
 	f.Add([]byte(reviewOf("a", 20)))
 	f.Add([]byte(`{"request":{"uid":1}}`))
