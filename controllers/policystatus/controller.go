@@ -104,7 +104,8 @@ const settle = 200 * time.Millisecond
 // and go all the time, and nothing depends on their number.
 const worldPace = time.Minute
 
-// settledPace is the interval at which the controller checks whether an engine has everything that a policy needs.
+// settledPace is the interval at which the controller checks facts whose changes cause no event: whether an engine has
+// everything that a policy needs, and whether the last object is decided.
 const settledPace = time.Second
 
 // world is the request that stands for all policies that evaluate predicates on nodes and pods.

@@ -565,8 +565,9 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 	return next, nil
 }
 
-// settledAgo returns how long to delay a write that changes neither usage nor conditions. The delay runs from the last
-// write of this controller, so that the write happens however often others write. It returns 0 or less for no delay.
+// settledAgo returns how long to delay a write that changes neither the usage, the limits in force, nor the conditions.
+// The delay runs from the last write of this controller, so that the write happens however often others write. It
+// returns 0 or less for no delay.
 func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&

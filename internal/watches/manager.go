@@ -123,7 +123,7 @@ func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVe
 // an object always remain.
 //
 // If more fields are wanted than before, the type is listed again. The content of the sink remains until it is
-// replaced. If fewer fields are wanted, nothing changes until the next list-watch starts.
+// replaced. If fewer fields are wanted, the running watch keeps the larger field set until more are wanted.
 //
 // The watches end with ctx, which must be the same in every call.
 func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.Fields) {
