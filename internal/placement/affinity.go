@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxTerms bounds the ORed terms of a required node affinity: those of several affinities that are ANDed are as many as
-	// the product of theirs.
+	// maxTerms bounds the ORed terms of a required node affinity. ANDing two affinities multiplies their numbers of
+	// terms.
 	maxTerms = 64
-	// maxTermPairs bounds how many pairs of terms of two affinities are compared.
+	// maxTermPairs bounds how many pairs of terms are compared when two affinities are ANDed.
 	maxTermPairs = 1 << 18
 )
 
-// Names of an affinity's parts, as the API has them.
+// Names of the members of an affinity in the core/v1 API.
 const (
 	nodeAffinity    = "nodeAffinity"
 	podAffinity     = "podAffinity"
@@ -27,19 +27,20 @@ const (
 	nodeTerms       = "nodeSelectorTerms"
 )
 
-// requirements are the parts of a node selector's term, which are ANDed.
+// requirements are the members of a node selector term. A node must satisfy all requirements in both.
 var requirements = []string{"matchExpressions", "matchFields"}
 
-// lists are the parts of an affinity all of whose members count.
+// lists are the paths of those lists of an affinity whose items are ANDed or, where they are preferences, added up.
 var lists = []struct{ of, name string }{
 	{nodeAffinity, preferred}, {podAffinity, required}, {podAffinity, preferred}, {podAntiAffinity, required}, {podAntiAffinity, preferred},
 }
 
-// and returns the affinity (core/v1) that lets a pod run where both others do; nil stands for none. What b adds comes
-// last, and if b adds nothing the result is equal to a. The arguments are not changed, and parts of them are shared.
+// and returns the affinity (core/v1) that admits exactly the nodes that both a and b admit. A nil argument has no
+// requirements. The terms and items of b come after those of a. If b adds nothing, the result equals a. The function
+// does not change its arguments; the result shares parts of them.
 //
-// Required terms of nodes are ORed, so each of one is joined with each of the other. All else is a list whose members
-// are ANDed, or summed up, anyway.
+// Required node selector terms are ORed, so each term of a is joined with each term of b. The other members are lists
+// whose items are ANDed or added up, so the items of b that a lacks are appended.
 func and(a, b map[string]any) (map[string]any, error) {
 	out := a
 	if err := andNodes(&out, a, b); err != nil {
@@ -61,7 +62,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// andNodes sets the required terms of nodes.
+// andNodes sets the required node selector terms of out to those of a ANDed with those of b.
 func andNodes(out *map[string]any, a, b map[string]any) error {
 	left, err := listAt(a, nodeAffinity, required, nodeTerms)
 	if err != nil {
@@ -84,11 +85,11 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 	return nil
 }
 
-// without returns what is the developer's in an affinity that somebody changed since policies added to it, and what is
-// left of their additions. What the developer asked for before stays the developer's, even if a policy adds it as well.
+// without splits an affinity that a user changed after policies had added to it. It returns own, the part that the
+// developer asks for, and left, what remains of the policies' additions, by key. What the developer requested before
+// stays in own, even if a policy adds the same.
 //
-// Clients that apply a manifest replace the lists that are in it and leave the others as they are. So each list is looked
-// at by itself.
+// Clients that apply a manifest replace only the lists that the manifest contains. So each list is split separately.
 func without(whole, requested map[string]any, added map[string]map[string]any) (own map[string]any, left map[string]map[string]any) {
 	own, left = whole, map[string]map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(added)) {
@@ -119,7 +120,7 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 			left[key] = rest
 		}
 	}
-	// A part that was empty was there all the same.
+	// Keep parts that the developer requested as empty objects.
 	for name, value := range requested {
 		part, ok := value.(map[string]any)
 		if _, there := own[name]; ok && len(part) == 0 && !there {
@@ -129,7 +130,8 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 	return own, left
 }
 
-// withoutTerms returns an affinity whose required terms of nodes lack the requirements of others that were added to them.
+// withoutTerms returns object without the requirements that policies added to its required node selector terms.
+// Requirements that are also in requested stay.
 func withoutTerms(object, requested map[string]any, added []any) map[string]any {
 	terms, _ := listAt(object, nodeAffinity, required, nodeTerms)
 	mine, _ := listAt(requested, nodeAffinity, required, nodeTerms)
@@ -154,7 +156,7 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 			}
 		}
 		text := jsonText(rest)
-		// A term that was all theirs is nothing that the developer asked for.
+		// A term with nothing but added requirements was not requested by the developer.
 		if nothing := len(rest) == 0 && (changed || onlyTheirs.Has(text)); nothing || changed && seen.Has(text) {
 			same = false
 			continue
@@ -169,7 +171,8 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 	return withList(object, out, nodeAffinity, required, nodeTerms)
 }
 
-// withList is withMember for a list; without members, neither it nor what has nothing else is there.
+// withList sets a list at a path as withMember does. If the list is empty, it removes the list, and parents that become
+// empty.
 func withList(object map[string]any, list []any, path ...string) map[string]any {
 	if len(list) > 0 {
 		return withMember(object, list, path...)
@@ -186,7 +189,8 @@ func withList(object map[string]any, list []any, path ...string) map[string]any 
 	return out
 }
 
-// andTerms joins two lists of ORed terms. A term without requirements matches nothing.
+// andTerms ANDs two lists of ORed terms. It drops terms without requirements, because they match no node. It returns an
+// error if the lists have more than maxTermPairs pairs of terms, or the result more than maxTerms terms.
 func andTerms(left, right []any) ([]any, error) {
 	some := func(term any) bool { return len(requirementsOf(term)) == 0 }
 	lefts, rights := slices.DeleteFunc(slices.Clone(left), some), slices.DeleteFunc(slices.Clone(right), some)
@@ -231,7 +235,7 @@ func andTerms(left, right []any) ([]any, error) {
 	return out, nil
 }
 
-// requirementsOf are a term's requirements as text.
+// requirementsOf returns the requirements of a term as text.
 func requirementsOf(term any) []string {
 	var out []string
 	object, _ := term.(map[string]any)
@@ -266,7 +270,7 @@ func joinTerms(a, b any) (map[string]any, error) {
 	return out, nil
 }
 
-// appendMissing returns a list with those members of another one that it lacks.
+// appendMissing returns list with those items of more appended that it lacks.
 func appendMissing(list, more []any) []any {
 	if len(more) == 0 {
 		return list
@@ -281,8 +285,8 @@ func appendMissing(list, more []any) []any {
 	return out
 }
 
-// textSet are the texts of a list's members. Members are compared by their texts, each of which is made once: objects may
-// have lists of any length.
+// textSet returns the JSON texts of a list's items. Comparing texts instead of values keeps the cost linear in the
+// length of the lists, which is unbounded.
 func textSet(list []any) sets.Set[string] {
 	out := sets.New[string]()
 	for _, member := range list {
@@ -293,7 +297,8 @@ func textSet(list []any) sets.Set[string] {
 
 func equalText(a, b any) bool { return jsonText(a) == jsonText(b) }
 
-// listAt returns the list at a path; nil if there is none.
+// listAt returns the list at a path, or nil if there is none. It returns an error if a value on the path has another
+// type.
 func listAt(object map[string]any, path ...string) ([]any, error) {
 	at := any(object)
 	for i, name := range path {
@@ -312,7 +317,7 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	return list, nil
 }
 
-// withMember returns a copy of an object that has a value at a path. It shares the rest.
+// withMember returns a copy of an object with the value at the path. The copy shares all other members.
 func withMember(object map[string]any, value any, path ...string) map[string]any {
 	out := maps.Clone(object)
 	if out == nil {
@@ -326,14 +331,14 @@ func withMember(object map[string]any, value any, path ...string) map[string]any
 	return out
 }
 
-// jsonText is a value's JSON, with sorted keys: equal values have equal texts, whatever type their numbers have.
+// jsonText returns a value's JSON with sorted keys. Equal values have equal texts, whatever Go type their numbers have.
 func jsonText(value any) string {
-	// Values that came as JSON can be encoded.
+	// Encoding does not fail: the value was decoded from JSON.
 	text, _ := encodeJSON(value)
 	return text
 }
 
-// jsonValue is the value that a text stands for.
+// jsonValue decodes a JSON text; nil if it is not valid.
 func jsonValue(text string) any {
 	var out any
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
@@ -342,7 +347,7 @@ func jsonValue(text string) any {
 	return out
 }
 
-// jsonObject is the object that a text stands for; nil for none.
+// jsonObject decodes a JSON object; nil if text is nil or is not an object.
 func jsonObject(text *string) map[string]any {
 	if text == nil {
 		return nil

@@ -6,21 +6,23 @@ import (
 	"slices"
 )
 
-// PreferencesAnnotation is where a federation's ReplicaSets have which clusters they prefer, and where policies in their
-// original design say so. Its value is an object with the preferences under clusters, by name; "*" stands for all others.
+// PreferencesAnnotation is the annotation in which ReplicaSets of Kubernetes Federation v1 list the clusters that they
+// prefer. Policies in Federation's original design set it. Its value is a JSON object with the preferences by cluster
+// name under "clusters". The name "*" stands for all clusters that are not named.
 const PreferencesAnnotation = "federation.kubernetes.io/replica-set-preferences"
 
-// anyCluster is the name that stands for clusters which are not named.
+// anyCluster is the name that stands for all clusters that are not named.
 const anyCluster = "*"
 
-// preferences are the value of PreferencesAnnotation.
+// preferences are the decoded value of PreferencesAnnotation.
 type preferences struct {
-	// whole is all of it, and clusters the preferences by name.
+	// whole is the complete value, and clusters are the preferences by cluster name.
 	whole    map[string]json.RawMessage
 	clusters map[string]json.RawMessage
 }
 
-// preferences returns those that the decision makes; ok is false for one that makes none, or none of that form.
+// preferences decodes the PreferencesAnnotation that the decision sets. ok is false if the decision does not set it, or
+// sets a value that lists no clusters.
 func (d Decision) preferences() (p preferences, ok bool) {
 	text, ok := d.Annotations[PreferencesAnnotation]
 	if !ok || json.Unmarshal([]byte(text), &p.whole) != nil || json.Unmarshal(p.whole["clusters"], &p.clusters) != nil {
@@ -29,8 +31,9 @@ func (d Decision) preferences() (p preferences, ok bool) {
 	return p, p.clusters != nil
 }
 
-// Preferred are the clusters that a decision names in PreferencesAnnotation, sorted, and never nil. all says that it prefers others as
-// well, and ok that it says anything there.
+// Preferred returns the clusters that the decision names in PreferencesAnnotation, sorted. names is nil only if ok is
+// false. all reports whether the decision also prefers clusters that it does not name. ok reports whether the decision
+// sets the annotation to a valid value.
 func (d Decision) Preferred() (names []string, all, ok bool) {
 	p, ok := d.preferences()
 	if !ok {
@@ -43,8 +46,9 @@ func (d Decision) Preferred() (names []string, all, ok bool) {
 	return names, all, true
 }
 
-// WithoutPreferred returns the decision with some clusters left out of PreferencesAnnotation: not named, or, where others
-// than the named ones get replicas as well, with a maximum of none. What else is there stays as it is.
+// WithoutPreferred returns the decision without the infeasible clusters in PreferencesAnnotation. It removes their
+// names or, if the annotation also prefers clusters that it does not name, sets their maximum number of replicas to 0.
+// The rest of the annotation stays as it is.
 func (d Decision) WithoutPreferred(infeasible []string) Decision {
 	p, ok := d.preferences()
 	if !ok || len(infeasible) == 0 {
@@ -58,7 +62,7 @@ func (d Decision) WithoutPreferred(infeasible []string) Decision {
 		}
 		delete(p.clusters, name)
 	}
-	// Marshalling can't fail: all of it was read as JSON.
+	// Marshaling does not fail: all values were decoded from JSON.
 	p.whole["clusters"], _ = json.Marshal(p.clusters)
 	text, _ := json.Marshal(p.whole)
 	d.Annotations = maps.Clone(d.Annotations)

@@ -30,65 +30,68 @@ var (
 	replicaSets = appsv1.Resource("replicasets")
 )
 
-// Evaluator evaluates one policy. Implementations are safe for concurrent use, honour the context's deadline and do
-// not keep or change the input.
+// Evaluator evaluates one policy. Implementations are safe for concurrent use and honor the context's deadline. They
+// neither keep nor change the input.
 type Evaluator interface {
-	// Evaluate returns the policy's decision on the input, an object as JSON values of Go. Others may have got the same
-	// decision: it is not to be changed. The context has the object's namespace (NamespaceOf), by which evaluators keep
-	// what one namespace causes from others.
+	// Evaluate returns the policy's decision on the input, an object as decoded JSON. Callers must not change the
+	// decision, which may be shared with other callers. The context must carry the object's namespace (WithNamespace).
+	// Evaluators use it to isolate namespaces from each other, for example in queues and quarantine.
 	Evaluate(ctx context.Context, input map[string]any) (Decision, error)
-	// Revision identifies the state of the data that the policy reads: equal revisions and equal inputs have equal
-	// decisions. 0 means that data is missing, so that nothing may be concluded from it.
+	// Revision identifies the state of the data that the policy reads. Equal revisions and equal inputs give equal
+	// decisions. 0 means that data is missing, so callers must not conclude anything from the revision.
 	Revision() uint64
-	// Input returns the fields of the input that decisions depend on: inputs that are equal in them have equal decisions.
+	// Input returns the fields of the input that decisions depend on. Inputs with equal values in these fields give
+	// equal decisions.
 	Input() *projection.Fields
 }
 
-// namespaceKey is the context's key of an object's namespace.
+// namespaceKey is the context key for the object's namespace.
 type namespaceKey struct{}
 
-// WithNamespace returns a context for the evaluation of an object of a namespace; empty for an object that is in none.
+// WithNamespace returns a context that carries the namespace of the object to evaluate. The namespace is empty for a
+// cluster-scoped object.
 func WithNamespace(ctx context.Context, namespace string) context.Context {
 	return context.WithValue(ctx, namespaceKey{}, namespace)
 }
 
-// NamespaceOf returns the namespace of the object that is evaluated; empty for an object that is in none.
+// NamespaceOf returns the namespace of the evaluated object. It is empty for a cluster-scoped object.
 func NamespaceOf(ctx context.Context) string {
 	namespace, _ := ctx.Value(namespaceKey{}).(string)
 	return namespace
 }
 
-// Quarantinable is an Evaluator that stops evaluating a policy for a while which keeps running too long.
+// Quarantinable is an Evaluator that can stop evaluating its policy for a while because evaluations run too long.
 type Quarantinable interface {
-	// Quarantined says since when that is; ok is false if it is not.
+	// Quarantined returns the time at which the quarantine of the whole policy began. ok is false if the policy is not
+	// in quarantine.
 	Quarantined() (since time.Time, ok bool)
-	// QuarantinedNamespaces is for how many namespaces alone that is.
+	// QuarantinedNamespaces returns the number of namespaces for whose objects alone the policy is in quarantine.
 	QuarantinedNamespaces() int
 }
 
-// Remote is an Evaluator that asks another process. It takes long at times, and is asked beside the others. What that
-// process reads of the input is not known: it gets all of it.
+// Remote is an Evaluator that queries a remote engine. A query can take long, so the Decider runs it on a goroutine of
+// its own. Berth does not know which fields the remote engine reads, so it sends the whole input.
 type Remote interface {
 	Evaluator
-	// Health says how asking fares.
+	// Health returns the state of the connection to the remote engine.
 	Health() RemoteHealth
 }
 
-// RemoteHealth is how asking another process fares, as far as this replica knows.
+// RemoteHealth is the state of the connection to a remote engine, as this replica sees it.
 type RemoteHealth struct {
-	// Endpoint is who is asked, as in https://opa.example:8181.
+	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
-	// Asked says that it was asked at all.
+	// Asked reports whether this replica has queried the engine at all.
 	Asked bool
-	// Err is why it last gave no answer, for as long as that counts; nil if it answers.
+	// Err is the reason for the last failure, while that failure counts. It is nil if the engine answers.
 	Err error
-	// Since is when that began.
+	// Since is the time at which that state began.
 	Since time.Time
-	// Open says that it is not asked for a while.
+	// Open reports whether the circuit breaker is open: the engine is not queried for a while.
 	Open bool
 }
 
-// Policy is one PlacementPolicy in force, ready to decide. It is immutable.
+// Policy is one compiled version of a PlacementPolicy that is in force. It is immutable.
 type Policy struct {
 	Name          string
 	Generation    int64
@@ -96,19 +99,19 @@ type Policy struct {
 	Mode          placementv1.Mode
 	FailurePolicy placementv1.FailurePolicy
 	Remediation   placementv1.RemediationMode
-	// Clusters says how the clusters that the policy allows are joined with the developer's list. The zero value has the
-	// defaults.
+	// Clusters configures how the clusters that the policy allows are combined with the developer's list. The zero
+	// value selects the defaults.
 	Clusters placementv1.ClustersRule
-	// BlastRadius bounds what one change may do to existing objects, with all fields set.
+	// BlastRadius limits how many existing objects one change may affect. All of its fields are set.
 	BlastRadius placementv1.BlastRadius
-	// Schedules says that the policy may say where pods run, for which more of an object is needed. One that says it
-	// without is in error.
+	// Schedules reports whether the policy may define the rule scheduling, for which more fields of an object are
+	// decoded. If a policy decides on scheduling although Schedules is false, its verdict is an error.
 	Schedules bool
 	Matcher   *match.Matcher
 	Evaluator Evaluator
 }
 
-// Quarantined says since when the policy is not evaluated; ok is false if it is.
+// Quarantined returns the time at which the policy's quarantine began. ok is false if the policy is not in quarantine.
 func (p *Policy) Quarantined() (since time.Time, ok bool) {
 	if e, can := p.Evaluator.(Quarantinable); can {
 		return e.Quarantined()
@@ -116,7 +119,7 @@ func (p *Policy) Quarantined() (since time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// QuarantinedNamespaces is for how many namespaces the policy is not evaluated.
+// QuarantinedNamespaces returns the number of namespaces for whose objects the policy is in quarantine.
 func (p *Policy) QuarantinedNamespaces() int {
 	if e, can := p.Evaluator.(Quarantinable); can {
 		return e.QuarantinedNamespaces()
@@ -124,7 +127,7 @@ func (p *Policy) QuarantinedNamespaces() int {
 	return 0
 }
 
-// Remote returns who decides the policy elsewhere; ok is false if nobody does.
+// Remote returns the evaluator that queries a remote engine. ok is false if the policy is evaluated in process.
 func (p *Policy) Remote() (r Remote, ok bool) {
 	r, ok = p.Evaluator.(Remote)
 	return r, ok
@@ -132,84 +135,91 @@ func (p *Policy) Remote() (r Remote, ok bool) {
 
 // Policies is the set of policies in force. Implementations are safe for concurrent use.
 type Policies interface {
-	// Index finds those that may be about an object.
+	// Index returns the index that finds the policies that may match an object.
 	Index() *match.Index[*Policy]
 }
 
-// Namespaces knows the labels of namespaces.
+// Namespaces looks up the labels of namespaces.
 type Namespaces interface {
-	// Labels returns the labels of a namespace; an error if they are not to be had.
+	// Labels returns the labels of a namespace. It returns an error if they are unavailable.
 	Labels(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Decider decides objects. It is safe for concurrent use.
+// Decider makes the placement decisions on objects. It is safe for concurrent use.
 type Decider struct {
 	Policies   Policies
 	Namespaces Namespaces
-	// Owners are asked for the owners of ReplicaSets that policies place. Nil knows none, so that no owner keeps a policy
-	// from placing a ReplicaSet.
+	// Owners looks up the controllers of ReplicaSets that policies place. If it is nil, policies may change the pod
+	// template of any ReplicaSet.
 	Owners  Owners
 	Keyring *Keyring
-	// OwnNamespace is Berth's own; nothing in it is ever matched. Empty for none.
+	// OwnNamespace is the namespace that Berth runs in; no object in it is ever matched. It is empty if there is none.
 	OwnNamespace string
-	// Stale returns an error while data that a policy reads is too old to decide by; nil for never. It must be quick.
+	// Stale returns an error while data that a policy reads is too old for decisions. A nil function means that data is
+	// never too old. It must return quickly.
 	Stale func(policy string) error
-	// Paused reports whether remediation of a policy is paused; nil for never. An update that asks for nothing else under the
-	// keys that such a policy writes leaves them as they are, whatever the policy decides now. It must be quick.
+	// Paused reports whether remediation of a policy is paused. A nil function means that no policy is paused. If an
+	// update requests no other values for the keys that a paused policy writes, those keys keep their values, whatever
+	// the policy decides now. It must return quickly.
 	Paused func(policy string) bool
-	// Templates knows where objects have their pods; nil for those of Kubernetes' own kinds.
+	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
 }
 
-// Request asks for the decision on one object.
+// Request describes the object to decide on.
 type Request struct {
 	Resource schema.GroupVersionResource
-	// Namespace is the object's, also where the object does not carry it yet.
+	// Namespace is the object's namespace. It is set even if the object's metadata does not have it yet.
 	Namespace string
 	Object    *unstructured.Unstructured
-	// Old is the object before an update; nil on creation. An existing object is its own Old.
+	// Old is the object before an update, or nil on creation. For an existing object that is not being updated, Old is
+	// Object itself.
 	Old *unstructured.Unstructured
-	// Source completes Object and Old where they are not; nil where they are.
+	// Source loads the missing fields of Object and Old. It is nil if both are complete.
 	Source Source
-	// Admission is the request that carries the object, as match conditions see it.
+	// Admission is the admission request that carries the object, for match conditions that read it.
 	Admission *admissionv1.AdmissionRequest
-	// AutomaticOnly leaves the part of policies whose remediation is not automatic as it stands.
+	// AutomaticOnly leaves the keys of policies whose remediation mode is not Automatic unchanged.
 	AutomaticOnly bool
-	// VerdictsOnly leaves the outcome without an object: what differs is all that is wanted.
+	// VerdictsOnly omits the object from the outcome. Callers set it if they only need the verdicts.
 	VerdictsOnly bool
-	// Evaluate evaluates a policy; nil for the policy's own evaluator. Remediation remembers decisions here. For policies
-	// with a Remote it is called from other goroutines, beside all others, and has returned when Decide returns.
+	// Evaluate evaluates a policy; nil selects the policy's own evaluator. Remediation passes a function that caches
+	// decisions. For policies with a Remote, Decide calls it on other goroutines, concurrently with all other calls.
+	// All calls have returned when Decide returns.
 	Evaluate evaluateFunc
 }
 
 type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error)
 
-// Source completes the objects of a request of which only apiVersion, kind and metadata, without the managed fields, are
-// there: most policies look at nothing else, and to decode the rest takes longer than to decide.
+// Source completes the objects of a request that are only partly decoded. Initially they have apiVersion, kind, and
+// metadata without the managed fields. Most policies read nothing else, and decoding the rest takes longer than
+// deciding.
 type Source interface {
-	// Fill adds to the object at least what a set of fields has of it.
+	// Fill adds at least the given fields to the object.
 	Fill(fields *projection.Fields) error
-	// Complete adds all that the object, and the one before the update, lack.
+	// Complete adds all missing fields to the object and to the object before the update.
 	Complete() error
 }
 
-// Outcome is what all matching policies together say of an object.
+// Outcome is the merged result of all policies that match an object.
 type Outcome struct {
-	// Object is the object as it should be, with its record. It is nil if no policy matches, or only verdicts were wanted.
-	// All but what was merged it shares with the request's, so that neither is to be changed.
+	// Object is the object with its placement and its record. It is nil if no policy matches, or if the request set
+	// VerdictsOnly. It shares everything that was not merged with the request's object, so callers must change neither.
 	Object *unstructured.Unstructured
-	// PodSpec leads to the spec of the object's pods, if that may be another one in Object.
+	// PodSpec is the path of the pod spec in the object. It is empty if Object has the same pod spec as the request's
+	// object.
 	PodSpec []string
-	// Verdicts are those of the matching policies, in order of precedence.
+	// Verdicts are the verdicts of the matching policies, in order of precedence.
 	Verdicts []*Verdict
 }
 
-// Decide asks every policy that matches the object, each with the object as its developer wants it, and merges what
-// they say. It does not depend on the order of the policies. Errors of single policies are in their verdicts; an
-// error returned means that nothing could be decided.
+// Decide evaluates every policy that matches the object, each on the object as its developer requested it. It then
+// merges the decisions. The result does not depend on the order of the policies. An error of a single policy is in its
+// verdict. Decide itself returns an error only if it could not decide anything.
 func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	if r.Resource.GroupResource() == namespaces {
-		// The API server puts a namespace's own name here; to everybody else it is cluster-scoped.
+		// The API server sets the namespace of a request for a Namespace to the object's own name. Everything else
+		// treats Namespaces as cluster-scoped.
 		r.Namespace = ""
 	}
 	verdicts, err := d.matching(ctx, r)
@@ -243,8 +253,8 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
 			continue
 		}
-		// The policy turned out to read more than was known when the object was filled, and may have missed it. Nobody
-		// asks elsewhere: the object would have been filled with everything.
+		// The policy turned out to read more than was known when the object was filled, so the evaluation may have
+		// missed fields. No remote policy is affected: for those, the object is filled with everything.
 		if err := r.Source.Complete(); err != nil {
 			return &Outcome{}, err
 		}
@@ -274,7 +284,8 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	return d.outcome(&current, values, next, id, verdicts)
 }
 
-// refuseUnschedulable makes errors of the verdicts that say where pods run on an object where that can't be said.
+// refuseUnschedulable turns verdicts that decide on scheduling into errors if the object's pod spec is unknown or
+// invalid.
 func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*Verdict) {
 	for _, v := range verdicts {
 		if v.Err == nil && len(v.Decision.Scheduling) > 0 {
@@ -283,17 +294,18 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 	}
 }
 
-// paused reports whether remediation of the policy is paused in a way that concerns the request. That is never so for policies
-// that move no objects, and for remediation's own updates: the leader sends none while it knows of the pause, and this replica
-// may learn later than the leader that the pause is over, when nothing would bring the object back.
+// paused reports whether remediation of the policy is paused and the pause applies to the request. A pause never
+// applies to policies that do not remediate existing objects. It does not apply to remediation's own updates either.
+// The leader sends none while it knows of the pause. But this replica may learn later than the leader that the pause is
+// over, and nothing would bring the object back to it.
 func (d *Decider) paused(r *Request, p *Policy) bool {
 	moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
 	return d.Paused != nil && moves && r.changesObject() && d.Paused(p.Name)
 }
 
-// owned reports whether a ReplicaSet's template has to stay as its owner has it. The owner is looked up only where a policy
-// decides where the pods run, or did. Where that fails the policies that may decide it can't be followed, which is an error
-// of theirs, and what they set before stays.
+// owned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner only if a
+// policy decides on scheduling, or did so before. If the lookup fails, every policy that may decide on scheduling gets
+// the error in its verdict, and what policies set before stays.
 func (d *Decider) owned(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
 	schedules := func(v *Verdict) bool { return v.Err == nil && len(v.Decision.Scheduling) > 0 }
 	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.standing.Scheduling) == 0 {
@@ -311,8 +323,9 @@ func (d *Decider) owned(ctx context.Context, r *Request, current *intent, verdic
 	return true
 }
 
-// restore has what policies set of where pods run stand where it can't be changed any more and the developer has but
-// applied the old manifest again: the API server would refuse it.
+// restore keeps the scheduling fields that policies set and that the API server no longer allows to change. It acts if
+// an update sets such a field back to the value that the developer requested, as applying the old manifest again does.
+// Without restore, the API server would reject the update.
 func (d *Decider) restore(current *intent, r *Request, id identity) {
 	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
 		return
@@ -329,8 +342,8 @@ func (d *Decider) restore(current *intent, r *Request, id identity) {
 	}
 }
 
-// elsewhere has the policies decide that are asked elsewhere, each in a goroutine of its own, and returns what waits for
-// them. Their verdicts are not to be looked at before.
+// elsewhere starts the evaluation of each policy with a remote engine on a goroutine of its own. It returns a function
+// that waits for all of them. Callers must not read the verdicts of these policies before.
 func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, evaluate evaluateFunc) (wait func()) {
 	var asked *sync.WaitGroup
 	for _, v := range verdicts {
@@ -343,7 +356,8 @@ func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, e
 		asked.Go(func() {
 			defer func() {
 				if r := recover(); r != nil {
-					// Nobody above recovers it, as the servers and controllers do on their own goroutines.
+					// This goroutine has no caller that recovers panics, as the goroutines of servers and controllers
+					// do.
 					for _, handle := range runtime.PanicHandlers {
 						handle(ctx, r)
 					}
@@ -359,7 +373,8 @@ func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, e
 	return asked.Wait
 }
 
-// fill has the object filled with what the policies read, and returns that, if the request has a source.
+// fill loads the fields that the policies read into the object. It returns the loaded fields by the index of the
+// verdict; without a source they are nil.
 func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 	filled := make([]*projection.Fields, len(verdicts))
 	if r.Source == nil {
@@ -383,7 +398,7 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 		}
 	}
 	if whole {
-		// It has everything, whoever reads less of it.
+		// The object is complete now, even for policies that read less.
 		for i := range filled {
 			filled[i] = projection.Everything()
 		}
@@ -391,7 +406,7 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 	return filled, nil
 }
 
-// outcome makes the object that has the values and the record.
+// outcome builds the object that has the merged values and the new record.
 func (d *Decider) outcome(current *intent, values map[string]map[string]string, next record, id identity, verdicts []*Verdict) (*Outcome, error) {
 	text, err := d.Keyring.encode(next, id)
 	if err != nil {
@@ -407,13 +422,14 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	out := &Outcome{Object: object, Verdicts: verdicts}
 	if pods := &current.pods; pods.spec != nil && pods.err == nil {
 		out.PodSpec = pods.path
-		// Of the spec as it stands, what stays keeps its place.
+		// Unchanged items of the existing spec keep their positions.
 		object.Object = withPodSpec(object.Object, pods.path, place(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
 	}
 	return out, nil
 }
 
-// podSpec returns where the object has the spec of its pods, if that may matter, and has the object filled with it.
+// podSpec returns the path of the object's pod spec, and loads the pod spec. It returns nil if no matching policy may
+// decide on scheduling and no record has scheduling keys.
 func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]string, error) {
 	if !slices.ContainsFunc(verdicts, func(v *Verdict) bool { return v.Policy.Schedules }) && !d.recordsScheduling(r, id) {
 		return nil, nil
@@ -423,14 +439,14 @@ func (d *Decider) podSpec(r *Request, id identity, verdicts []*Verdict) ([]strin
 		return path, nil
 	}
 	if r.Old != nil && mayBeFixed(r.Resource.GroupResource()) || ownedReplicaSet(r) {
-		// Whether a Job can still be changed is to be seen in the old one, and what has to stay is. The template of a
-		// ReplicaSet is compared with its owner's.
+		// The old object shows whether a Job can still be changed, and which values must stay. The template of a
+		// ReplicaSet is compared with that of its owner.
 		return path, r.Source.Complete()
 	}
 	return path, r.Source.Fill(SchedulingFields(path))
 }
 
-// schedulable says why nothing can be said of where an object's pods run.
+// schedulable returns an error that says why policies cannot decide on scheduling for the object; nil if they can.
 func (d *Decider) schedulable(r *Request, current *intent) error {
 	var err error
 	if _, known := d.Templates.Path(r.Resource.GroupResource()); !known {
@@ -444,7 +460,7 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 	return nil
 }
 
-// matching returns a verdict, still without a decision, for each policy that matches.
+// matching returns a verdict without a decision for each policy that matches.
 func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 	candidates := d.Policies.Index().Of(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
@@ -474,7 +490,7 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 	return verdicts, nil
 }
 
-// matchedNamespace is the namespace by which policies match the object.
+// matchedNamespace returns the namespace by which policies match the object. For a Namespace it is its own name.
 func (r *Request) matchedNamespace() string {
 	if r.Resource.GroupResource() == namespaces {
 		return r.Object.GetName()
@@ -482,13 +498,14 @@ func (r *Request) matchedNamespace() string {
 	return r.Namespace
 }
 
-// seen is the request's object, or the one before the update, as the match of policies sees it.
+// seen returns content in the form that matchers evaluate. content is the request's object or the one before the
+// update.
 func (d *Decider) seen(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
 	namespace := r.matchedNamespace()
 	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: content, Old: r.Old, Request: r.Admission}
 	switch {
 	case r.Resource.GroupResource() == namespaces:
-		// As in the API server, a namespace is judged by its own labels.
+		// As in the API server, a Namespace is matched by its own labels.
 		object.NamespaceLabels = content.GetLabels()
 	case namespace != "":
 		labels, err := d.Namespaces.Labels(ctx, namespace)
@@ -500,8 +517,8 @@ func (d *Decider) seen(ctx context.Context, r *Request, content *unstructured.Un
 	return object, nil
 }
 
-// input is what policies see: the object as its developer wants it, without managed fields, which say who wrote what
-// and not what is wanted.
+// input returns what policies get as input: the object as its developer requested it. It omits the managed fields,
+// which record who wrote which field.
 func (i intent) input() map[string]any {
 	input := maps.Clone(i.object.Object)
 	if metadata, ok := input["metadata"].(map[string]any); ok {

@@ -13,23 +13,23 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Decision is what one policy says of one object.
+// Decision is the result of evaluating one policy on one object.
 type Decision struct {
-	// Annotations and Labels are to be merged into the object's metadata.
+	// Annotations and Labels are merged into the object's metadata.
 	Annotations map[string]string
 	Labels      map[string]string
-	// Scheduling says where the object's pods may run, by the keys that it is merged under; see scheduling.go.
+	// Scheduling holds the values for the object's pod spec, by merge key. The keys are described in scheduling.go.
 	Scheduling map[string]string
-	// Clusters are the clusters that the policy allows the object to run on, sorted; nil if it does not say. It may say that
-	// there are none.
+	// Clusters are the names of the clusters that the policy allows, sorted. nil means that the policy does not
+	// restrict clusters; an empty list means that it allows none.
 	Clusters []string
-	// Errors deny the object; sorted.
+	// Errors are the reasons to deny the object, sorted.
 	Errors []string
-	// Warnings are for the client; sorted.
+	// Warnings are messages for the client, sorted.
 	Warnings []string
 }
 
-// Equal says whether two decisions say the same.
+// Equal reports whether two decisions are equal.
 func (d Decision) Equal(other Decision) bool {
 	return maps.Equal(d.Annotations, other.Annotations) && maps.Equal(d.Labels, other.Labels) &&
 		maps.Equal(d.Scheduling, other.Scheduling) &&
@@ -37,7 +37,7 @@ func (d Decision) Equal(other Decision) bool {
 		slices.Equal(d.Errors, other.Errors) && slices.Equal(d.Warnings, other.Warnings)
 }
 
-// ContractError says that a policy's result is not of the decision contract's types.
+// ContractError reports that a rule's value does not have the type that the decision contract requires.
 type ContractError struct {
 	Rule    string
 	Message string
@@ -47,12 +47,12 @@ func (e *ContractError) Error() string {
 	return fmt.Sprintf("rule %s: %s", e.Rule, e.Message)
 }
 
-// ParseDecision reads the values of the contract's rules, as JSON values of Go. A rule that is absent has no opinion.
-// The error is a *ContractError.
+// ParseDecision converts the values of the contract's rules, as decoded JSON, to a Decision. An absent rule leaves its
+// field nil. The error is a *ContractError.
 func ParseDecision(rules map[string]any) (Decision, error) {
 	var d Decision
 	var err error
-	// The API server judges the keys of annotations without regard to case, and those of labels as they are.
+	// The API server validates annotation keys in lower case, and label keys as they are.
 	if d.Annotations, err = parseMap("annotations", rules["annotations"], strings.ToLower, annotationText); err != nil {
 		return Decision{}, err
 	}
@@ -99,7 +99,7 @@ func parseMap(rule string, value any, judged func(string) string, text func(any)
 	return out, nil
 }
 
-// annotationText is a string as it is, and anything else as its JSON, with sorted keys.
+// annotationText returns a string unchanged, and any other value as JSON with sorted keys.
 func annotationText(value any) (string, error) {
 	if s, ok := value.(string); ok {
 		return s, nil
@@ -107,7 +107,7 @@ func annotationText(value any) (string, error) {
 	return encodeJSON(value)
 }
 
-// encodeJSON is a value's JSON as people write it.
+// encodeJSON returns a value's JSON without HTML escapes and without a final newline.
 func encodeJSON(value any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -129,7 +129,7 @@ func labelText(value any) (string, error) {
 	return s, nil
 }
 
-// parseClusters reads names of clusters, which are those of objects.
+// parseClusters reads a set or an array of cluster names. They must be valid object names.
 func parseClusters(rule string, value any) ([]string, error) {
 	names, err := parseTexts(rule, value)
 	for _, name := range names {
@@ -140,7 +140,7 @@ func parseClusters(rule string, value any) ([]string, error) {
 	return names, err
 }
 
-// parseTexts reads a set or an array of strings, and returns it sorted; nil for no value.
+// parseTexts reads a set or an array of strings and returns it sorted, without duplicates. It returns nil for nil.
 func parseTexts(rule string, value any) ([]string, error) {
 	if value == nil {
 		return nil, nil
@@ -161,7 +161,8 @@ func parseTexts(rule string, value any) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// TypeName names the type of a JSON value of Go for messages, as in "an object"; a json.Number is a number.
+// TypeName returns the type of a decoded JSON value with its article, for messages: for example "an object". Values of
+// all other Go types, such as json.Number, count as numbers.
 func TypeName(value any) string {
 	switch value.(type) {
 	case nil:

@@ -8,12 +8,12 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// opinion is the part of a verdict that Digest is over.
+// opinion is the part of a verdict that Digest covers.
 type opinion struct {
 	Policy string           `json:"policy"`
 	Mode   placementv1.Mode `json:"mode"`
-	// Failed is the failure policy of a policy that could not decide. Why it could not is left out: errors name
-	// addresses and durations, which differ where the decision does not.
+	// Failed is the failure policy of a policy that could not decide. The error itself is left out: errors contain
+	// addresses and durations, which vary between equal outcomes.
 	Failed      placementv1.FailurePolicy `json:"failed,omitempty"`
 	Annotations map[string]string         `json:"annotations,omitempty"`
 	Labels      map[string]string         `json:"labels,omitempty"`
@@ -23,10 +23,10 @@ type opinion struct {
 	Warnings    []string                  `json:"warnings,omitempty"`
 }
 
-// Digest names what the policies decided, as "sha256:" and 64 hexadecimal digits, or "" where none matched. Equal
-// decisions have equal digests on every replica and at any time, whatever text of the policies led to them. Decisions
-// have different ones if they differ in the policies, their order of precedence, their modes, whether one failed, or
-// anything that one of them says.
+// Digest returns an identifier of what the policies decided: "sha256:" and 64 hexadecimal digits, or "" if no policy
+// matched. Equal decisions have equal digests on every replica and at any time, even if the policies' modules differ.
+// The digest covers the policies' names, their order of precedence, their modes, which of them failed, and their
+// complete decisions.
 func (o *Outcome) Digest() string {
 	if len(o.Verdicts) == 0 {
 		return ""
@@ -42,7 +42,7 @@ func (o *Outcome) Digest() string {
 		opinions[i].Annotations, opinions[i].Labels, opinions[i].Scheduling, opinions[i].Clusters = d.Annotations, d.Labels, d.Scheduling, d.Clusters
 		opinions[i].Errors, opinions[i].Warnings = d.Errors, d.Warnings
 	}
-	// Keys come out sorted. Marshalling can't fail: there is nothing but strings.
+	// Maps are encoded with sorted keys. Marshaling does not fail: all values are strings.
 	text, _ := json.Marshal(opinions)
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])

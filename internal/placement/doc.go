@@ -1,4 +1,4 @@
-// Package placement turns what policies decide of an object into the object as it should be. It is the one decision
-// path of the webhook, of remediation and of the command line: match, restore the developer's intent, ask every
-// matching policy, merge, and record what was overwritten. It has no client and no clock.
+// Package placement computes the placement of an object from the decisions of all policies that match it. The webhook,
+// remediation, and the command line all use Decider.Decide: match, restore the requested state, evaluate every matching
+// policy, merge the decisions, and record the overwritten values. The package has no API client and no clock.
 package placement

@@ -6,7 +6,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Empty reports whether the decision gives clusters and leaves none of them.
+// Empty reports whether the decision restricts the object to an empty set of clusters.
 func (d Decision) Empty() bool {
 	if d.Clusters != nil {
 		return len(d.Clusters) == 0
@@ -15,13 +15,13 @@ func (d Decision) Empty() bool {
 	return ok && !all && len(names) == 0
 }
 
-// Empties reports whether the change takes the last cluster from an object that has some: it empties or removes the list
-// of clusters or the preferences.
+// Empties reports whether the change removes the last cluster from an object that has some. Such a change empties or
+// removes the list of clusters or the preferences.
 func (c Change) Empties() bool {
 	return c.Field == fieldAnnotations && namesClusters(c.Key, c.From) && !namesClusters(c.Key, c.To)
 }
 
-// namesClusters reports whether the value of an annotation that lists clusters has at least one.
+// namesClusters reports whether the value of an annotation that lists clusters contains at least one.
 func namesClusters(key string, value *string) bool {
 	if value == nil {
 		return false

@@ -10,33 +10,34 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Followed reports whether existing objects are looked at for the policy.
+// Followed reports whether remediation evaluates existing objects for the policy.
 func (p *Policy) Followed() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 
-// mayHold reports whether there are updates that keep what the policy set.
+// mayHold reports whether some updates keep the values that the policy set before.
 func (v *Verdict) mayHold() bool {
 	return v.paused || v.Policy.Remediation == placementv1.RemediationManual || v.Policy.Remediation == placementv1.RemediationNewOnly
 }
 
-// changesObject reports whether the request is an update by somebody else than remediation.
+// changesObject reports whether the request is an update that does not come from remediation.
 func (r *Request) changesObject() bool { return r.Old != nil && r.Old != r.Object && !r.AutomaticOnly }
 
-// held reports whether a policy's part of the object is to be left as it stands.
+// held reports whether the merge must leave the policy's keys as they are in the object.
 func (r *Request) held(v *Verdict) bool {
 	return v.held || r.AutomaticOnly && v.Policy.Remediation != placementv1.RemediationAutomatic
 }
 
-// mayHold reports whether some policy may be held, for which the object before the update is needed.
+// mayHold reports whether some policy may be held. The decision then needs the complete object before the update.
 func (r *Request) mayHold(verdicts []*Verdict) bool {
 	return r.changesObject() && slices.ContainsFunc(verdicts, (*Verdict).mayHold)
 }
 
-// hold finds the policies whose part of the object an update leaves as it is: those that matched the object before, with
-// remediation mode Manual where the developer changes nothing that they read or write, and with mode NewOnly, or while their
-// remediation is paused, where the developer changes nothing that they write. What counts is what the developer wants before
-// and after: a manifest that is applied again changes nothing, and who sets another value has it decided.
+// hold marks the policies whose keys the update leaves as they are. Only policies that also matched the old object
+// qualify. A policy with remediation mode Manual is held if the update changes no requested value that the policy reads
+// or writes. A policy with mode NewOnly, or with paused remediation, is held if the update changes no requested value
+// that the policy writes. hold compares the requested states before and after the update. So applying the same manifest
+// again holds the policies, and setting another value has it decided.
 func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id identity, verdicts []*Verdict) error {
 	for _, v := range verdicts {
 		if r.AutomaticOnly && v.Policy.Remediation == placementv1.RemediationNewOnly {
@@ -53,7 +54,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	before := readIntent(d.Keyring, r.Old, r.Old, id, current.pods.path)
 	inputs := [2]map[string]any{ownFields(before.input()), ownFields(current.input())}
 	for _, v := range verdicts {
-		// A pause may be there because policies can't decide: then it keeps what they set before.
+		// Remediation may be paused because policies cannot decide. Then the policy keeps what it set before.
 		if !v.mayHold() || v.Err != nil && !v.paused || !sameKeys(v, &before, current) {
 			continue
 		}
@@ -72,7 +73,8 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	return nil
 }
 
-// ownFields returns the input without what the API server sets, which clients may leave out.
+// ownFields removes the fields from the input that the API server sets and that clients may omit. It changes its
+// argument.
 func ownFields(input map[string]any) map[string]any {
 	if metadata, ok := input["metadata"].(map[string]any); ok {
 		for _, name := range []string{"creationTimestamp", "generation", "resourceVersion", "selfLink", "uid"} {
@@ -82,7 +84,7 @@ func ownFields(input map[string]any) map[string]any {
 	return input
 }
 
-// sameReads reports whether a policy reads the same of both inputs.
+// sameReads reports whether the fields that the policy reads are equal in both inputs.
 func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	reads := p.Evaluator.Input()
 	if _, remote := p.Remote(); remote {
@@ -91,7 +93,7 @@ func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	return reflect.DeepEqual(reads.Cut(inputs[0]), reads.Cut(inputs[1]))
 }
 
-// writes are the keys of a field that a policy sets or has set.
+// writes returns the keys of a field that the policy sets now or, according to the records, has set before.
 func writes(v *Verdict, field string, records ...*record) []string {
 	keys := slices.Collect(maps.Keys(v.decided(field)))
 	for _, r := range records {
@@ -108,8 +110,9 @@ func writes(v *Verdict, field string, records ...*record) []string {
 	return keys
 }
 
-// sameKeys reports whether the developer wants the same under all keys that a policy writes. The record keeps that, so the
-// answer is the same when the API server asks again in one request.
+// sameKeys reports whether the developer requested the same values before and after the update, for all keys that the
+// policy writes. The record keeps these values, so the result is the same if the API server calls the webhook again
+// within a request.
 func sameKeys(v *Verdict, before, current *intent) bool {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.standing, &current.standing) {
@@ -124,7 +127,7 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 	return true
 }
 
-// restoreKeys has the keys that a policy writes stand as they did before the update.
+// restoreKeys resets the keys that the policy writes, and their entries, to their state before the update.
 func restoreKeys(v *Verdict, before, current *intent) {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.standing, &current.standing) {

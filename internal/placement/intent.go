@@ -24,54 +24,56 @@ const (
 	fieldScheduling  = "scheduling"
 )
 
-// fields lists them in the order in which changes are reported.
+// fields are all parts, in the order in which changes are reported.
 var fields = []string{fieldAnnotations, fieldLabels, fieldScheduling}
 
-// record is kept with an object: for each key that a policy overwrote, what the developer asked for.
+// record is stored in an annotation of an object. For each key that a policy overwrote, it keeps the value that the
+// developer requested.
 //
-// Replicas of several versions read and write records at the same time, during an upgrade and after a rollback. So the fields
-// that Signature is over are frozen: replicas of every version compute it from just these, and drop other members. A field that
-// comes later goes into the extension.
+// During an upgrade and after a rollback, replicas of several versions read and write records at the same time. So the
+// fields that Signature covers are frozen: replicas of every version compute the signature from exactly these, and drop
+// other members. New fields go into the extension.
 type record struct {
 	Annotations map[string]overwritten `json:"annotations,omitempty"`
 	Labels      map[string]overwritten `json:"labels,omitempty"`
 	Scheduling  map[string]overwritten `json:"scheduling,omitempty"`
-	// Affinity is of the pods' affinity as a whole, where policies added to it: what each of them added is in Scheduling.
+	// Affinity is the entry of the pods' complete affinity, if policies added to it. The addition of each policy is in
+	// Scheduling.
 	Affinity *overwritten `json:"affinity,omitempty"`
-	// Signature is over the fields above and the object's identity, so that a record is worth nothing on another object and
-	// can't be written by anyone who does not have the key.
+	// Signature covers the fields above and the object's identity. So a record is not valid on another object, and only
+	// holders of the key can create one.
 	Signature string `json:"signature,omitempty"`
 	extended
 }
 
-// extension is what a record says that its Signature is not over. It is empty where a replica wrote the record that does not
-// know extensions.
+// extension holds the fields of a record that Signature does not cover. It is empty if a replica that does not know
+// extensions wrote the record.
 type extension struct {
-	// Clusters are the names of clusters that each policy allows, by policy, where the value of the annotation is not just
-	// what the policy in the annotation's entry allows.
+	// Clusters are the cluster names that each policy allows, by policy name. It is omitted if the annotation's value
+	// is exactly what the policy in the annotation's entry allows.
 	Clusters map[string][]string `json:"clusters,omitempty"`
 }
 
-// extended is an extension as the annotation has it.
+// extended is an extension as it is encoded in the annotation.
 type extended struct {
 	extension `json:"-"`
-	// Text is the extension's JSON. It is verified as it is written, so that replicas trust one with members that they don't
-	// know.
+	// Text is the extension's JSON. The signature is verified over the text as written, so that replicas accept an
+	// extension with members that they do not know.
 	Text json.RawMessage `json:"extension,omitempty"`
-	// TextSignature is over Text and the record's Signature, so that an extension is worth nothing with another record.
+	// TextSignature covers Text and the record's Signature, so that an extension is not valid with another record.
 	TextSignature string `json:"extensionSignature,omitempty"`
 }
 
-// overwritten is one key's entry.
+// overwritten is the entry of one key.
 type overwritten struct {
-	// Requested is the developer's value; nil where the developer did not set the key.
+	// Requested is the developer's value, or nil if the developer did not set the key.
 	Requested *string `json:"requested,omitempty"`
-	// By is the policy that overwrote it.
+	// By is the name of the policy that overwrote the value.
 	By string `json:"by,omitempty"`
-	// Set is a digest of the policy's value: where the object has another one by now, somebody changed it since, and
-	// that is a new intent.
+	// Set is a digest of the policy's value. If the object has another value by now, somebody has changed it since, and
+	// the new value counts as requested.
 	Set string `json:"set"`
-	// Value is the policy's value where the object does not show it.
+	// Value is the policy's value, if it cannot be read from the object.
 	Value *string `json:"value,omitempty"`
 }
 
@@ -105,18 +107,18 @@ func (r *record) empty() bool {
 	return len(r.Annotations) == 0 && len(r.Labels) == 0 && len(r.Scheduling) == 0
 }
 
-// Keyring signs and verifies records. The zero value has no key and trusts no record.
+// Keyring signs and verifies records. The zero value has no key: it cannot sign and trusts no record.
 type Keyring struct {
 	key []byte
-	// unverified trusts every record.
+	// unverified makes the keyring trust every record.
 	unverified bool
 }
 
 // KeySize is the length of a signing key in bytes.
 const KeySize = 32
 
-// NewKeyring returns a keyring over a secret key of KeySize bytes, which every replica must share and which must
-// outlive them: records that were signed with another key are worth nothing.
+// NewKeyring returns a keyring that uses a secret key of KeySize bytes. All replicas must share the key, and it must
+// survive restarts: records that were signed with another key are ignored.
 func NewKeyring(key []byte) (*Keyring, error) {
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("signing key of %d bytes, want %d", len(key), KeySize)
@@ -124,14 +126,15 @@ func NewKeyring(key []byte) (*Keyring, error) {
 	return &Keyring{key: key}, nil
 }
 
-// NewUnverifiedKeyring returns a keyring that trusts every record and signs none. It is for an administrator who undoes
+// NewUnverifiedKeyring returns a keyring that trusts every record and cannot sign any. Administrators use it to undo
 // placements after the key was deleted; see Decider.Undo.
 func NewUnverifiedKeyring() *Keyring { return &Keyring{unverified: true} }
 
-// identity is what a record belongs to. It is the same for every version of a kind.
+// identity identifies the object that a record belongs to. It is the same for all versions of a kind.
 type identity struct {
 	Group, Kind, Namespace string
-	// Name is the object's; empty while the API server has not made one from GenerateName, which is empty otherwise.
+	// Name is the object's name. It is empty until the API server has generated one from GenerateName. GenerateName is
+	// empty if Name is set.
 	Name, GenerateName string
 }
 
@@ -155,12 +158,13 @@ func (k *Keyring) sign(r record, id identity) (string, error) {
 	}{id, r})
 }
 
-// signExtension signs the record's extension for the record's signature.
+// signExtension returns the signature that binds the record's extension to the record's signature.
 func (k *Keyring) signExtension(r record) (string, error) {
 	return k.mac(struct{ Extension, Of string }{string(r.Text), r.Signature})
 }
 
-// mac returns the HMAC of a value's JSON. Values of different kinds must differ in their first member's name.
+// mac returns the HMAC of a value's JSON. Values of different types must differ in the name of their first member, so
+// that their signatures cannot be confused.
 func (k *Keyring) mac(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -171,7 +175,7 @@ func (k *Keyring) mac(value any) (string, error) {
 	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// read returns the object's record, or nil if it has none that this keyring signed for it.
+// read returns the object's record, or nil if the object has no record that this keyring signed for it.
 func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	if obj == nil {
 		return nil
@@ -179,7 +183,7 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
 	text, ok := value.(string)
 	if !ok || len(text) > apivalidation.TotalAnnotationSizeLimitB {
-		// The API server stores no such record, so nobody signed it.
+		// The API server stores no annotations of this size, so no replica signed this record.
 		return nil
 	}
 	var r record
@@ -197,7 +201,8 @@ func (k *Keyring) read(obj *unstructured.Unstructured, id identity) *record {
 	return &r
 }
 
-// readExtension returns the extension of a record that verified; an empty one if it is not genuine.
+// readExtension returns the extension of a verified record. It returns an empty one if the extension's signature is
+// invalid.
 func (k *Keyring) readExtension(r record) extension {
 	if len(r.Text) == 0 {
 		return extension{}
@@ -213,8 +218,9 @@ func (k *Keyring) readExtension(r record) extension {
 	return out
 }
 
-// readStored is read for an object as the API server has it. Its record may have been signed before it had a name;
-// one that a client sends may not, or it could be another object's of the same generateName.
+// readStored is read for an object that the API server has stored. Its record may have been signed before the object
+// had a name. read does not accept such records: one that a client sends could belong to another object with the same
+// generateName.
 func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *record {
 	r := k.read(obj, id)
 	if r == nil && obj != nil && obj.GetGenerateName() != "" {
@@ -224,7 +230,8 @@ func (k *Keyring) readStored(obj *unstructured.Unstructured, id identity) *recor
 	return r
 }
 
-// readBoth returns the object's record and, where it may count, that of the object before the update. Each may be nil.
+// readBoth returns the object's record and, where it may count, the record of the object before the update. Each may be
+// nil.
 func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*record {
 	own := k.read(obj, id)
 	if own != nil && old == obj {
@@ -232,13 +239,14 @@ func (k *Keyring) readBoth(obj, old *unstructured.Unstructured, id identity) []*
 	}
 	stored := k.readStored(old, id)
 	if own != nil && stored != nil && own.Signature == stored.Signature {
-		// It is the stored record. A client may have dropped its extension, or put back an earlier one.
+		// The signatures match, so it is the stored record. The client may have dropped its extension, or restored an
+		// earlier one.
 		own.extended = stored.extended
 	}
 	return []*record{own, stored}
 }
 
-// encode returns the annotation's value; empty for an empty record.
+// encode signs the record and returns the annotation's value. It returns "" for an empty record.
 func (k *Keyring) encode(r record, id identity) (string, error) {
 	if r.empty() {
 		return "", nil
@@ -267,27 +275,27 @@ func digest(value string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// intent is an object as its developer wants it, and what is known of the keys that policies overwrote.
+// intent is the requested state of an object, with what is known about the keys that policies overwrote.
 type intent struct {
-	// object is the developer's, without the record.
+	// object is the object as the developer requested it, without the record.
 	object *unstructured.Unstructured
-	// current and wanted are the values, by field, of the object as it stands and as the developer wants it, without the
-	// record.
+	// current are the values in the object as it is, and wanted are the requested values. Both are by field and key,
+	// and without the record.
 	current, wanted map[string]map[string]string
-	// standing are the entries whose key still has the policy's value in the object as it stands.
+	// standing are the record entries whose key still has the policy's value in the object.
 	standing record
-	// pods are those of the object as it stands.
+	// pods is the pod spec of the object as it is.
 	pods podSpec
 }
 
-// podSpec is the spec of an object's pods.
+// podSpec is the pod spec of an object.
 type podSpec struct {
-	// path leads to it; empty if nobody asks for it.
+	// path is the path of the pod spec in the object. It is empty if the pod spec is not needed.
 	path []string
 	spec map[string]any
-	// flat is what it says of where the pods run, by key.
+	// flat are the scheduling values of the pod spec, by merge key.
 	flat map[string]string
-	// err says what is wrong with it.
+	// err says why the pod spec cannot be read.
 	err error
 }
 
@@ -301,7 +309,7 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	}
 	asked := out.spec
 	if len(path) == 1 {
-		// Of Pods alone.
+		// Only Pods have a path of one element.
 		asked = asAsked(asked)
 	}
 	if out.flat, out.err = flatten(asked); out.err != nil {
@@ -310,9 +318,9 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	return out
 }
 
-// unfold returns a copy of what the spec says, by key, in which the affinity is the developer's again, besides what
-// policies added to it. Where somebody changed the affinity since, a record's entries become those of what is left of
-// them.
+// unfold returns a copy of the scheduling values in which the affinity is split: into the developer's own, and one key
+// for each policy that added to it. If somebody changed the affinity since, unfold updates the entries of the record to
+// what remains of the additions.
 func (p *podSpec) unfold(records []*record) map[string]string {
 	out := maps.Clone(p.flat)
 	if out == nil {
@@ -340,7 +348,7 @@ func (p *podSpec) unfold(records []*record) map[string]string {
 	return out
 }
 
-// additions are what policies added to the affinity, by key.
+// additions returns what policies added to the affinity, by key.
 func (r *record) additions() map[string]string {
 	out := map[string]string{}
 	for key, entry := range r.Scheduling {
@@ -351,8 +359,8 @@ func (r *record) additions() map[string]string {
 	return out
 }
 
-// changed returns what the developer asks for in an affinity that somebody changed, and what is left in it of additions,
-// of which the entries become.
+// changed splits an affinity that somebody changed since it was recorded. It returns the part that the developer
+// requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
 func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
 	if r.Affinity.Requested != nil && *r.Affinity.Requested == text {
 		return r.Affinity.Requested, nil
@@ -375,19 +383,19 @@ func (r *record) changed(text string, added map[string]string) (requested *strin
 	return &whole, left
 }
 
-// readIntent finds out what the developer wants of an object that a policy may have overwritten.
+// readIntent determines which values the developer requests in an object that policies may have changed.
 //
-// For every key with an entry: if the key has the very value that the policy set, the developer has not touched it
-// since and wants what the entry says. Any other value, or none, is the developer's: a new wish, or the old manifest
-// applied once more. The object's own record counts first, and the old object's where a client replaced the object
-// by a manifest that has none.
+// For every key with an entry in a record: if the key still has the value that the policy set, the developer has not
+// changed it, and the entry has the requested value. Any other value, or none, is the developer's: a new request, or
+// the old manifest applied once more. The object's own record takes precedence over the old object's record, which
+// counts if a client replaced the object by a manifest without a record.
 //
-// The path leads to the spec of the object's pods; it is empty where no policy decides on scheduling.
+// path is the path of the pod spec in the object. It is empty if no policy decides on scheduling.
 func readIntent(k *Keyring, obj, old *unstructured.Unstructured, id identity, path []string) intent {
 	return intentOf(obj, path, k.readBoth(obj, old, id))
 }
 
-// intentOf is readIntent for records that were read before, of which the first counts first. Each may be nil.
+// intentOf is readIntent for records that are already read, in order of precedence. Each may be nil.
 func intentOf(obj *unstructured.Unstructured, path []string, records []*record) intent {
 	out := intent{
 		object: withOwnMetadata(obj), current: map[string]map[string]string{}, wanted: map[string]map[string]string{}, pods: readPodSpec(obj, path),
@@ -434,18 +442,18 @@ func intentOf(obj *unstructured.Unstructured, path []string, records []*record) 
 	return out
 }
 
-// setPods gives the developer's object pods that run where the developer wants.
+// setPods sets the scheduling fields of the requested object to the requested values.
 func (i *intent) setPods(values map[string]string) {
 	if i.pods.spec == nil || maps.Equal(i.pods.flat, values) {
 		return
 	}
-	// These are the developer's alone, with nothing to compose.
+	// The values are the developer's only, so there are no additions to compose.
 	spec := place(i.pods.spec, i.pods.flat, values)
 	i.object.Object = withMember(i.object.Object, spec, i.pods.path...)
 }
 
-// withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which nobody
-// changes.
+// withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which must
+// not be changed.
 func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := maps.Clone(obj.Object)
 	if metadata, ok := out["metadata"].(map[string]any); ok {
@@ -454,7 +462,7 @@ func withOwnMetadata(obj *unstructured.Unstructured) *unstructured.Unstructured 
 	return &unstructured.Unstructured{Object: out}
 }
 
-// metadataOf returns a copy of the object's labels or annotations, never nil.
+// metadataOf returns a copy of the object's labels or annotations. It never returns nil.
 func metadataOf(obj *unstructured.Unstructured, field string) map[string]string {
 	values := obj.GetAnnotations
 	if field == fieldLabels {

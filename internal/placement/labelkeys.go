@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// asAsked returns a pod's spec with the selectors that were asked for. The API server adds to those of spread constraints
-// and of affinities to pods what matchLabelKeys and mismatchLabelKeys mean for the pod, once the pod has been admitted. It
-// takes no key that is in both, so what a selector says of such a key is the API server's. The argument is not changed.
+// asAsked returns a pod spec with the label selectors that the client requested. The API server adds requirements to
+// the selectors of spread constraints and pod affinities: those that matchLabelKeys and mismatchLabelKeys mean for the
+// pod. It does so after admission. It rejects a key that is both in the selector and in one of these lists. So each
+// requirement on such a key comes from the API server. The argument is not changed.
 func asAsked(spec map[string]any) map[string]any {
 	out := spec
 	if next, changed := eachTerm(spec[topologySpreadConstraints]); changed {
@@ -32,7 +33,8 @@ func asAsked(spec map[string]any) map[string]any {
 	return out
 }
 
-// eachTerm takes from each member of a list what the API server adds, and says whether there was any.
+// eachTerm removes what the API server added from each item of a list. changed reports whether there was anything to
+// remove.
 func eachTerm(value any) (out []any, changed bool) {
 	list, _ := value.([]any)
 	out = slices.Clone(list)
@@ -74,7 +76,7 @@ func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	return withMember(term, selector, "labelSelector"), true
 }
 
-// stringSet are the strings of a list.
+// stringSet returns the strings in a list.
 func stringSet(value any) sets.Set[string] {
 	list, _ := value.([]any)
 	out := sets.New[string]()

@@ -12,44 +12,45 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Verdict is what one matching policy says of the object, and what came of it.
+// Verdict is the decision of one matching policy on the object, with the changes and conflicts that it leads to.
 type Verdict struct {
 	Policy *Policy
-	// Decision is valid if Err is nil.
+	// Decision is valid only if Err is nil.
 	Decision Decision
-	// Err says why the policy could not decide.
+	// Err is the reason why the policy could not decide; nil if it decided.
 	Err error
-	// Changes are the keys of the object as it stands that differ from what the policy wants, where it wins the key;
-	// for a policy that is not enforced, from what it would set if it were.
+	// Changes are the keys that the policy wins and whose value in the object differs from the policy's. For a policy
+	// that is not enforced, they are the changes that enforcing it would make.
 	Changes []Change
-	// Conflicts are keys that this policy and another one, both enforced, set to different values.
+	// Conflicts are the keys that this policy and another enforced policy set to different values.
 	Conflicts []Conflict
-	// paused reports whether remediation of the policy is paused, and the request is an update by somebody else.
+	// paused reports whether remediation of the policy is paused and the request is an update that does not come from
+	// remediation.
 	paused bool
-	// held says that an update leaves the policy's part of the object as it is.
+	// held reports whether the update leaves the policy's keys as they are.
 	held bool
 }
 
-// Change is one key whose value is, or would be, replaced.
+// Change is a key whose value is replaced, or would be.
 type Change struct {
 	// Field is "annotations", "labels" or "scheduling".
 	Field string
-	// Key is that of the field; see scheduling.go for those of scheduling.
+	// Key is the key within the field. The keys of scheduling are described in scheduling.go.
 	Key string
-	// From is the value as it stands; nil if the key is absent.
+	// From is the current value, or nil if the key is absent.
 	From *string
-	// To is the value as it should be; nil if the key should go.
+	// To is the new value, or nil if the key is to be removed.
 	To *string
-	// Immutable says why the change is not made: the API server does not take it, or the object is being deleted. It is
-	// empty for a change that can be made.
+	// Immutable says why the change is not made: for example because the API server rejects it, because the object is
+	// being deleted, or because no cluster would be left. It is empty if the change can be made.
 	Immutable string
-	// PodSpec leads to the spec of the object's pods, and Affinity is theirs as a whole once the change is made, where
-	// Field is "scheduling".
+	// PodSpec is the path of the object's pod spec, and Affinity is the complete affinity after the change. Both are
+	// set only if Field is "scheduling".
 	PodSpec  []string
 	Affinity *string
 }
 
-// Subject names what is changed, as in "annotation a/b".
+// Subject returns the kind of field and the key, for example "annotation a/b".
 func (c Change) Subject() string {
 	if c.Field == fieldScheduling {
 		return subject(c.Key)
@@ -57,7 +58,7 @@ func (c Change) Subject() string {
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
 
-// Action says in words what brings the change about, as in `set annotation a/b to "c" (was "d")`.
+// Action describes the change in words, for example `set annotation a/b to "c" (was "d")`.
 func (c Change) Action() string {
 	var out string
 	switch {
@@ -76,7 +77,7 @@ func (c Change) Action() string {
 	return out
 }
 
-// Done says whether the object has what the change is about; of one that can't be made it hasn't.
+// Done reports whether the object already has the new value. It is false for a change that cannot be made.
 func (c Change) Done(obj *unstructured.Unstructured) bool {
 	if c.Immutable != "" {
 		return false
@@ -97,40 +98,42 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 	return there && value == *want
 }
 
-// Conflict is one key that two policies set to different values.
+// Conflict is a key that two policies set to different values.
 type Conflict struct {
 	Field string
 	Key   string
-	// With is the other policy.
+	// With is the name of the other policy.
 	With string
-	// Won says whether this policy's value is used.
+	// Won reports whether this policy's value is used.
 	Won bool
 }
 
-// precedence orders policies: the higher priority first, then by name.
+// precedence orders policies by descending priority, then by name.
 func precedence(a, b *Policy) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 }
 
-// winner is the policy whose value a key gets.
+// winner is the policy that determines a key's value.
 type winner struct {
 	verdict *Verdict
 	value   string
 }
 
-// merger lays the decisions over what the developer wants.
+// merger merges the policies' decisions into the requested state.
 type merger struct {
 	intent   intent
 	verdicts []*Verdict
-	// held reports whether a policy's part of the object is to be left as it stands.
+	// held reports whether the merge must leave the policy's keys as they are in the object.
 	held func(*Verdict) bool
-	// fixed says why a key of scheduling can't get one of the values any more; empty if it can.
+	// fixed returns why a scheduling key can no longer get one of the values; "" if it can. fixed is the function of
+	// that name, bound to the request.
 	fixed func(key string, values ...*string) string
 	next  record
 }
 
-// merge returns the values as they should be, by field, without the record, and the record. The verdicts must be in order
-// of precedence; their Changes and Conflicts are filled in. Those whose affinity can't be merged become errors.
+// merge returns the values that the object should have, by field and without the record, and the new record. The
+// verdicts must be in order of precedence. merge fills in their Changes and Conflicts. Verdicts whose affinity cannot
+// be merged get an error.
 func (m *merger) merge() (map[string]map[string]string, record, error) {
 	out := map[string]map[string]string{}
 	m.judgeAffinities()
@@ -154,8 +157,9 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	return out, m.next, nil
 }
 
-// judgeAffinities finds the policies whose affinity does not go together with the developer's and the others'. The
-// enforced ones are tried together first, so that each of many costs no more than one of few.
+// judgeAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's
+// and the other policies'. It tries all enforced policies together first, so that the usual case takes one attempt
+// only.
 func (m *merger) judgeAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
@@ -192,7 +196,7 @@ func (m *merger) judgeAffinities() {
 	}
 }
 
-// recordAffinity remembers the developer's affinity where policies add to it.
+// recordAffinity records the developer's own affinity if policies add to it. It also completes the scheduling changes.
 func (m *merger) recordAffinity(values, whole map[string]string) {
 	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), isContribution) {
 		m.next.Affinity = &overwritten{Requested: optional(values, affinity), Set: digest(whole[affinity])}
@@ -206,7 +210,7 @@ func (m *merger) recordAffinity(values, whole map[string]string) {
 	}
 }
 
-// resolve finds the winner of every key among the enforced policies.
+// resolve determines the winner of every key among the enforced policies, and records conflicts.
 func (m *merger) resolve(field string) map[string]winner {
 	wins := map[string]winner{}
 	for _, v := range m.verdicts {
@@ -229,14 +233,14 @@ func (m *merger) resolve(field string) map[string]winner {
 	return wins
 }
 
-// applyWins sets every key that somebody won, and remembers what the developer asked for there.
+// applyWins sets every key that a policy won, and records the value that the developer requested.
 func (m *merger) applyWins(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
 		win := wins[key]
 		v := win.verdict
 		standing, there := current[key]
-		// What the developer's own affinity has already needs no adding.
+		// If the developer's own affinity already implies the addition, there is nothing to add.
 		needless := field == fieldScheduling && isContribution(key) && implied(optional(values, affinity), win.value)
 		changed := !there && !needless || there && standing != win.value
 		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v) {
@@ -258,9 +262,9 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 	}
 }
 
-// settleRest deals with the keys that a policy has overwritten earlier and that nobody sets now. If that policy has
-// just decided not to, the developer's value returns. If it was not asked, or is gone, its value stays: deleting a
-// policy moves nothing.
+// settleRest handles the keys that a policy overwrote before and that no policy sets now. If the policy that overwrote
+// the key was evaluated and no longer sets it, the requested value returns. If it was not evaluated, or no longer
+// exists, its value stays: deleting a policy moves nothing.
 func (m *merger) settleRest(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
 	for _, key := range slices.Sorted(maps.Keys(m.intent.standing.of(field))) {
@@ -280,7 +284,7 @@ func (m *merger) settleRest(field string, wins map[string]winner, values map[str
 	}
 }
 
-// change adds a change to a verdict, and says whether the API server would take it.
+// change adds a change to a verdict, and reports whether the API server would accept it.
 func (m *merger) change(v *Verdict, c Change) bool {
 	if c.Field == fieldScheduling {
 		c.Immutable = m.fixed(c.Key, c.From, c.To)
@@ -289,7 +293,7 @@ func (m *merger) change(v *Verdict, c Change) bool {
 	return c.Immutable == ""
 }
 
-// leave keeps a key as it stands, with its entry.
+// leave keeps a key's current value and its record entry.
 func (m *merger) leave(field, key string, values map[string]string) {
 	if entry, ok := m.intent.standing.of(field)[key]; ok {
 		values[key] = m.intent.current[field][key]
@@ -297,7 +301,7 @@ func (m *merger) leave(field, key string, values map[string]string) {
 	}
 }
 
-// hypothetical says what the policies that are not enforced would change.
+// hypothetical adds the changes that policies that are not enforced would make.
 func (m *merger) hypothetical(field string, values map[string]string) {
 	for _, v := range m.verdicts {
 		if v.Err != nil || v.held || v.Policy.Mode == placementv1.ModeEnforce {
@@ -315,7 +319,8 @@ func (m *merger) hypothetical(field string, values map[string]string) {
 	}
 }
 
-// wholeAffinity is the affinity that values make.
+// wholeAffinity returns the complete affinity that the values compose to; nil if there is none or they cannot be
+// composed.
 func wholeAffinity(values map[string]string) *string {
 	whole, err := compose(values)
 	if err != nil {
@@ -324,7 +329,7 @@ func wholeAffinity(values map[string]string) *string {
 	return optional(whole, affinity)
 }
 
-// decided is what the policy says, by the keys that it is merged under.
+// decided returns what the policy decided for a field, by merge key.
 func (v *Verdict) decided(field string) map[string]string {
 	switch field {
 	case fieldLabels:

@@ -12,40 +12,42 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// The clusters of an object are those that the developer asks for and that every policy allows which gives any: the order of
-// the policies does not matter. The value of the annotation has one entry in the record, for the developer's own list, and
-// the record keeps what each policy allows, so that the list of a policy that can't be asked, or whose part is held, still
-// counts when another policy's changes.
+// An object may run on the clusters that the developer requests and that every policy allows that restricts clusters.
+// The result does not depend on the order of the policies. In the record, the annotation's value has one entry, with
+// the developer's own list. The record also keeps what each policy allows. So if a policy cannot decide, or is held,
+// its last list still counts when another policy's list changes.
 
-// share is what one policy allows.
+// share is the list of clusters that one policy allows.
 type share struct {
 	verdict *Verdict
 	names   []string
-	// kept says that names are what the policy allowed when it was followed last.
+	// kept reports whether names comes from the record: it is what the policy allowed when it was last followed.
 	kept bool
 }
 
-// remembered reports whether the record has to say what the policy allows even where the developer asks for just that: it
-// may be held later, or the developer's list may not count.
+// remembered reports whether the record must keep the policy's list even if it equals what the developer requests. It
+// must if the policy may be held later, or if the developer's list does not count.
 func (s share) remembered() bool {
 	p := s.verdict.Policy
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || p.Clusters.DeveloperChoice == placementv1.DeveloperChoiceOverride
 }
 
-// clusterShares are the parts of all policies in the clusters of an object.
+// clusterShares are the cluster lists of all policies that concern an object.
 type clusterShares struct {
-	// counted are those that count now, in order of precedence.
+	// counted are the lists that count now. A policy that is held or cannot decide is in it with the list from the
+	// record. The lists are in order of precedence.
 	counted []share
-	// wanted are those that would count if no policy were held.
+	// wanted are the lists that would count if no policy were held.
 	wanted []share
-	// moved are the verdicts of policies that allow other clusters than before, and differing are those of held ones.
+	// moved are the verdicts of policies whose list has changed. differing are those of held policies whose list has
+	// changed.
 	moved, differing []*Verdict
-	// decided says that a policy decides which is not held: otherwise the object keeps what it has.
+	// decided reports whether at least one policy that is not held decided. Otherwise the object keeps its clusters.
 	decided bool
 }
 
-// mergeClusters sets the annotation with the names of clusters. The verdicts of enforced policies for which no cluster is
-// left get an error.
+// mergeClusters sets the annotation that lists the clusters. If no cluster is left, it adds an error to the verdicts of
+// the enforced policies.
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
@@ -75,8 +77,8 @@ func (m *merger) mergeClusters(values map[string]string) {
 	m.hypotheticalClusters(shares, requested, current, values)
 }
 
-// clusterShares finds out what each enforced policy allows. The entry is that of the annotation; standing says whether there
-// is one.
+// clusterShares determines which clusters each enforced policy allows. entry is the annotation's record entry; standing
+// reports whether there is one.
 func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 	before := m.allowedBefore(entry, standing)
 	var out clusterShares
@@ -112,13 +114,13 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 		}
 	}
 	if len(out.moved) == 0 && len(fresh) > 0 {
-		// The developer or a policy that is gone changed what is left.
+		// The result changed because of the developer, or because a policy was deleted. The first policy reports it.
 		out.moved = fresh[:1]
 	}
 	return out
 }
 
-// allowedBefore is what each policy allowed when it was followed last, by name.
+// allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name.
 func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]string {
 	if !standing || len(m.intent.standing.Clusters) > 0 {
 		return m.intent.standing.Clusters
@@ -127,10 +129,10 @@ func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]st
 	return map[string][]string{entry.By: names}
 }
 
-// heldShare returns what a policy counts for that is held or can't decide; counts is false if it is neither, or counts for
-// nothing. That is what the policy allowed when it was followed last. Where the record does not say that, a held policy counts
-// for the clusters that the object has and those that it allows now: so it moves nothing, and no other policy adds a cluster
-// that it forbids.
+// heldShare returns the list that counts for a policy that is held or cannot decide: what the policy allowed when it
+// was last followed. If the record does not have that, a held policy counts with the object's current clusters and
+// those that it allows now. So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if
+// the policy is neither held nor failed, or has no list to count.
 func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s share, counts bool) {
 	switch held := m.held(v); {
 	case !held && v.Err == nil:
@@ -144,13 +146,13 @@ func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s share, count
 	return share{verdict: v, names: sets.List(sets.New(names...).Insert(v.Decision.Clusters...))}, true
 }
 
-// leaveClusters keeps the annotation as it stands.
+// leaveClusters keeps the annotation's current value and its record.
 func (m *merger) leaveClusters(values map[string]string) {
 	m.leave(fieldAnnotations, placementv1.ClustersAnnotation, values)
 	m.next.Clusters = m.intent.standing.Clusters
 }
 
-// setClusters sets the annotation, and remembers what the developer asked for and what each policy allows.
+// setClusters sets the annotation. It records what the developer requested and, where needed, what each policy allows.
 func (m *merger) setClusters(shares clusterShares, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	if next == nil || equalOptional(requested, next) && !slices.ContainsFunc(shares.counted, share.remembered) {
@@ -168,7 +170,7 @@ func (m *merger) setClusters(shares clusterShares, requested, next *string, valu
 	}
 }
 
-// hypotheticalClusters says what policies would change whose part is held or that are not enforced.
+// hypotheticalClusters adds the changes that policies would make that are held or are not enforced.
 func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	next, err := requested, error(nil)
@@ -197,12 +199,13 @@ func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *
 	}
 }
 
-// errNoCluster says that no cluster is left for an object.
+// errNoCluster reports that no cluster is left for an object.
 var errNoCluster = errors.New("no cluster is left")
 
-// joinClusters returns the value of the annotation that has the clusters which every policy allows, and the developer as
-// far as that counts. A list of the developer's that has just these is kept as it is written. The error says why there is
-// no such value.
+// joinClusters returns the annotation's value: the clusters that every policy allows and, unless all policies override
+// the developer's choice, that the developer requests. If the result has the same clusters as the developer's list, it
+// returns that list as it is written. It returns an error if the developer's list cannot be parsed, or if no cluster is
+// left and a policy denies that.
 func joinClusters(requested *string, shares []share) (*string, error) {
 	names := sets.New(shares[0].names...)
 	for _, s := range shares[1:] {
@@ -231,7 +234,7 @@ func joinClusters(requested *string, shares []share) (*string, error) {
 	return new(clustersText(sets.List(names))), nil
 }
 
-// parseClusterNames reads a value of the annotation.
+// parseClusterNames parses a value of the clusters annotation.
 func parseClusterNames(text string) ([]string, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
@@ -245,13 +248,13 @@ func clustersText(names []string) string {
 	if names == nil {
 		names = []string{}
 	}
-	// Marshalling can't fail: there is nothing but strings.
+	// Marshaling does not fail: all values are strings.
 	text, _ := json.Marshal(names)
 	return string(text)
 }
 
-// deny adds an error to the verdicts of the shares, but those that are excluded, that have errors of their own, or that
-// could not decide.
+// deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
+// those that already have errors.
 func deny(requested *string, shares []share, err error, excluded func(*Verdict) bool) {
 	for i, s := range shares {
 		v := s.verdict
@@ -262,19 +265,19 @@ func deny(requested *string, shares []share, err error, excluded func(*Verdict) 
 		if errors.Is(err, errNoCluster) {
 			message += ": " + allowances(requested, shares, i)
 		}
-		// Others may have got the same decision.
+		// Replace the slice, because the decision may be shared with other objects.
 		v.Decision.Errors = []string{message}
 	}
 }
 
-// Limits of what a message names.
+// Limits on what a message lists.
 const (
 	maxNames    = 8
 	maxPolicies = 4
 	maxText     = 64
 )
 
-// allowances says who allows what; the i-th share's policy is the one that speaks.
+// allowances describes which clusters each party allows. The message is for the policy of the i-th share.
 func allowances(requested *string, shares []share, i int) string {
 	parts := []string{"this policy allows " + few(shares[i].names)}
 	narrows := func(s share) bool {
@@ -298,7 +301,7 @@ func allowances(requested *string, shares []share, i int) string {
 	return strings.Join(parts, "; ")
 }
 
-// few names the first of several clusters.
+// few lists the first maxNames clusters and the number of the others.
 func few(names []string) string {
 	switch {
 	case len(names) == 0:

@@ -10,24 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Owners looks up objects that control others. Implementations are safe for concurrent use.
+// Owners looks up the objects that control others. Implementations are safe for concurrent use.
 type Owners interface {
-	// Owner returns the object of a namespace that has the reference's kind and name, as the API server has it now; nil
-	// if there is none. Its uid may be another one than the reference's.
+	// Owner returns the object in the namespace that has the reference's kind and name, as currently stored in the API
+	// server. It returns nil if there is none. The object's UID may differ from the reference's.
 	Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error)
 }
 
-// ownedReplicaSet reports whether a request is for a ReplicaSet that has a controller, which a reference claims and anybody
-// may write.
+// ownedReplicaSet reports whether the request is for a ReplicaSet with a controller reference. Anybody may write such a
+// reference, so callers must verify it.
 func ownedReplicaSet(r *Request) bool {
 	return r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil
 }
 
-// madeByOwner reports whether a ReplicaSet was made from the template of the object that controls it, so that its own
-// template has to stay: its owner would not find it again with another one, and would make ReplicaSets without end.
+// madeByOwner reports whether a ReplicaSet was created from the template of the object that controls it. Such a
+// ReplicaSet must keep its template. With another template its owner would not recognize it, and would create
+// ReplicaSets without end.
 //
-// The owner must exist, with the uid of the reference, and be of a kind that makes ReplicaSets. A template that is new has
-// to be the owner's. One that stays may be of an older revision of the owner.
+// The owner must exist with the UID of the reference, and be of a kind that creates ReplicaSets. A new template must
+// equal the owner's. A template that the update does not change may come from an older revision of the owner.
 func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	if d.Owners == nil || !ownedReplicaSet(r) {
 		return false, nil
@@ -46,7 +47,7 @@ func (d *Decider) madeByOwner(ctx context.Context, r *Request) (bool, error) {
 	return keepsTemplate(r, controller) || d.Templates.MadeBy(r.Object.Object, owner.Object), nil
 }
 
-// keepsTemplate reports whether a ReplicaSet exists with the same controller and template.
+// keepsTemplate reports whether the ReplicaSet exists already, with the same controller and the same template.
 func keepsTemplate(r *Request, controller *metav1.OwnerReference) bool {
 	switch r.Old {
 	case nil:

@@ -12,10 +12,11 @@ import (
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Patch returns the JSON patch (RFC 6902) that makes from's labels and annotations those of to, and where its pods run
-// what it is in to; podSpec leads to the spec of the pods (Outcome.PodSpec). Nothing else of an object is ever patched, so
-// nothing else is compared: a general differ would walk the whole object for each request. Its operations are on single
-// labels and on single items of lists: what does not change keeps the bytes that the client sent.
+// Patch returns the JSON patch (RFC 6902) that sets from's labels, annotations, and scheduling fields to those of to.
+// podSpec is the path of the pod spec (Outcome.PodSpec); without it, Patch leaves the scheduling fields alone. Berth
+// never changes other parts of an object, so Patch does not compare them: a general diff would walk the whole object on
+// each request. The operations act on single labels and single list items, so unchanged parts keep the bytes that the
+// client sent.
 func Patch(from, to *unstructured.Unstructured, podSpec ...string) []jsonpatch.Operation {
 	var ops []jsonpatch.Operation
 	for _, field := range []string{fieldAnnotations, fieldLabels} {
@@ -62,12 +63,12 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 	return ops
 }
 
-// maxListOperations bounds the operations on the items of one list. The API server copies the list for each, so a list
-// that differs in more items is written as a whole.
+// maxListOperations bounds the number of operations on one list. The API server copies the list for each operation, so
+// a list with more differences is replaced as a whole.
 const maxListOperations = 64
 
-// patchValue makes one value another that is not equal to it, by operations on the smallest parts that differ: what is
-// not changed keeps the very bytes that were sent.
+// patchValue returns operations that turn before into after, which must differ. They change the smallest possible
+// parts, so that unchanged parts keep the bytes that the client sent.
 func patchValue(at string, before, after any) []jsonpatch.Operation {
 	switch old := before.(type) {
 	case map[string]any:
@@ -102,11 +103,11 @@ func patchObject(at string, old, next map[string]any) []jsonpatch.Operation {
 	return ops
 }
 
-// patchList walks both lists side by side. An item that is in both, and next in neither, is removed and added again
-// later: merging keeps the order of what stays.
+// patchList walks both lists in parallel. An item that is in both lists, but at another position, is removed and added
+// again later. Merging keeps the order of unchanged items, so this is rare.
 func patchList(at string, old, next []any) []jsonpatch.Operation {
 	befores, afters := jsonTexts(old), jsonTexts(next)
-	// How often each text is still to come.
+	// The number of times that each text still occurs in the rest of the list.
 	left, wanted := counts(befores), counts(afters)
 	var ops []jsonpatch.Operation
 	i, j := 0, 0
@@ -140,7 +141,7 @@ func patchList(at string, old, next []any) []jsonpatch.Operation {
 	return ops
 }
 
-// patchText is a value's text as merging leaves it: where an affinity is merged, a float that is -0 becomes the integer 0.
+// patchText returns a value's JSON as merging writes it: merging an affinity turns the float -0 into the integer 0.
 func patchText(value any) string {
 	text := jsonText(value)
 	if strings.Contains(text, "-0") {
@@ -174,13 +175,13 @@ func textsOf(value any) map[string]string {
 	return out
 }
 
-// patchMap makes one map of texts another; there says whether there is an object to change.
+// patchMap returns operations that turn the map old into next. there reports whether the object has a non-empty map.
 func patchMap(base string, there bool, old, next map[string]string) []jsonpatch.Operation {
 	if maps.Equal(old, next) {
 		return nil
 	}
 	if !there {
-		// There may be no object to add members to.
+		// The object may have no map to add members to.
 		return []jsonpatch.Operation{jsonpatch.NewOperation("add", base, next)}
 	}
 	var ops []jsonpatch.Operation
@@ -191,7 +192,7 @@ func patchMap(base string, there bool, old, next map[string]string) []jsonpatch.
 	}
 	for _, key := range slices.Sorted(maps.Keys(next)) {
 		if value, there := old[key]; !there || value != next[key] {
-			// "add" also replaces a member that exists.
+			// "add" also replaces an existing member.
 			ops = append(ops, jsonpatch.NewOperation("add", base+"/"+pointerEscaper.Replace(key), next[key]))
 		}
 	}

@@ -2,10 +2,10 @@ package placement
 
 import "sync"
 
-// Pauses are the policies whose remediation is paused. The zero value has none. It is safe for concurrent use.
+// Pauses is the set of policies whose remediation is paused. The zero value is empty. It is safe for concurrent use.
 type Pauses struct{ names sync.Map }
 
-// Set says whether remediation of a policy is paused.
+// Set records whether remediation of a policy is paused.
 func (p *Pauses) Set(policy string, paused bool) {
 	if !paused {
 		p.names.Delete(policy)

@@ -15,23 +15,25 @@ import (
 
 var _ Policies = (*Registry)(nil)
 
-// Standing is how one PlacementPolicy fares on this replica.
+// Standing is the state of one PlacementPolicy on this replica.
 type Standing struct {
-	// Policy is what decides. Where no text ever compiled it denies what it matches, by an evaluator that always fails.
+	// Policy is the version in force. If no version ever compiled, its evaluator always fails, so that it denies the
+	// objects that it matches.
 	Policy *Policy
-	// Generation is the newest that was looked at; Policy.Generation is older if that one does not compile.
+	// Generation is the newest generation that was compiled. Policy.Generation is older if that one does not compile.
 	Generation int64
-	// Err is why the newest generation does not compile; nil if it does.
+	// Err says why the newest generation does not compile; nil if it does.
 	Err error
-	// Broken says that no generation is known to compile.
+	// Broken reports whether no generation is known to compile.
 	Broken bool
-	// Binding is what Policy reads; nil if Broken.
+	// Binding is the data that Policy reads; nil if Broken.
 	Binding *policy.Binding
-	// Next is what a newer version reads that takes over once that is replicated; nil if none waits.
+	// Next is the data that a newer version reads. That version takes over once this data is replicated. It is nil if
+	// no version is waiting.
 	Next *policy.Binding
-	// Warnings are what the compiler thinks is probably not meant.
+	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
-	// Loaded is the newest version that was looked at, also while it waits for what it reads.
+	// Loaded is the newest version that was compiled, even while it waits for its data.
 	Loaded Loaded
 }
 
@@ -41,19 +43,19 @@ type Loaded struct {
 	Generation int64
 }
 
-// Bindings are what the policy reads, and what a newer version that waits does, of those that there are, in this order.
+// Bindings returns Binding and Next, in this order, without those that are nil.
 func (s *Standing) Bindings() []*policy.Binding {
 	return slices.DeleteFunc([]*policy.Binding{s.Binding, s.Next}, func(b *policy.Binding) bool { return b == nil })
 }
 
-// Registry is the set of policies of one replica. It is safe for concurrent use; readers take no lock.
+// Registry is the set of policies of one replica. It is safe for concurrent use. Readers take no lock.
 type Registry struct {
 	mu          sync.Mutex
 	current     atomic.Pointer[standings]
 	subscribers []func(name string, before, after *Policy)
 }
 
-// standings is one state of the registry; it is immutable. Both lists are sorted by name.
+// standings is one state of the registry. It is immutable. Both lists are sorted by name and have the same indexes.
 type standings struct {
 	all     []named
 	inForce []*Policy
@@ -69,7 +71,7 @@ func (s *standings) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(s.all, name, func(n named, name string) int { return strings.Compare(n.name, name) })
 }
 
-// NewIndex returns an index of policies.
+// NewIndex returns an index of the policies.
 func NewIndex(policies ...*Policy) *match.Index[*Policy] {
 	out := match.NewIndex(func(p *Policy) *match.Matcher { return p.Matcher })
 	for _, p := range policies {
@@ -85,21 +87,23 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// Subscribe has f called after each change of a policy, with what decided before and decides now; nil stands for
-// nothing. f must be quick and must not call Set or Remove. Subscribe before the first Set.
+// Subscribe registers f to be called after each change of a policy. f gets the versions in force before and after the
+// change; nil stands for none. f must return quickly and must not call Set or Remove. Call Subscribe before the first
+// Set.
 func (r *Registry) Subscribe(f func(name string, before, after *Policy)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.subscribers = append(r.subscribers, f)
 }
 
-// Set makes s the policy's standing.
+// Set stores s as the policy's state.
 func (r *Registry) Set(name string, s *Standing) { r.change(name, s) }
 
-// Remove forgets a policy.
+// Remove deletes a policy from the registry.
 func (r *Registry) Remove(name string) { r.change(name, nil) }
 
-// change copies lists of pointers, which is nothing beside what a policy costs to compile, and shares all else.
+// change stores a new state. It copies lists of pointers, which costs little compared with compiling a policy, and
+// shares everything else.
 func (r *Registry) change(name string, s *Standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,13 +136,13 @@ func (r *Registry) change(name string, s *Standing) {
 	}
 }
 
-// InForce returns the policies that decide, sorted by name. The slice is not to be changed.
+// InForce returns the policies in force, sorted by name. Callers must not change the slice.
 func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 
 // Index implements Policies.
 func (r *Registry) Index() *match.Index[*Policy] { return r.current.Load().index }
 
-// Get returns a policy's standing; nil if it is not known.
+// Get returns a policy's state; nil if the policy is not known.
 func (r *Registry) Get(name string) *Standing {
 	current := r.current.Load()
 	at, known := current.find(name)
@@ -148,7 +152,7 @@ func (r *Registry) Get(name string) *Standing {
 	return current.all[at].standing
 }
 
-// BoundTo returns the groups that a generation of a policy is bound to; nil if that generation is not in force.
+// BoundTo returns the bindings of a generation of a policy; nil if that generation is not in force.
 func (r *Registry) BoundTo(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation {
@@ -157,7 +161,7 @@ func (r *Registry) BoundTo(name string, uid types.UID, generation int64) policy.
 	return s.Binding.Bindings
 }
 
-// All returns every policy's standing by name, sorted, as they are at the time of the call.
+// All returns the state of every policy at the time of the call, with its name, sorted by name.
 func (r *Registry) All() iter.Seq2[string, *Standing] {
 	all := r.current.Load().all
 	return func(yield func(string, *Standing) bool) {

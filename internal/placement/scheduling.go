@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Where a pod runs is merged key by key, as labels are. The keys of a pod's spec, and the values under them, are:
+// Scheduling fields are merged key by key, as labels are. These are the keys of a pod spec, with their values:
 //
 //	nodeSelector/<label>                                            the label's value
 //	tolerations/<toleration as JSON>                                present
@@ -24,9 +24,9 @@ import (
 //	affinity                                                        the affinity as JSON
 //	affinity/<policy>                                               what a policy adds to it
 //
-// So a node selector is merged by label, tolerations are a set, constraints are merged by what the API server wants to
-// be unique, and affinities are no matter of precedence: a policy has a key of its own, and the pod's affinity is all of
-// them, ANDed.
+// So node selectors are merged by label, and tolerations are a set. Constraints are merged by the fields that the API
+// server requires to be unique. Affinities have no precedence: each policy has a key of its own, and the pod's affinity
+// is all of them, ANDed.
 const (
 	nodeSelector              = "nodeSelector"
 	tolerations               = "tolerations"
@@ -35,22 +35,24 @@ const (
 	schedulerName             = "schedulerName"
 	affinity                  = "affinity"
 
-	// present is the value of what has none but to be there.
+	// present is the value of keys that have no value of their own.
 	present = "present"
 )
 
-// maxValues bounds the JSON values in each member of a pod's spec that decisions are merged into. Beyond it, policies that
-// decide on scheduling can't decide. It is far above what pods have, and bounds what a merge costs.
+// maxValues bounds the number of JSON values in each member of a pod spec that decisions are merged into. If a member
+// has more, policies that decide on scheduling fail. The limit is far above what pods have, and bounds the cost of a
+// merge.
 const maxValues = 1 << 16
 
-// Members of a pod's spec that the API server's admission of priorities fills in, from the class's name.
+// priorityMembers are the members of a pod spec that the API server's Priority admission plugin sets from the priority
+// class.
 var priorityMembers = []string{"priority", "preemptionPolicy"}
 
-// schedulingMembers are the members of a pod's spec that decisions are merged into, and those that follow from them.
+// schedulingMembers are the members of a pod spec that decisions are merged into, and those derived from them.
 var schedulingMembers = append([]string{nodeSelector, affinity, tolerations, topologySpreadConstraints, priorityClassName, schedulerName}, priorityMembers...)
 
-// SchedulingFields are what of an object the merge of decisions on scheduling looks at, sealed. The path leads to the
-// spec of the object's pods.
+// SchedulingFields returns the fields of an object that merging decisions on scheduling reads. The field set is sealed.
+// podSpec is the path of the pod spec in the object.
 func SchedulingFields(podSpec []string) *projection.Fields {
 	f := &projection.Fields{}
 	spec := f
@@ -60,15 +62,15 @@ func SchedulingFields(podSpec []string) *projection.Fields {
 	for _, name := range schedulingMembers {
 		spec.Name(name).All()
 	}
-	// Whether a Job can still be changed.
+	// These fields show whether a Job can still be changed.
 	f.Name("spec").Name("suspend")
 	f.Name("status").Name("startTime")
-	// Whether a ReplicaSet is another object's.
+	// This field shows whether another object controls a ReplicaSet.
 	f.Name("metadata").Name("ownerReferences").All()
 	return f.Seal()
 }
 
-// flatten returns what a pod's spec says of where the pod runs, by key; the affinity is one.
+// flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
 func flatten(spec map[string]any) (map[string]string, error) {
 	for _, name := range schedulingMembers {
 		if left := maxValues; !countDown(spec[name], &left) {
@@ -102,7 +104,7 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			return nil, fmt.Errorf("%s is not a list", name)
 		}
 		for _, item := range list {
-			// The first of several constraints of one key is the one that is merged with.
+			// If several constraints have the same key, decisions are merged with the first.
 			if key, value := listKey(name, item); out[key] == "" {
 				out[key] = value
 			}
@@ -118,7 +120,8 @@ func flatten(spec map[string]any) (map[string]string, error) {
 	return out, nil
 }
 
-// countDown takes the number of JSON values in a value from left, and reports whether there were as many.
+// countDown subtracts the number of JSON values in a value from left. It returns false as soon as left becomes
+// negative.
 func countDown(value any, left *int) bool {
 	if *left--; *left < 0 {
 		return false
@@ -140,7 +143,7 @@ func countDown(value any, left *int) bool {
 	return true
 }
 
-// listKey is the key of a toleration or constraint, and its value.
+// listKey returns the merge key and the value of a toleration or constraint.
 func listKey(name string, item any) (key, value string) {
 	object, _ := item.(map[string]any)
 	if name == topologySpreadConstraints {
@@ -149,7 +152,7 @@ func listKey(name string, item any) (key, value string) {
 	if object == nil {
 		return name + "/" + jsonText(item), present
 	}
-	// Tolerations that differ in what is left out, or might be, are the same one.
+	// Members with default values are removed, so that tolerations that differ only in these have the same key.
 	plain := maps.Clone(object)
 	maps.DeleteFunc(plain, func(member string, value any) bool {
 		return value == nil || value == "" || member == "operator" && value == "Equal"
@@ -157,8 +160,9 @@ func listKey(name string, item any) (key, value string) {
 	return name + "/" + jsonText(plain), present
 }
 
-// compose returns what a pod's spec is to say, by key, where the affinity is one: what the developer wants and what
-// policies add, in the order of their names. That order does not change with their priorities, so neither do pods.
+// compose returns the scheduling values with a single affinity: the developer's, ANDed with the policies' additions.
+// The additions are ANDed in the order of the policies' names. So the result does not change with the policies'
+// priorities.
 func compose(values map[string]string) (map[string]string, error) {
 	out := maps.Clone(values)
 	whole := jsonObject(optional(values, affinity))
@@ -182,15 +186,15 @@ func compose(values map[string]string) (map[string]string, error) {
 
 func isContribution(key string) bool { return strings.HasPrefix(key, affinity+"/") }
 
-// implied says whether an affinity, by its text, has what another one would add.
+// implied reports whether the standing affinity already contains what more would add. Both are JSON.
 func implied(standing *string, more string) bool {
 	a := jsonObject(standing)
 	out, err := and(a, jsonObject(&more))
 	return err == nil && equalText(a, out)
 }
 
-// place returns a copy of a pod's spec that says what next has, where it differs from what the spec says, which is
-// standing. What stays keeps its place.
+// place returns a copy of a pod spec with the scheduling values next. standing are the values that the spec has. place
+// changes only what differs between the two, and unchanged items keep their positions.
 func place(spec map[string]any, standing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
@@ -234,7 +238,7 @@ func place(spec map[string]any, standing, next map[string]string) map[string]any
 	return out
 }
 
-// placeList returns a copy of a list with the values that next has under the keys that changed.
+// placeList returns a copy of a list with the values of next for the changed keys. Other items keep their positions.
 func placeList(name string, list []any, changed []string, next map[string]string) []any {
 	var out []any
 	changes, placed := sets.New(changed...), sets.New[string]()
@@ -256,7 +260,7 @@ func placeList(name string, list []any, changed []string, next map[string]string
 	return out
 }
 
-// listItem is the toleration or the constraint of a key.
+// listItem returns the toleration or the constraint for a key and its value.
 func listItem(key, value string) any {
 	if text, ok := strings.CutPrefix(key, tolerations+"/"); ok {
 		return jsonValue(text)
@@ -270,7 +274,7 @@ func sameAt(a, b map[string]string, key string) bool {
 	return inA == inB && x == y
 }
 
-// differing are the keys of a member under which two differ, sorted.
+// differing returns the keys of a member that have different values in a and b, sorted.
 func differing(a, b map[string]string, member string) []string {
 	keys := map[string]bool{}
 	for _, m := range []map[string]string{a, b} {
@@ -283,7 +287,7 @@ func differing(a, b map[string]string, member string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// podSpecOf returns the spec of an object's pods.
+// podSpecOf returns the pod spec at the path in an object.
 func podSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	at := object
 	for i, name := range path {
@@ -296,8 +300,8 @@ func podSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	return at, nil
 }
 
-// withPodSpec returns a copy of an object whose pods have another spec. The spec of a Pod whose priority class is another
-// one loses what the API server made of the first, for it to be made of the second.
+// withPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
+// fields that the API server derived from the old class, so that the API server derives them again. It changes spec.
 func withPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
 	if len(path) == 1 && spec[priorityClassName] != old[priorityClassName] {
 		for _, name := range priorityMembers {
@@ -307,8 +311,8 @@ func withPodSpec(object map[string]any, path []string, spec, old map[string]any)
 	return withMember(object, spec, path...)
 }
 
-// Schedule returns a copy of an object as it is with what a single policy says of scheduling (Decision.Scheduling) merged
-// into it. The path leads to the spec of the object's pods (workload.Templates.Path).
+// Schedule returns a copy of an object into which the scheduling decision of a single policy (Decision.Scheduling) is
+// merged. podSpec is the path of the pod spec in the object (workload.Templates.Path).
 func Schedule(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
 	spec, err := podSpecOf(object, podSpec)
 	if err != nil {
@@ -329,7 +333,7 @@ func Schedule(object map[string]any, podSpec []string, scheduling map[string]str
 	return withPodSpec(object, podSpec, place(spec, standing, next), spec), nil
 }
 
-// ownKey is the key under which a policy's decision is merged.
+// ownKey returns the key under which a policy's decision is merged. For the affinity, each policy has its own key.
 func ownKey(field, key, policy string) string {
 	if field == fieldScheduling && key == affinity {
 		return affinity + "/" + policy
@@ -337,7 +341,7 @@ func ownKey(field, key, policy string) string {
 	return key
 }
 
-// subject names what is under a key of scheduling.
+// subject describes a scheduling key for messages.
 func subject(key string) string {
 	member, rest, _ := strings.Cut(key, "/")
 	switch member {
@@ -352,17 +356,18 @@ func subject(key string) string {
 	}
 }
 
-// Where an object can't be changed any more.
+// Reasons why an object's scheduling fields can no longer be changed.
 const (
 	fixedPod   = "immutable: delete the pod so that it is made anew"
 	fixedJob   = "immutable: delete the job so that it is made anew"
 	fixedOwned = "made from another object's template: match that object"
 )
 
-// fixed says why a key of scheduling does not get another value from now on; empty if it does. The rules for Jobs are
-// those of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation).
+// fixed returns why a scheduling key of the object can no longer be changed; "" if it can. The rules for Jobs are those
+// of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation). values are the key's values before and after the
+// change.
 //
-// owned says that the object is a ReplicaSet whose template has to stay; see Decider.owned.
+// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.owned.
 func fixed(r *Request, owned bool, key string, values ...*string) string {
 	old := r.Old
 	if owned {
@@ -392,17 +397,18 @@ func fixed(r *Request, owned bool, key string, values ...*string) string {
 	return ""
 }
 
-// mayBeFixed says whether the objects of a resource are such that the old one says what can be changed.
+// mayBeFixed reports whether the API server may reject changes of the scheduling fields of existing objects of the
+// resource. The old object shows whether it does.
 func mayBeFixed(resource schema.GroupResource) bool { return resource == pods || resource == jobs }
 
-// ofPods says whether an affinity has more than what is about nodes.
+// ofPods reports whether an affinity has pod affinity or pod anti-affinity terms.
 func ofPods(text *string) bool {
 	object := jsonObject(text)
 	return object[podAffinity] != nil || object[podAntiAffinity] != nil
 }
 
-// RecordsScheduling reports whether an object as the API server has it, in its namespace, has a genuine record of what
-// policies overwrote of where its pods run. The object may be nil.
+// RecordsScheduling reports whether an object, as the API server has stored it, has a valid record of scheduling keys
+// that policies overwrote. namespace is the object's namespace. The object may be nil.
 func (d *Decider) RecordsScheduling(obj *unstructured.Unstructured, namespace string) bool {
 	return mayRecordScheduling(obj) && len(d.Keyring.readStored(obj, identityOf(obj, namespace)).of(fieldScheduling)) > 0
 }
@@ -413,7 +419,8 @@ func (d *Decider) recordsScheduling(r *Request, id identity) bool {
 		mayRecordScheduling(r.Old) && len(d.Keyring.readStored(r.Old, id).of(fieldScheduling)) > 0
 }
 
-// mayRecordScheduling reports whether it is worth it to read an object's record, which anybody may have written.
+// mayRecordScheduling reports whether the object's record may contain scheduling keys. It is a cheap check that does
+// not verify the record, which anybody may have written.
 func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	if obj == nil {
 		return false

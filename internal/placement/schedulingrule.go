@@ -8,7 +8,7 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// parseScheduling reads the rule scheduling and returns its members by the keys that they are merged under.
+// parseScheduling converts the value of the rule scheduling to values by merge key.
 func parseScheduling(value any) (map[string]string, error) {
 	if value == nil {
 		return nil, nil
@@ -24,7 +24,7 @@ func parseScheduling(value any) (map[string]string, error) {
 	return flattenTyped(spec)
 }
 
-// flattenTyped is flatten for what a policy says.
+// flattenTyped is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
 func flattenTyped(spec *corev1.PodSpec) (map[string]string, error) {
 	text, err := encodeJSON(spec)
 	if err != nil {

@@ -15,32 +15,32 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// copies are the resources whose objects get the annotations of the object that controls them, and its record with them:
-// the controllers of Deployments, DaemonSets, and StatefulSets keep what they roll back to there.
+// copies are the resources whose objects get copies of the annotations of the object that controls them, including its
+// record. The controllers of Deployments, DaemonSets, and StatefulSets store the revisions for rollbacks in them.
 var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
 
-// KeepsCopies reports whether the objects of a resource get copies of the annotations of the objects that control them.
+// KeepsCopies reports whether objects of the resource get copies of the annotations of the objects that control them.
 func KeepsCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
 
-// Undoing is an existing object without what policies did to it.
+// Undoing is an existing object without the changes of policies.
 type Undoing struct {
-	// Object is the object with the requested values in place of those of policies, and without the record. All but what
-	// was merged it shares with the object that was undone.
+	// Object is the object with the requested values in place of the policies' values, and without the record. It
+	// shares everything that was not merged with the original object.
 	Object *unstructured.Unstructured
-	// PodSpec leads to the spec of the object's pods, if that may be another one in Object.
+	// PodSpec is the path of the pod spec in the object. It is empty if Object has the original pod spec.
 	PodSpec []string
-	// Changes are the keys that had a policy's value, once each. Those that the API server does not let change are
-	// Immutable, and keep that value in Object.
+	// Changes are the keys that had a policy's value, each once. A key that the API server does not allow to change has
+	// Immutable set, and keeps the policy's value in Object.
 	Changes []Change
 	// Trusted reports whether the object had a record that the keyring trusts. Without one there are no Changes.
 	Trusted bool
-	// Template reports whether the object is a revision of its controller's and may have a pod template that policies
-	// decided. That one stays: it is what the controller knows the revision by.
+	// Template reports whether the object is a revision that its controller stored, and may have a pod template that
+	// policies changed. Undo keeps that template, because the controller identifies the revision by it.
 	Template bool
 }
 
-// Undo returns an existing object as it would be if every policy in its record were still followed and had just decided
-// to set nothing. What somebody changed since a policy set it stays. The policies in force are not asked.
+// Undo returns an existing object as if every policy in its record were still in force and had just decided to set
+// nothing. Values that somebody changed after a policy set them stay. Undo does not evaluate any policy.
 func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*Undoing, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)
@@ -100,8 +100,9 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 	return out, nil
 }
 
-// copiedFrom returns the identity of the object whose record the request's object has a copy of; ok is false if the record
-// is its own. A keyring that does not verify records can't tell, and takes the record of what is controlled for a copy.
+// copiedFrom returns the identity of the object whose record the request's object has a copy of. ok is false if the
+// record is the object's own. A keyring that does not verify records cannot distinguish the two, and treats the record
+// of a controlled object as a copy.
 func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(r.Object)
 	if own != nil && !d.Keyring.unverified || controller == nil || !KeepsCopies(r.Resource.GroupResource()) {
@@ -111,7 +112,8 @@ func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	return identity{Group: gk.Group, Kind: gk.Kind, Namespace: r.Namespace, Name: controller.Name}, true
 }
 
-// readCopy returns the record that the request's object has a copy of, or nil if its controller has no such record.
+// readCopy returns the record that the request's object copied from its controller, or nil if it has none that is valid
+// for the controller.
 func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*record, error) {
 	out := d.Keyring.read(r.Object, of)
 	if out != nil || d.Owners == nil {
@@ -130,7 +132,7 @@ func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*recor
 	return d.Keyring.read(r.Object, of), nil
 }
 
-// withdrawn are verdicts of the policies in a record that decide to set nothing, by name.
+// withdrawn returns a verdict that sets nothing for each policy in the record, sorted by name.
 func withdrawn(standing *record) []*Verdict {
 	names := sets.New[string]()
 	for _, field := range fields {
