@@ -13,24 +13,26 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Coverage tells what of a match there is to be matched.
+// Coverage describes which part of a match the API server serves.
 type Coverage struct {
-	// Covered reports whether the API server serves something of some entry of the resource rules.
+	// Covered reports whether the API server serves a type for at least one entry of the resource rules.
 	Covered bool
-	// Unserved says of each entry of which the API server serves nothing what it is, and what is probably meant.
+	// Unserved has a message for each entry for which the API server serves no type. It suggests what is probably
+	// meant.
 	Unserved []string
-	// Impossible is why the match can't match anything, whatever is served; "" if it can.
+	// Impossible says why the match cannot match any object, whatever types are served. It is "" if it can.
 	Impossible string
-	// Namespaced reports whether all types that are matched are in namespaces, so that nothing is matched where the
-	// namespace selector selects none.
+	// Namespaced reports whether all matched types are namespaced. Then nothing is matched if the namespace selector
+	// selects no namespace.
 	Namespaced bool
-	// ClusterScoped reports whether all types that the match names are served, and neither in namespaces nor Namespaces
-	// themselves, so that the namespace selector has no effect.
+	// ClusterScoped reports whether all types in the match are served, are cluster-scoped, and are not Namespaces. Then
+	// the namespace selector has no effect.
 	ClusterScoped bool
 }
 
-// Coverage judges the match against what the API server serves; ownNamespace is Berth's own, where nothing is matched.
-// An entry of a rule's resources is served if the API server serves it in any of the rule's groups and versions.
+// Coverage compares the match with the types that the API server serves. ownNamespace is the namespace that Berth runs
+// in, where nothing is matched. An entry of a rule's resources counts as served if the API server serves it in any of
+// the rule's groups and versions.
 func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string) Coverage {
 	if served == nil {
 		return Coverage{Covered: true}
@@ -70,8 +72,8 @@ func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string
 	return out
 }
 
-// Types returns the types that the match names; ok is false if it may match others: by wildcards, or where the API server
-// does not serve a type, or does not tell.
+// Types returns the served types that the match names. ok is false if the match may also match other types: if it has
+// wildcards, or if the API server does not serve a type or cannot list a group.
 func (m *Matcher) Types(served *Served) (types []ServedType, ok bool) {
 	if served == nil {
 		return nil, false
@@ -91,16 +93,17 @@ func (m *Matcher) Types(served *Served) (types []ServedType, ok bool) {
 	return types, true
 }
 
-// inNamespace reports whether a namespace selector is about objects of the type: a Namespace is selected by its own labels.
+// inNamespace reports whether a namespace selector applies to objects of the type. A Namespace is selected by its own
+// labels.
 func (t ServedType) inNamespace() bool {
 	return t.Namespaced || t.GroupResource() == namespacesResource
 }
 
-// SelectsNamespaces reports whether the match has a namespace selector that does not select all.
+// SelectsNamespaces reports whether the match has a namespace selector that is not empty.
 func (m *Matcher) SelectsNamespaces() bool { return !m.namespaces.Empty() }
 
-// SelectsNoneOf reports whether the match has a namespace selector that selects none of the namespaces, by name and
-// labels, that may be matched at all.
+// SelectsNoneOf reports whether the match has a namespace selector that selects none of the given namespaces.
+// namespaces yields names and labels. Namespaces that are never matched do not count.
 func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string], ownNamespace string) bool {
 	if !m.SelectsNamespaces() {
 		return false
@@ -113,8 +116,8 @@ func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string],
 	return true
 }
 
-// matched returns the types that an entry matches; covered reports whether there are some that it names, or its
-// wildcards stand for, and that are not matched all the same.
+// matched returns the types that an entry matches. covered reports whether the entry also names, or its wildcards
+// cover, types that it does not match.
 func (s *Served) matched(entry placementv1.ResourceRule) (matched []ServedType, covered bool) {
 	for _, t := range s.types {
 		if !covers(entry, t.GroupResource()) || !contains(entry.APIVersions, t.Version) {
@@ -129,7 +132,8 @@ func (s *Served) matched(entry placementv1.ResourceRule) (matched []ServedType, 
 	return matched, covered
 }
 
-// unserved says that nothing is served of an entry, which has one resource, and what is probably meant.
+// unserved returns a message that nothing is served for an entry with one resource, and suggests what is probably
+// meant.
 func (s *Served) unserved(entry placementv1.ResourceRule) string {
 	name := entry.Resources[0]
 	if name == wildcard {
@@ -161,7 +165,7 @@ func (s *Served) unserved(entry placementv1.ResourceRule) string {
 	return text + "?)"
 }
 
-// contradicts returns why no object can have the labels that a selector wants; "" if some can.
+// contradicts returns why no object can have the labels that a selector requires; "" if one can.
 func contradicts(s *metav1.LabelSelector) string {
 	list := normalise(s)
 	for _, r := range list {
@@ -173,7 +177,7 @@ func contradicts(s *metav1.LabelSelector) string {
 	return ""
 }
 
-// ExcludesAll returns why a namespace selector can't select any namespace that may be matched; "" if it can.
+// ExcludesAll returns why a namespace selector cannot select any namespace that may be matched; "" if it can.
 func ExcludesAll(s *metav1.LabelSelector, ownNamespace string) string {
 	if why := contradicts(s); why != "" {
 		return why
@@ -185,8 +189,8 @@ func ExcludesAll(s *metav1.LabelSelector, ownNamespace string) string {
 	return ""
 }
 
-// valuesOf returns the values that a label may have by a selector's requirements; bounded is false if those name none,
-// so that there are others.
+// valuesOf returns the values that a selector allows for a label. bounded is false if the selector does not list the
+// allowed values, so that it may allow any.
 func valuesOf(list normal, key string) (values []string, bounded bool) {
 	var not []string
 	absent, present := false, false

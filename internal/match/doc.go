@@ -1,4 +1,4 @@
-// Package match decides which objects a placement policy is about, by the conventions of admissionregistration.k8s.io.
-// What it decides in process equals what the API server decides from the webhook configuration that Webhooks renders,
-// so that admission, remediation and the command line select the same objects.
+// Package match determines which objects a placement policy matches, by the conventions of
+// admissionregistration.k8s.io. Its result in process equals the API server's result for the webhook configuration that
+// Webhooks renders. So admission, remediation, and the command line select the same objects.
 package match

@@ -12,60 +12,61 @@ import (
 )
 
 const (
-	// maxTypes bounds under how many resource types an item is found. One that names more is asked about all.
+	// maxTypes bounds the number of resource types by which an item is indexed. An item with more types is checked for
+	// all.
 	maxTypes = 64
-	// maxValues bounds under how many values of a label an item is found.
+	// maxValues bounds the number of values of a label by which an item is indexed.
 	maxValues = 64
 )
 
-// Index finds, among many items that each have a Matcher, those that may be about an object, without asking all: by
-// the resource type, and by one label that the matcher requires of the object or of its namespace. It is immutable,
-// and safe for concurrent use; a changed copy shares what did not change.
+// Index finds the items that may match an object, among many items that have a Matcher each. It looks items up by
+// resource type, and by one label that the Matcher requires of the object or of its namespace. It is immutable and safe
+// for concurrent use. A changed copy shares the unchanged parts.
 type Index[T comparable] struct {
 	matcher func(T) *Matcher
 	types   *iradix.Tree[*bucket[T]]
-	// rest are items that name too many types.
+	// rest are the items that name too many types.
 	rest []T
 }
 
-// bucket are the items of one resource type. It is immutable.
+// bucket holds the items of one resource type. It is immutable.
 type bucket[T comparable] struct {
-	// always are items that require no label by which they could be found.
+	// always are the items that cannot be looked up by a label.
 	always []T
-	// labelled are the others by requirement and value, and byNamespace those of them whose label is a namespace's:
-	// objects without a namespace are not judged by it.
+	// labelled are the other items, by label and value. byNamespace are those of them that are indexed by a label of
+	// the namespace. Their namespace selectors do not apply to cluster-scoped objects.
 	labelled    *iradix.Tree[[]T]
 	byNamespace []T
 }
 
-// required is what a label of an object, or of its namespace, has to be. A list of values means one of them.
+// required is a label of an object or its namespace that must have one of the values.
 type required struct {
 	ofNamespace bool
 	key         string
 	values      []string
 }
 
-// NewIndex returns an index without items. matcher returns an item's Matcher, always the same; an item without one is
-// about nothing.
+// NewIndex returns an empty index. matcher returns an item's Matcher; it must always return the same one. An item whose
+// Matcher is nil matches nothing.
 func NewIndex[T comparable](matcher func(T) *Matcher) *Index[T] {
 	return &Index[T]{matcher: matcher, types: iradix.New[*bucket[T]]()}
 }
 
-// With returns the index with an item that it does not have.
+// With returns a copy of the index with an additional item. The index must not have the item yet.
 func (x *Index[T]) With(item T) *Index[T] {
 	return x.change(item, func(list []T) []T { return slices.Concat(list, []T{item}) }, func(b bucket[T], m *Matcher) bucket[T] {
 		return b.with(m, item)
 	})
 }
 
-// Without returns the index without an item that it has.
+// Without returns a copy of the index without an item, which the index must have.
 func (x *Index[T]) Without(item T) *Index[T] {
 	return x.change(item, func(list []T) []T { return without(list, item) }, func(b bucket[T], m *Matcher) bucket[T] {
 		return b.without(m, item)
 	})
 }
 
-// change returns the index after a change of one item, in the rest or in the buckets of its types.
+// change returns a copy of the index in which one item is changed, either in rest or in the buckets of its types.
 func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matcher) bucket[T]) *Index[T] {
 	m := x.matcher(item)
 	if m == nil {
@@ -94,7 +95,8 @@ func (x *Index[T]) change(item T, rest func([]T) []T, in func(bucket[T], *Matche
 	return &next
 }
 
-// types are the keys of the resource types that the matcher's rules name, without duplicates, unless they are too many.
+// types returns the index keys of the resource types in the matcher's rules, without duplicates. few is false if there
+// are more than maxTypes.
 func (m *Matcher) types() (keys [][]byte, few bool) {
 	n := 0
 	for _, rule := range m.match.ResourceRules {
@@ -122,7 +124,7 @@ func ruleTypes(rule placementv1.ResourceRule) [][]byte {
 	return keys
 }
 
-// typeKey and labelKey append keys whose parts can't hold the separator.
+// typeKey and labelKey append index keys. The parts of a key cannot contain the separator.
 func typeKey(to []byte, group, version, resource string) []byte {
 	to = append(append(to, group...), 0)
 	to = append(append(to, version...), 0)
@@ -138,7 +140,7 @@ func labelKey(to []byte, ofNamespace bool, key, value string) []byte {
 	return append(to, value...)
 }
 
-// requirements are the labels that the selectors cannot do without.
+// requirements returns the labels, with at most maxValues values each, that the selectors require.
 func requirements(namespaces, objects labels.Selector) []required {
 	var out []required
 	add := func(ofNamespace bool, s labels.Selector) {
@@ -157,8 +159,8 @@ func requirements(namespaces, objects labels.Selector) []required {
 	return out
 }
 
-// with puts the item below the label that tells it from most of the others so far: what all of them require helps
-// nobody.
+// with adds the item under the required label that it shares with the fewest other items. A label that all items
+// require would not narrow the search.
 func (b bucket[T]) with(m *Matcher, item T) bucket[T] {
 	best, fewest := -1, 0
 	for i, r := range m.required {
@@ -213,7 +215,7 @@ func (b bucket[T]) without(m *Matcher, item T) bucket[T] {
 	return b
 }
 
-// without returns the list without the item; the same list if it is not there.
+// without returns the list without the item. It returns the same list if it does not contain the item.
 func without[T comparable](list []T, item T) []T {
 	i := slices.Index(list, item)
 	if i < 0 {
@@ -222,19 +224,19 @@ func without[T comparable](list []T, item T) []T {
 	return slices.Concat(list[:i], list[i+1:])
 }
 
-// Candidates are the items whose rules name one resource type.
+// Candidates are the items whose rules select one resource type.
 type Candidates[T comparable] struct {
 	buckets []*bucket[T]
 	rest    []T
 }
 
-// Of returns the items whose matchers select the resource type: those of which SelectsResource is true.
+// Of returns the items whose matchers select the resource type, as SelectsResource reports it.
 func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
 	var out Candidates[T]
 	if Never(resource.GroupResource()) {
 		return out
 	}
-	// A wildcard does not select these.
+	// Wildcards do not select bootstrap types.
 	bootstrap := Bootstrap(resource.GroupResource())
 	var space [256]byte
 	for _, group := range [...]string{resource.Group, wildcard} {
@@ -257,11 +259,11 @@ func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
 	return out
 }
 
-// Empty says that there are none.
+// Empty reports whether there are no candidates.
 func (c Candidates[T]) Empty() bool { return len(c.buckets) == 0 && len(c.rest) == 0 }
 
-// About returns those that may be about an object of the resource type: all whose Matches is true, in any order. Some
-// may be there more than once.
+// About returns the candidates that may match the object, in any order. It includes all whose Matches returns true. An
+// item may occur more than once.
 func (c Candidates[T]) About(o Object) []T {
 	out := slices.Clone(c.rest)
 	for _, b := range c.buckets {

@@ -30,49 +30,49 @@ import (
 
 const wildcard = "*"
 
-// Object is what a Matcher judges: one object in the version of its resource, and the request that carries it.
+// Object is the input of a Matcher: one object in the version of its resource, and the request that carries it.
 type Object struct {
 	// Resource is the object's type, in the version of Content.
 	Resource schema.GroupVersionResource
 	// Namespace is empty for cluster-scoped objects.
 	Namespace string
-	// NamespaceLabels are the labels of that namespace.
+	// NamespaceLabels are the labels of the object's namespace.
 	NamespaceLabels map[string]string
 	// Content is the object.
 	Content *unstructured.Unstructured
-	// Old is the object as it was before an update; nil on creation.
+	// Old is the object before an update; nil on creation.
 	Old *unstructured.Unstructured
-	// Request is what match conditions see as `request`.
+	// Request is the variable `request` of match conditions.
 	Request *admissionv1.AdmissionRequest
 }
 
-// Matcher is a policy's match, compiled. It is immutable and safe for concurrent use.
+// Matcher is the compiled match of a policy. It is immutable and safe for concurrent use.
 type Matcher struct {
 	match      placementv1.Match
 	namespaces labels.Selector
 	objects    labels.Selector
 	conditions *conditions
-	// required are the labels that namespaces and objects cannot do without.
+	// required are the labels that the selectors require of namespaces and objects.
 	required []required
-	// guarded is guarded of the rules.
+	// guarded is the result of the function guarded for the rules.
 	guarded bool
-	// rules is how many of the match's rules its author wrote; they come first.
+	// rules is the number of rules that the policy's author wrote. They are the first ones in match.
 	rules int
 }
 
-// conditions are match conditions, compiled.
+// conditions are compiled match conditions.
 type conditions struct{ plugincel.ConditionEvaluator }
 
-// compiledConditions are those of the matchers that there are: many policies have the same ones.
+// compiledConditions shares compiled conditions between matchers, because many policies have the same ones.
 var compiledConditions weakcache.Cache[conditions]
 
-// conditionCompiler compiles CEL as the API server of the libraries' version does. Building it takes milliseconds.
+// conditionCompiler compiles CEL like an API server of the version of the libraries. Building it takes milliseconds.
 var conditionCompiler = sync.OnceValue(func() plugincel.ConditionCompiler {
 	return plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
-// New compiles a match. The errors carry the field's path below path. The Matcher is never nil: whatever does not
-// compile is left out of it, so that it selects more, never fewer objects than were meant.
+// New compiles a match. Errors have the field's path below path. The Matcher is never nil. It omits parts that do not
+// compile, so that it selects more objects than intended, never fewer.
 func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	errs := validateRules(m.ResourceRules, path.Child("resourceRules"))
 	out := &Matcher{}
@@ -126,16 +126,16 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	return errs
 }
 
-// sharedConditions compiles all conditions, or none, unless another matcher has the same ones.
+// sharedConditions compiles all conditions, or reuses those of another matcher. It compiles all of them or none.
 func sharedConditions(list []admissionregistrationv1.MatchCondition, path *field.Path) (*conditions, field.ErrorList) {
-	// Names and expressions are strings, which have JSON.
+	// Encoding does not fail: names and expressions are strings.
 	key, _ := json.Marshal(list)
 	out, err := compiledConditions.Get(string(key), func() (*conditions, error) {
 		evaluator, errs := compileConditions(list, path)
 		return &conditions{evaluator}, errs.ToAggregate()
 	})
 	if err != nil {
-		// It may be what was found for somebody else, at another path.
+		// The cached error may be another caller's, with another path. Compile again for errors with this path.
 		_, errs := compileConditions(list, path)
 		return nil, errs
 	}
@@ -162,8 +162,8 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 	return conditionCompiler().CompileCondition(accessors, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions), nil
 }
 
-// SelectsResource reports whether a resource rule selects the resource: by name, or by a wildcard, which does not reach
-// what Bootstrap is true of.
+// SelectsResource reports whether a resource rule selects the resource by name or wildcard. A wildcard does not select
+// bootstrap types; see Bootstrap.
 func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
 	if Never(resource.GroupResource()) {
 		return false
@@ -175,19 +175,21 @@ func contains(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, wildcard)
 }
 
-// SelectsNamespace says whether objects in a namespace with these labels may match; "" stands for no namespace.
+// SelectsNamespace reports whether objects in a namespace with these labels may match. An empty name stands for no
+// namespace.
 func (m *Matcher) SelectsNamespace(name string, l map[string]string) bool {
 	return name != NamespaceSystem && (name == "" || m.namespaces.Matches(labels.Set(l)))
 }
 
-// SelectsLabels says whether an object with these labels may match.
+// SelectsLabels reports whether an object with these labels may match.
 func (m *Matcher) SelectsLabels(l map[string]string) bool { return m.objects.Matches(labels.Set(l)) }
 
-// Conditional says whether the match looks at more of an object than its type, its namespace and its labels.
+// Conditional reports whether the match has conditions, which may read more of an object than type, namespace, and
+// labels.
 func (m *Matcher) Conditional() bool { return m.conditions != nil }
 
-// Matches says whether the policy is about the object. An error means that a condition could not be evaluated; it
-// counts as a match that can't be decided, as it does in the API server.
+// Matches reports whether the policy matches the object. If a condition could not be evaluated, it returns true and an
+// error: as in the API server, the object counts as matched, but the request cannot be decided.
 func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
@@ -195,7 +197,7 @@ func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	if m.guarded && byAPIServer(o.Request) {
 		return false, nil
 	}
-	// Copying the labels for each policy takes long where there are many of both.
+	// Skip the selectors where possible: copying the labels for each policy is slow if there are many of both.
 	if !m.objects.Empty() && !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || o.Old == o.Content || !m.SelectsLabels(o.Old.GetLabels())) {
 		return false, nil
 	}
@@ -231,7 +233,7 @@ func (m *Matcher) evaluateConditions(ctx context.Context, o Object) (bool, error
 		case result.EvalResult == nil:
 			errs = append(errs, errors.New("match condition without a result"))
 		case result.EvalResult.Value() == false:
-			// One false condition excludes the object whatever the others say.
+			// One false condition excludes the object, whatever the result of the others.
 			return false, nil
 		}
 	}

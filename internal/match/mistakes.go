@@ -21,10 +21,11 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// namespacesResource is the type of Namespaces.
+// namespacesResource is the resource of Namespaces.
 var namespacesResource = schema.GroupResource{Resource: "namespaces"}
 
-// warnOfNamespaceName warns of an object selector for the label that only Namespaces have, unless the rules have those.
+// warnOfNamespaceName returns a warning if the object selector has the label that only Namespaces have, unless the
+// rules match Namespaces.
 func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 	ofNamespaces := slices.ContainsFunc(m.ResourceRules, func(r placementv1.ResourceRule) bool { return covers(r, namespacesResource) })
 	list := normalise(m.ObjectSelector)
@@ -39,33 +40,33 @@ func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 	return []string{fmt.Sprintf("%s: only Namespaces have the label %s, so that %s: use namespaceSelector", path, corev1.LabelMetadataName, effect)}
 }
 
-// RequiresLabel reports whether the object selector selects objects with a label only. The API server asks about an update
-// of an object that had the label, too.
+// RequiresLabel reports whether the object selector only selects objects with the label. The API server also sends
+// updates that remove the label from an object.
 func (m *Matcher) RequiresLabel(key string) bool {
 	return slices.ContainsFunc(normalise(m.match.ObjectSelector), func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == key && (r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists)
 	})
 }
 
-// Operations of requests; Berth is asked about those of decided alone.
+// decided are the request operations that the API server sends to Berth, and operations are all that exist.
 var (
 	decided    = []string{string(admissionregistrationv1.Create), string(admissionregistrationv1.Update)}
 	operations = append(slices.Clone(decided), string(admissionregistrationv1.Delete), string(admissionregistrationv1.Connect))
 )
 
-// conditionParser parses CEL as conditionCompiler compiles it.
+// conditionParser parses CEL in the environment that conditionCompiler uses.
 var conditionParser = sync.OnceValue(func() *cel.Env {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).NewExpressionsEnv()
 })
 
-// warnOfOperations warns of a match condition that compares the request's operation with what it never is.
+// warnOfOperations returns warnings if a match condition compares request.operation with a value that it never has.
 func warnOfOperations(expression string, path *field.Path) []string {
 	if !strings.Contains(expression, "operation") {
 		return nil
 	}
 	parsed, issues := conditionParser().Parse(expression)
 	if issues.Err() != nil {
-		// Whoever compiles the condition refuses it.
+		// Ignore the error: compiling the condition reports it.
 		return nil
 	}
 	root := parsed.NativeRep().Expr()
@@ -101,8 +102,9 @@ func quoted(list []string) string {
 	return strings.Join(texts, " and ")
 }
 
-// requiredOperations returns the operations one of which an expression needs to be true, where Berth is asked about none of
-// them. A comparison that is one of several alternatives may be there for the rest of them, as where an object is null.
+// requiredOperations returns operations one of which is required for the expression to be true, if Berth receives none
+// of them. It ignores comparisons in one of several alternatives. Those may be there to guard another alternative, for
+// example against a null object.
 func requiredOperations(e celast.Expr) []string {
 	if e.Kind() != celast.CallKind {
 		return nil
@@ -124,8 +126,8 @@ func requiredOperations(e celast.Expr) []string {
 	return nil
 }
 
-// operationConstants returns the constants with which an expression compares the request's operation: by ==, by !=, or by
-// `in` with a list of constants.
+// operationConstants returns the constants that an expression compares request.operation with: by ==, by !=, or by `in`
+// with a list of constants.
 func operationConstants(e celast.Expr) []string {
 	if e.Kind() != celast.CallKind {
 		return nil

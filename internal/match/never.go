@@ -16,18 +16,18 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// NamespaceSystem is never matched: a cluster must come up, and stay up, without Berth.
+// NamespaceSystem is a namespace that is never matched. A cluster must start, and keep running, without Berth.
 const NamespaceSystem = "kube-system"
 
 const (
-	// apiServerUser is who the API server is where it makes requests of its own, and mastersGroup its group, whose members
-	// may do everything.
+	// apiServerUser is the user of the API server's own requests. mastersGroup is its group, whose members may do
+	// everything.
 	apiServerUser = "system:apiserver"
 	mastersGroup  = "system:masters"
 )
 
-// neverGroups are API groups of which nothing is ever matched: Berth's own kinds, so that a policy can always be
-// corrected, and what the API server itself asks for to authenticate, to authorize and to call webhooks.
+// neverGroups are API groups that are never matched. Berth's own kinds are among them, so that a policy can always be
+// corrected. The others are those that the API server needs to authenticate, to authorize, and to call webhooks.
 var neverGroups = []string{
 	placementv1.GroupVersion.Group,
 	"admissionregistration.k8s.io",
@@ -37,8 +37,8 @@ var neverGroups = []string{
 	"certificates.k8s.io",
 }
 
-// neverResources are single resource types that are never matched: without nodes and leases nothing runs, and an event
-// that tells of a denial must not be denied, and told of, itself.
+// neverResources are single resource types that are never matched. A cluster does not work without nodes and leases. An
+// event that reports a denial must not be denied itself, which would cause another event.
 var neverResources = []schema.GroupResource{
 	{Group: "", Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},
@@ -47,8 +47,9 @@ var neverResources = []schema.GroupResource{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 }
 
-// bootstrapResources are resource types that a wildcard does not match, since a cluster writes them when it starts, and
-// nodes when they join: the API server exits if it can't create its roles, and the kubelet without its CSINode.
+// bootstrapResources are resource types that a wildcard does not match, because the cluster writes them when it starts
+// or when nodes join. The API server exits if it cannot create its roles, and the kubelet if it cannot create its
+// CSINode.
 var bootstrapResources = []schema.GroupResource{
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
@@ -68,16 +69,17 @@ var bootstrapResources = []schema.GroupResource{
 }
 
 // mixedGroups are API groups in which the API server writes objects of its own beside those of users: the Service
-// kubernetes and its endpoints, and the first namespaces.
+// "kubernetes" and its endpoints, and the first namespaces.
 var mixedGroups = []string{"", "discovery.k8s.io"}
 
-// Exempt says whether nothing in a namespace is ever asked about, counted or limited: in kube-system and in Berth's own,
-// which is empty where the served cluster has none. Objects of no namespace, "", are not exempt.
+// Exempt reports whether objects in a namespace are never matched, counted, or limited. These namespaces are
+// kube-system and Berth's own, which is "" if the served cluster has none. Cluster-scoped objects, whose namespace is
+// "", are not exempt.
 func Exempt(namespace, ownNamespace string) bool {
 	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
 }
 
-// Elsewhere is Exempt's opposite, as a requirement on a namespace's labels.
+// Elsewhere returns a requirement on a namespace's labels that excludes the namespaces for which Exempt is true.
 func Elsewhere(ownNamespace string) metav1.LabelSelectorRequirement {
 	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
 	if ownNamespace != "" {
@@ -86,24 +88,24 @@ func Elsewhere(ownNamespace string) metav1.LabelSelectorRequirement {
 	return out
 }
 
-// Never says whether objects of the resource are never matched, whatever a policy's rules say.
+// Never reports whether objects of the resource are never matched, whatever a policy's rules say.
 func Never(resource schema.GroupResource) bool {
 	return slices.Contains(neverGroups, resource.Group) || slices.Contains(neverResources, resource)
 }
 
-// Bootstrap reports whether a cluster writes objects of the resource when it starts or a node joins. A wildcard does not
-// match them; a rule that names both the group and the resource does.
+// Bootstrap reports whether the cluster writes objects of the resource when it starts or when a node joins. A wildcard
+// does not match them. A rule that names both the group and the resource does.
 func Bootstrap(resource schema.GroupResource) bool {
 	return slices.Contains(bootstrapResources, resource)
 }
 
-// byAPIServer reports whether the API server makes a request on its own behalf. It asks for both user and group: who is
-// in the group may change and delete policies, and gains nothing by the user.
+// byAPIServer reports whether the API server sends the request on its own behalf. It checks both user and group. A
+// member of the group can change and delete policies anyway, so impersonating the user gains nothing.
 func byAPIServer(r *admissionv1.AdmissionRequest) bool {
 	return r != nil && r.UserInfo.Username == apiServerUser && slices.Contains(r.UserInfo.Groups, mastersGroup)
 }
 
-// selects reports whether a rule selects a resource that is not among those that never match.
+// selects reports whether a rule selects a resource. The resource must not be one for which Never is true.
 func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource) bool {
 	if !contains(rule.APIVersions, resource.Version) {
 		return false
@@ -124,10 +126,10 @@ func names(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
 	return slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
 }
 
-// guarded reports whether a webhook with these rules needs the guard, the condition that keeps requests from it which the
-// rules cover and a policy does not match. Rules that name types by group and resource need none, nor does a wildcard in a
-// group that has no such types. The API server converts each object for a condition, which costs it more than the rest of
-// the call.
+// guarded reports whether a webhook with these rules needs the guard: the condition that excludes requests which the
+// rules cover but the policies do not match. Rules that name types by group and resource do not need it. Neither does a
+// wildcard in a group without types that wildcards skip. The API server converts the object to evaluate a condition,
+// which costs it more than the rest of the call.
 func guarded(rules []placementv1.ResourceRule) bool {
 	return slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.APIGroups, func(group string) bool {
@@ -144,15 +146,16 @@ func guarded(rules []placementv1.ResourceRule) bool {
 	})
 }
 
-// mixed reports whether a group has types, or objects, that a wildcard does not match, besides others.
+// mixed reports whether a group has types or objects that a wildcard does not match.
 func mixed(group string) bool {
 	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
 	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
 }
 
-// explicit returns the rules, and further ones for versions in which a wildcard covers a bootstrap type that another rule
-// names. The API server sends an object in the version of the request if any rule covers that, though the rule be a
-// wildcard, and not in the version that the name came with.
+// explicit returns the rules, with additional ones for bootstrap types that a rule names. If a wildcard of another rule
+// covers such a type in more versions, explicit adds rules for these versions. The reason is that the API server sends
+// an object in the version of the request if any rule covers that version, even by a wildcard. It does not convert the
+// object to the version of the rule that names the type.
 func explicit(rules []placementv1.ResourceRule) []placementv1.ResourceRule {
 	out := slices.Clone(rules)
 	for _, resource := range bootstrapNamed(rules) {
@@ -180,8 +183,9 @@ func bootstrapNamed(rules []placementv1.ResourceRule) []schema.GroupResource {
 	})
 }
 
-// Warnings tell the author of a policy which types the wildcards of its rules do not match, what depends on types that its
-// rules name, and what of its selectors and conditions never selects anything. The path is that of the match.
+// Warnings returns warnings for the author of a policy. They say which types the wildcards of the rules do not match,
+// and which named types the cluster depends on. They also say which selectors and conditions never select anything.
+// path is the path of the match.
 func Warnings(m placementv1.Match, path *field.Path) []string {
 	var out []string
 	for i, rule := range m.ResourceRules {
@@ -212,11 +216,11 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 	return out
 }
 
-// maxListed is how many types a warning lists that a rule does not match.
+// maxListed is the number of unmatched types that a warning lists.
 const maxListed = 4
 
-// guard is the condition that keeps from a webhook with wildcards what its policies do not match: types that never match,
-// bootstrap types but for those that the policies name, and what the API server itself writes.
+// guard returns the condition that excludes what the policies of a webhook with wildcards do not match: types that are
+// never matched, bootstrap types that no rule names, and objects that the API server itself writes.
 func guard(rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MatchCondition {
 	const resource = `(request.resource.group + "/" + request.resource.resource)`
 	unnamed := slices.DeleteFunc(slices.Clone(bootstrapResources), func(resource schema.GroupResource) bool {

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// normal is a label selector in a form that selectors of equal meaning mostly share: requirements with sorted values,
-// sorted, each once. A label that has to have one value is a list of one.
+// normal is the normal form of a label selector, which most selectors of equal meaning share. Requirements and their
+// values are sorted and unique. A match label becomes an In requirement with one value.
 type normal []metav1.LabelSelectorRequirement
 
-// normalise returns a selector's normal form; that of no selector, and of an empty one, is empty.
+// normalise returns a selector's normal form. It is empty for a nil or empty selector.
 func normalise(s *metav1.LabelSelector) normal {
 	if s == nil {
 		return nil
@@ -32,10 +32,10 @@ func compareRequirements(a, b metav1.LabelSelectorRequirement) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 }
 
-// selector renders the normal form, with further requirements.
+// selector converts the normal form, with additional requirements, to a label selector.
 func (n normal) selector(more ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: slices.Concat(n, more)}
 }
 
-// except is the normal form without its i-th requirement.
+// except returns the normal form without its i-th requirement.
 func (n normal) except(i int) normal { return slices.Concat(n[:i], n[i+1:]) }

@@ -19,21 +19,21 @@ type ServedType struct {
 	Namespaced     bool
 }
 
-// Served are the resource types that the API server serves. It is immutable and safe for concurrent use; nil stands for
-// an API server of which nothing is known.
+// Served is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
+// *Served means that nothing is known about the API server.
 type Served struct {
 	types  []ServedType
 	silent []schema.GroupVersion
 }
 
-// NewServed returns what an API server serves: types, those of a group in the order of its preference of versions, and
-// silent, the versions of groups of which it did not tell what they have, such as those of an extension API server that
-// is down.
+// NewServed returns the set of served types. The versions of a group must be in the order of the API server's
+// preference. silent are the group versions whose resources discovery could not list, such as those of an extension API
+// server that is down.
 func NewServed(types []ServedType, silent ...schema.GroupVersion) *Served {
 	return &Served{types: types, silent: silent}
 }
 
-// Equal reports whether both are the same, in the same order.
+// Equal reports whether both sets have equal types in the same order.
 func (s *Served) Equal(other *Served) bool {
 	if s == nil || other == nil {
 		return s == other
@@ -44,7 +44,8 @@ func (s *Served) Equal(other *Served) bool {
 	})
 }
 
-// Namespaced reports whether the API server serves a type in namespaces, or whether nothing is known of its group.
+// Namespaced reports whether the API server serves the resource as namespaced. It also returns true if nothing is known
+// about the resource's group.
 func (s *Served) Namespaced(resource schema.GroupResource) bool {
 	if s == nil || s.hasSilent([]string{resource.Group}, []string{wildcard}) {
 		return true
@@ -52,14 +53,14 @@ func (s *Served) Namespaced(resource schema.GroupResource) bool {
 	return slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Namespaced && t.GroupResource() == resource })
 }
 
-// Names reports whether a type is served that is called so, by its plural, kind, singular, or short name.
+// Names reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
 func (s *Served) Names(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Named(resource.Resource) && t.Group == resource.Group })
 }
 
-// Plural returns the plural name that is probably meant by name, of a type in any of the groups or, where none of those
-// has it, in any group: name itself, that of the kind, the singular, or the short name, or the nearest one. ok is false
-// if none is near.
+// Plural returns the plural name that name probably stands for. It looks for a type with that plural name, kind,
+// singular name, or short name, in the groups first and then in all groups. If there is none, it looks for the most
+// similar plural name in the same order. ok is false if no name is similar.
 func (s *Served) Plural(name string, groups []string) (plural string, ok bool) {
 	if s == nil {
 		return "", false
@@ -84,24 +85,24 @@ func (s *Served) Plural(name string, groups []string) (plural string, ok bool) {
 	return "", false
 }
 
-// HasKind reports whether a type of a kind is served.
+// HasKind reports whether a type of the kind is served.
 func (s *Served) HasKind(kind string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Kind == kind })
 }
 
-// HasVersion reports whether something of an API version, as in apps/v1, is served.
+// HasVersion reports whether a type of an API version such as "apps/v1" is served.
 func (s *Served) HasVersion(apiVersion string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.GroupVersion().String() == apiVersion })
 }
 
-// Named reports whether a type is called by a name, in whatever case: its plural, kind, singular, or a short name.
+// Named reports whether name is the type's plural name, kind, singular name, or a short name, ignoring case.
 func (t ServedType) Named(name string) bool {
 	same := func(other string) bool { return strings.EqualFold(name, other) }
 	return same(t.Resource) || same(t.Kind) || t.Singular != "" && same(t.Singular) || slices.ContainsFunc(t.ShortNames, same)
 }
 
-// Meant returns a question after the type that is probably meant where a type is named that is not served, as in
-// " (did you mean deployments.apps?)"; "" if none is near.
+// Meant returns a question that suggests a served type in place of one that is not served, for example " (did you mean
+// deployments.apps?)". It returns "" if no served type is similar.
 func (s *Served) Meant(resource schema.GroupResource) string {
 	plural, ok := s.Plural(resource.Resource, []string{resource.Group})
 	if !ok {
@@ -111,7 +112,7 @@ func (s *Served) Meant(resource schema.GroupResource) string {
 	return fmt.Sprintf(" (did you mean %s?)", t.GroupResource())
 }
 
-// MeantPlural is Meant for a name that stands alone, in whatever group.
+// MeantPlural is Meant for a name without a group.
 func (s *Served) MeantPlural(name string) string {
 	plural, ok := s.Plural(name, []string{wildcard})
 	if !ok || plural == name {
@@ -120,8 +121,8 @@ func (s *Served) MeantPlural(name string) string {
 	return fmt.Sprintf(" (did you mean %s?)", plural)
 }
 
-// best returns the type of a plural name that is nearest to the groups and versions, which may be written in each
-// other's place. There must be one.
+// best returns the type with the plural name that fits the groups and versions best. It takes into account that users
+// write group and version in each other's place. At least one type must have the plural name.
 func (s *Served) best(plural string, groups, versions []string) ServedType {
 	types := slices.DeleteFunc(slices.Clone(s.types), func(t ServedType) bool { return t.Resource != plural })
 	distance := func(t ServedType) int {
@@ -144,12 +145,12 @@ func (s *Served) best(plural string, groups, versions []string) ServedType {
 	return slices.MinFunc(types, func(a, b ServedType) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
-// hasSilent reports whether a rule is about a version of a group of which nothing is known.
+// hasSilent reports whether the groups and versions include a group version whose resources are unknown.
 func (s *Served) hasSilent(groups, versions []string) bool {
 	return slices.ContainsFunc(s.silent, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
-// groupMeant returns the group that is probably meant by a name that is none; ok is false if none is near.
+// groupMeant returns the group that an invalid group name probably stands for. ok is false if none is similar.
 func (s *Served) groupMeant(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Subresources whose requests change fields of an object that policies may read. The API server sends no request for
-// the object itself.
+// Subresources whose requests change fields that policies may read. For these requests, the API server sends no
+// admission request for the object itself.
 const (
 	SubresourceScale               = "scale"
 	SubresourceResize              = "resize"
 	SubresourceEphemeralContainers = "ephemeralcontainers"
 )
 
-// every stands in a path for each member of a list or an object.
+// every is a path element that stands for each item of a list or each member of an object.
 const every = "*"
 
-// subresource is a subresource of a resource that Kubernetes itself serves.
+// subresource is a subresource of a resource that is built into Kubernetes.
 type subresource struct {
 	resource schema.GroupResource
 	name     string
@@ -42,8 +42,8 @@ var builtinSubresources = []subresource{
 
 var specReplicas = []string{"spec", "replicas"}
 
-// BuiltinReplicasPath returns where objects of a resource that Kubernetes itself serves have the number that their scale
-// sets; ok is false for all other resources, custom ones among them. The path is not to be changed.
+// BuiltinReplicasPath returns the path of the field that the scale subresource of a built-in resource sets. ok is false
+// for all other resources, including custom resources. Callers must not change the path.
 func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool) {
 	i := slices.IndexFunc(builtinSubresources, func(s subresource) bool { return s.resource == resource && s.name == SubresourceScale })
 	if i < 0 {
@@ -52,15 +52,15 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 	return builtinSubresources[i].changes[0], true
 }
 
-// MayReadScale reports whether a policy that reads these fields of objects may read what the scale of a custom resource
-// sets. Its definition names the field, which can be any one below spec.
+// MayReadScale reports whether a policy that reads these fields may read the field that the scale subresource of a
+// custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
 func MayReadScale(reads *projection.Fields) bool { return readsPath(reads, []string{"spec"}) }
 
-// Reads returns the fields that a match or a decision depends on, where the decision depends on these: everything, if
-// there are match conditions on the object.
+// Reads returns the fields that the match or a decision depends on. decision are the fields that the decision depends
+// on. If a match condition refers to the object, Reads returns all fields.
 func (m *Matcher) Reads(decision *projection.Fields) *projection.Fields {
 	for _, c := range m.match.MatchConditions {
-		// The variables are called object and oldObject.
+		// The CEL variables are called object and oldObject.
 		if strings.Contains(strings.ToLower(c.Expression), "object") {
 			return projection.Everything()
 		}
@@ -68,7 +68,7 @@ func (m *Matcher) Reads(decision *projection.Fields) *projection.Fields {
 	return decision
 }
 
-// readsPath reports whether a sealed set has the field at a path.
+// readsPath reports whether a sealed field set contains the field at a path.
 func readsPath(fields *projection.Fields, path []string) bool {
 	for _, name := range path {
 		if name == every {
@@ -85,16 +85,16 @@ func readsPath(fields *projection.Fields, path []string) bool {
 	return true
 }
 
-// subresourceCommon is what a policy's rules for subresources must have in common with another's to share a webhook. The
-// API server evaluates object selectors and match conditions on what a request for the subresource carries, which may be
-// a Scale. So these webhooks have none, and the process evaluates them on the object itself.
+// subresourceCommon returns what the subresource rules of two policies must have in common to share a webhook. The API
+// server evaluates object selectors and match conditions on the object in the request, which may be a Scale for a
+// subresource. So these webhooks have neither, and the process evaluates both on the object itself.
 func subresourceCommon(hook Hook) common {
 	out := commonOf(hook)
 	out.ObjectSelector, out.MatchConditions, out.Subresources = nil, nil, true
 	return out
 }
 
-// subresourceRules are a policy's rules for the subresources through which requests change what the policy reads.
+// subresourceRules returns a policy's rules for subresources whose requests change fields that the policy reads.
 func subresourceRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
 	if hook.Decision == nil {
 		return nil
@@ -111,13 +111,13 @@ func subresourceRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
 	return out
 }
 
-// subresourcesOf returns the subresources, of the resources of a group that a rule names, that change what is read.
+// subresourcesOf returns the subresources that change fields in reads, for the resources of a group that a rule names.
 func subresourcesOf(group string, resources []string, reads *projection.Fields) []subresource {
 	var out []subresource
 	custom := mayBeCustom(group)
 	for _, s := range builtinSubresources {
 		named := contains([]string{group}, s.resource.Group) && contains(resources, s.resource.Resource)
-		// Where all groups are named, the rule for custom resources is about these too.
+		// If the rule names all groups, the rule for custom resources covers the built-in ones as well.
 		covered := custom && s.name == SubresourceScale
 		if named && !covered && slices.ContainsFunc(s.changes, func(path []string) bool { return readsPath(reads, path) }) {
 			out = append(out, s)
@@ -135,5 +135,6 @@ func subresourcesOf(group string, resources []string, reads *projection.Fields) 
 	return out
 }
 
-// mayBeCustom reports whether a group in a rule may have custom resources: their groups are domains.
+// mayBeCustom reports whether a group in a rule may contain custom resources. The groups of custom resources are
+// domains.
 func mayBeCustom(group string) bool { return group == wildcard || strings.Contains(group, ".") }

@@ -15,26 +15,26 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Hook is one policy's part in the webhook configuration.
+// Hook is one policy's contribution to the webhook configuration.
 type Hook struct {
 	Policy        string
 	FailurePolicy placementv1.FailurePolicy
 	Matcher       *Matcher
-	// Decision are the fields of objects that the policy's decisions depend on, sealed; nil for none.
+	// Decision are the fields of objects that the policy's decisions depend on, sealed. nil means none.
 	Decision *projection.Fields
 }
 
-// Group is a webhook of the configuration and the policies that it stands for.
+// Group is a webhook of the configuration with the policies that share it.
 type Group struct {
 	Webhook  admissionregistrationv1.MutatingWebhook
 	Policies []string
 }
 
-// common is what policies must have in common to share a webhook whatever their resource rules are. The API server
-// sends an object in a version that one of the webhook's rules names, so policies share only where any such version is
-// one that all of them match: where all rules of both name the same versions. A policy that names several lists of
-// versions shares with its equals alone. Policies that need the guard share with each other alone, so that the others do
-// without it.
+// common is what policies must have in common to share a webhook, whatever their resource rules are. The API server
+// sends an object in a version that one of the webhook's rules names. So policies may share a webhook only if all rules
+// of both name the same versions: then every policy matches any version that is sent. A policy with rules for different
+// versions shares only with policies with equal rules. Policies that need the guard share only with each other, so that
+// the webhooks of the others have no guard.
 type common struct {
 	FailurePolicy     placementv1.FailurePolicy
 	NamespaceSelector normal
@@ -43,29 +43,30 @@ type common struct {
 	Versions          []string
 	Rules             []placementv1.ResourceRule
 	Guarded           bool `json:",omitempty"`
-	// Subresources sets webhooks for subresources apart from those for objects.
+	// Subresources separates webhooks for subresources from webhooks for objects.
 	Subresources bool `json:",omitempty"`
 }
 
-// shape is what policies must have in common to share a webhook where they want different values of one label: all
-// else, their resource rules included. The API server asks for all values together exactly if it would ask for some
-// of them alone; of two differences that would not be so.
+// shape is what policies must have in common to share a webhook if they require different values of one label:
+// everything else, including their resource rules. Then the API server calls the webhook with all values exactly if it
+// would call it with one of them. This does not hold if the policies differ in two labels.
 type shape struct {
 	common
 	ResourceRules []string
-	// OfNamespace says of which selector a requirement is left out, and Key of which label.
+	// OfNamespace reports which selector lacks a requirement: the namespace selector or the object selector. Key is its
+	// label.
 	OfNamespace bool
 	Key         string
 }
 
-// part is a webhook to be, of policies that share it whatever their resource rules are.
+// part is a future webhook for policies that have the same common, whatever their resource rules are.
 type part struct {
 	common
 	policies []string
 	rules    []admissionregistrationv1.RuleWithOperations
 }
 
-// cut is a part without one requirement, whose values it wants.
+// cut is a part without one of its requirements. values are the values of that requirement.
 type cut struct {
 	shape
 	text   string
@@ -73,12 +74,14 @@ type cut struct {
 }
 
 // Webhooks renders the policies' matches as webhooks of a MutatingWebhookConfiguration, without client configuration.
-// Policies that differ in nothing but their resource rules share one, and so do policies that differ in nothing but
-// the values that they want of one label: the API server calls webhooks one after the other. None is called for
-// anything that no policy of it is about. A policy that reads what subresources change is part of two: one for objects,
-// and one for those subresources. The result is sorted and depends on nothing but the set of hooks; a
-// webhook's name does not depend on the values that it wants. ownNamespace, empty for none, is excluded besides
-// kube-system.
+//
+// The API server calls webhooks one after the other, so policies share webhooks where possible. Policies share one if
+// they differ only in their resource rules, or only in the required values of one label. No webhook receives objects
+// that none of its policies matches. A policy that reads fields that subresources change has two webhooks: one for
+// objects, and one for those subresources.
+//
+// The result is sorted and depends only on the set of hooks. A webhook's name does not depend on the label values that
+// it requires. The webhooks exclude kube-system and ownNamespace, which may be empty.
 func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	parts := partsOf(hooks)
 	cuts := make([][]cut, len(parts))
@@ -93,7 +96,7 @@ func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	for i, p := range parts {
 		c := cut{shape: shape{common: p.common}, text: keyText(p.common)}
 		if len(cuts[i]) > 0 {
-			// Where a part could share with others in several ways, it does with the most.
+			// If a part could share a webhook in several ways, use the one that most parts share.
 			c = slices.MaxFunc(cuts[i], func(a, b cut) int {
 				return cmp.Or(cmp.Compare(count[a.text], count[b.text]), -strings.Compare(a.text, b.text))
 			})
@@ -114,7 +117,8 @@ func Webhooks(hooks []Hook, ownNamespace string) []Group {
 	return out
 }
 
-// union are parts that share a webhook. If their cut has a Key, wanted are all values that they want of it.
+// union is the set of parts that share a webhook. If their cut has a Key, wanted are all values that they require of
+// it.
 type union struct {
 	cut
 	policies []string
@@ -136,7 +140,7 @@ func (u *union) group(ownNamespace string) Group {
 	return Group{Webhook: newWebhook(webhookName(u.FailurePolicy, u.text), key, u.rules, ownNamespace), Policies: u.policies}
 }
 
-// partsOf puts together what differs in nothing but resource rules.
+// partsOf merges the hooks that differ only in their resource rules.
 func partsOf(hooks []Hook) []*part {
 	byKey := map[string]*part{}
 	var out []*part
@@ -185,7 +189,7 @@ func commonOf(hook Hook) common {
 	return key
 }
 
-// cuts are the ways to leave out one requirement that wants one of some values.
+// cuts returns a cut for each In requirement of the part.
 func (p *part) cuts() []cut {
 	var rules []string
 	for _, r := range p.rules {
@@ -219,14 +223,14 @@ func sortedByPolicy(hooks []Hook) []Hook {
 }
 
 func keyText(key any) string {
-	// Marshalling can't fail: the keys hold nothing but strings.
+	// Marshaling does not fail: the keys contain only strings and booleans.
 	text, _ := json.Marshal(key)
 	return string(text)
 }
 
 func webhookName(failure placementv1.FailurePolicy, key string) string {
 	sum := sha256.Sum256([]byte(key))
-	// Fail sorts before Ignore in the name for the reader's sake; the order has no meaning.
+	// "fail" sorts before "ignore", which helps readers. The order has no meaning to the API server.
 	return strings.ToLower(string(failure)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
 }
 
@@ -249,7 +253,7 @@ func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWit
 	}
 }
 
-// objectRules are a policy's rules for objects themselves.
+// objectRules returns a policy's rules for the objects themselves.
 func objectRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, rule := range hook.Matcher.match.ResourceRules {
@@ -267,7 +271,7 @@ func newRule(groups, versions, resources []string, operations ...admissionregist
 	}
 }
 
-// appendRule appends a rule unless there is one for the same resources. All have the same operations.
+// appendRule appends a rule unless the list has one for the same resources. All rules must have the same operations.
 func appendRule(rules []admissionregistrationv1.RuleWithOperations, next admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	if slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return ruleText(r) == ruleText(next) }) {
 		return rules
