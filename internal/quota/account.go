@@ -13,24 +13,24 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Account is one quota while requests are charged to it: a copy whose status is to be written if it changed. It is not
-// safe for concurrent use.
+// Account is a working copy of one quota that requests are charged to. The caller must write the status if it changed.
+// An Account is not safe for concurrent use.
 type Account struct {
 	quota placementv1.Quota
 	read  *placementv1.QuotaStatus
 	rules *Rules
 }
 
-// NewAccount returns an account that begins with the quota's status as it was read.
+// NewAccount returns an account that starts with a copy of the quota.
 func NewAccount(q placementv1.Quota, rules *Rules) *Account {
 	copied, _ := q.DeepCopyObject().(placementv1.Quota)
 	return &Account{quota: copied, read: q.QuotaStatus(), rules: rules}
 }
 
-// Quota is the quota as it is to be written.
+// Quota returns the quota with the status to write.
 func (a *Account) Quota() placementv1.Quota { return a.quota }
 
-// Changed says whether the status differs from what was read.
+// Changed reports whether the status differs from the one that was read.
 func (a *Account) Changed() bool {
 	status := a.quota.QuotaStatus()
 	return !slices.EqualFunc(a.read.Reservations, status.Reservations, func(x, y placementv1.Reservation) bool {
@@ -38,8 +38,8 @@ func (a *Account) Changed() bool {
 	}) || !equality.Semantic.DeepEqual(a.read.Used, status.Used)
 }
 
-// GiveBack takes back the charges whose ids charge reports true for, as if they had never been made. What another request
-// for the same change stands on is charged to that one.
+// GiveBack reverts the charges for whose ids charge returns true, as if they had never been made. If another request
+// for the same change relies on a reverted charge, the charge moves to that request's reservation.
 func (a *Account) GiveBack(charge func(id string) bool) {
 	status := a.quota.QuotaStatus()
 	var kept, back []placementv1.Reservation
@@ -61,17 +61,18 @@ func (a *Account) GiveBack(charge func(id string) bool) {
 	status.Reservations = kept
 }
 
-// sameChange says whether two reservations are for the same change of the same object.
+// sameChange reports whether two reservations are for the same change of the same object.
 func sameChange(a, b placementv1.Reservation) bool {
 	return a.ObjectUID != "" && a.ObjectUID == b.ObjectUID && a.ObjectVersion == b.ObjectVersion && a.Resource == b.Resource
 }
 
-// Settle keeps the reservations that unsettled returns. What the others took stays used: objects take it now.
+// Settle replaces the reservations by those that unsettled returns. The amounts of the removed ones stay in used,
+// because objects take them now.
 func (a *Account) Settle(unsettled func(placementv1.Quota) []placementv1.Reservation) {
 	a.quota.QuotaStatus().Reservations = unsettled(a.quota)
 }
 
-// mode is how the quota answers; that of an object that was never defaulted too.
+// mode returns the quota's mode. It returns the default for a quota that the API server did not default.
 func (a *Account) mode() placementv1.Mode {
 	if mode := a.quota.QuotaSpec().Mode; mode != "" {
 		return mode
@@ -79,13 +80,13 @@ func (a *Account) mode() placementv1.Mode {
 	return placementv1.ModeEnforce
 }
 
-// current says whether used is counted for the newest spec.
+// current reports whether status.used was counted for the newest spec.
 func (a *Account) current() bool {
 	return a.quota.QuotaStatus().ObservedGeneration == a.quota.GetGeneration()
 }
 
-// standing is what is charged already for the very change that the request is about: an API server may ask more than
-// once about one, and of several updates that start from one version only one succeeds.
+// standing returns what is already charged for the change that the request makes. The API server may send several
+// requests for one change. Of several updates that start from the same version, only one can succeed.
 func (a *Account) standing(r *Request) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := range a.quota.QuotaStatus().Reservations {
@@ -96,14 +97,15 @@ func (a *Account) standing(r *Request) corev1.ResourceList {
 	return out
 }
 
-// charge adds what the request takes beyond what stands already.
+// charge adds what the request takes in addition to the standing charges.
 func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, expires time.Time) {
 	a.prolong(r, expires)
 	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(standing, upstream.ResourceNames(requested))))
 	if len(more) == 0 && len(standing) == 0 {
 		return
 	}
-	// A request that stands on another's charge is noted without one, to take that over if it is given back.
+	// A request that relies on another's charge gets a reservation with an empty delta. It takes over the charge if the
+	// other request gives it back.
 	status := a.quota.QuotaStatus()
 	status.Used = upstream.Add(status.Used, more)
 	status.Summary = Summary(a.quota.QuotaSpec().Hard, status.Used)
@@ -114,9 +116,10 @@ func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, ex
 	status.Reservations = append(merge(status.Reservations, &next), next)
 }
 
-// merge returns the reservations without those for creates of other objects of the same name as next's, and makes next
-// stand for them too: only one of the objects can exist at a time, so that next holds the largest of them. It then has
-// no object's uid, since it must outlast each of the objects, and no request gives it back.
+// merge merges the reservations for creates of other objects with the same name as next's into next, and returns the
+// remaining reservations. Only one of these objects can exist at a time, so next holds the largest amounts of them. If
+// merge merges anything, it clears the object UID of next, which must outlast each of the objects. No request can give
+// next back then.
 func merge(reservations []placementv1.Reservation, next *placementv1.Reservation) []placementv1.Reservation {
 	if !slices.ContainsFunc(reservations, func(r placementv1.Reservation) bool {
 		return createsOneName(&r, next) && (r.ObjectUID != next.ObjectUID || r.ObjectUID == "")
@@ -139,28 +142,29 @@ func merge(reservations []placementv1.Reservation, next *placementv1.Reservation
 	return kept
 }
 
-// createsOneName reports whether both reservations are for creates of objects with one and the same name.
+// createsOneName reports whether both reservations are for creates of objects with the same name.
 func createsOneName(a, b *placementv1.Reservation) bool {
 	return a.Name != "" && a.ObjectVersion == "" && b.ObjectVersion == "" && a.Name == b.Name && a.Namespace == b.Namespace && a.Resource == b.Resource
 }
 
-// keptPrefix begins the ids of reservations that no request gives back. No charge has such an id.
+// keptPrefix is the prefix of the ids of reservations that no request can give back. No charge has such an id.
 const keptPrefix = "kept-"
 
-// maxID is the schema's limit on an id.
+// maxID is the maximum length of an id in the CRD's schema.
 const maxID = 64
 
-// keep has no request give a reservation back. It lasts until its object is there or until it expires.
+// keep changes a reservation's id so that no request can give it back. It lasts until its object exists or it expires.
 func keep(r *placementv1.Reservation) {
 	if !strings.HasPrefix(r.UID, keptPrefix) {
 		r.UID = keptPrefix + r.UID[:min(len(r.UID), maxID-len(keptPrefix))]
 	}
 }
 
-// prolong keeps what stands for as long as the newest request that it stands for may be under way. A creation is one
-// request, however often it is asked about; an update may be tried again later, from the same version.
+// prolong extends the reservations of an update for as long as the newest request for it may be in progress. Clients
+// may try an update again later from the same version. A create is one request, however often the API server calls the
+// webhook, so its reservation is not extended.
 func (a *Account) prolong(r *Request, expires time.Time) {
-	// Times are stored in seconds.
+	// The API stores times in seconds.
 	until := metav1.NewTime(expires.Truncate(time.Second))
 	for i := range a.quota.QuotaStatus().Reservations {
 		if standing := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.isFor(standing) && standing.Expires.Before(&until) {
@@ -169,14 +173,15 @@ func (a *Account) prolong(r *Request, expires time.Time) {
 	}
 }
 
-// isFor reports whether a reservation is for the very change that the request is about, or for the create of an object
-// with the name of the one that the request creates: at most one of the changes can be.
+// isFor reports whether a reservation is for the change that the request makes, or for the create of an object with the
+// same name as the one that the request creates. At most one of these changes can happen.
 func (r *Request) isFor(reserved *placementv1.Reservation) bool {
 	own := placementv1.Reservation{Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name, ObjectVersion: r.object.version}
 	return createsOneName(&own, reserved) || r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
 }
 
-// crowded reports whether a namespace has as many charges under way as it may have in a quota that it shares with others.
+// crowded reports whether a namespace has the maximum number of reservations in a quota that it shares with other
+// namespaces.
 func (a *Account) crowded(namespace string) bool {
 	if _, shared := a.quota.(*placementv1.ClusterScopedQuota); !shared {
 		return false
@@ -190,12 +195,12 @@ func (a *Account) crowded(namespace string) bool {
 	return n >= placementv1.MaxNamespaceReservations
 }
 
-// full says that no more charges can be under way.
+// full reports whether the quota has the maximum number of reservations.
 func (a *Account) full() bool {
 	return len(a.quota.QuotaStatus().Reservations) >= placementv1.MaxReservations
 }
 
-// subtract takes away what is there, and leaves nothing below zero.
+// subtract subtracts the amounts of those resources that from has. No result is negative.
 func subtract(from, what corev1.ResourceList) corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(from, upstream.Mask(what, upstream.ResourceNames(from)))
 }

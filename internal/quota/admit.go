@@ -14,38 +14,40 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Limit is a LimitedResource and its module.
+// Limit is a LimitedResource with its compiled rules.
 type Limit struct {
 	Object *placementv1.LimitedResource
 	Rules  *Rules
 }
 
-// Denial is one reason that lasts.
+// Denial is a reason to deny a request for good.
 type Denial struct {
-	// Message is in upstream's words.
+	// Message has the wording of Kubernetes' ResourceQuota plug-in.
 	Message string
-	// By is the quota or the LimitedResource that denies; nil if it is neither.
+	// By is the quota or LimitedResource that denies the request; nil if neither does.
 	By runtime.Object
 }
 
-// Verdict is what quotas and limits say of a request. The request is allowed if nothing is denied and nothing pending.
+// Verdict is the result of checking a request against quotas and limits. The request is allowed if Denied and Pending
+// are empty.
 type Verdict struct {
-	// Denied are reasons that last: the request is to be denied.
+	// Denied are permanent reasons to deny the request.
 	Denied []Denial
-	// Pending are reasons that pass by themselves: the request is to be tried again.
+	// Pending are temporary reasons. The client should try the request again.
 	Pending []string
-	// Warned is what quotas in mode Warn would have denied, Audited what those in mode DryRun would have.
+	// Warned are the reasons of quotas in mode Warn, and Audited those of quotas in mode DryRun. Neither deny the
+	// request.
 	Warned, Audited []string
-	// Charged are the quotas that the request is charged to: those that deny and that count what it changes.
+	// Charged are the quotas that the request is charged to: the enforced quotas that count what the request changes.
 	Charged []Key
-	// Uncovered says that a limit denies: a quota that nobody knew of yet would change that.
+	// Uncovered reports whether a limit denies the request. A quota that is not known yet could change that.
 	Uncovered bool
 }
 
-// Allowed says whether the request is to be let through.
+// Allowed reports whether the request is to be allowed.
 func (v *Verdict) Allowed() bool { return len(v.Denied)+len(v.Pending) == 0 }
 
-// against is what one quota says of a request.
+// against is the result of checking a request against one quota.
 type against struct {
 	account         *Account
 	standing        corev1.ResourceList
@@ -56,19 +58,19 @@ type against struct {
 	denied, pending []string
 }
 
-// coverage is what quotas limit for an object.
+// coverage lists the resources and scopes that quotas cover for an object.
 type coverage struct {
 	resources, scopes []any
 }
 
-// Admit decides a request against all quotas of its namespace and all limits on its type there. If it allows the
-// request, and that is no dry run, it charges the accounts; the charge holds until expires. An error says that a
-// module could not be evaluated: nothing is decided and nothing charged.
+// Admit checks a request against all quotas of its namespace and all limits on its type there. If it allows the
+// request, and the request is not a dry run, it charges the accounts. A charge is valid until expires. Admit returns an
+// error if a module could not be evaluated. In this case it charges nothing.
 //
-// The order of the checks is that of upstream's CheckRequest.
+// The checks are in the order of CheckRequest in Kubernetes' ResourceQuota plug-in.
 func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit, expires time.Time) (*Verdict, error) {
 	verdict := &Verdict{}
-	// The limits' modules are given lists, empty ones too.
+	// Use empty lists instead of nil: the limits' modules require lists.
 	covered := coverage{resources: []any{}, scopes: []any{}}
 	var opinions []*against
 	for _, account := range accounts {
@@ -103,7 +105,7 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 		return verdict, nil
 	}
 	for _, opinion := range opinions {
-		// What denies nothing needs no charge: the recount counts.
+		// Quotas that do not deny need no charge. The recount counts the object later.
 		if opinion.account.mode() == placementv1.ModeEnforce && len(opinion.requested) > 0 {
 			opinion.account.charge(r, opinion.requested, opinion.standing, expires)
 			key, _ := KeyOf(opinion.account.quota)
@@ -113,9 +115,9 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	return verdict, nil
 }
 
-// changes says whether the request changes what is used, as far as limits are concerned: for the quotas that are enforced
-// and count the object or, where there is none, for the object itself. A quota that denies nothing must not let through
-// what would be denied without it.
+// changes reports whether limits apply because the request changes usage. If enforced quotas apply, it must change the
+// usage that one of them counts. Otherwise it must change the usage of the object itself. So a quota that is not
+// enforced cannot allow what would be denied without that quota.
 func (r *Request) changes(opinions []*against) bool {
 	enforced := false
 	for _, o := range opinions {
@@ -129,7 +131,7 @@ func (r *Request) changes(opinions []*against) bool {
 	return !enforced && len(upstream.RemoveZeros(r.delta())) > 0
 }
 
-// ask asks one quota's module.
+// ask checks the request against one quota.
 func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	out := &against{account: account, standing: account.standing(r)}
 	spec, status := account.quota.QuotaSpec(), account.quota.QuotaStatus()
@@ -145,7 +147,8 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 		return out, nil
 	}
 	if err := r.evaluator.Constraints(tracked, r.content); err != nil {
-		// As upstream: an object that a quota needs an amount of must name one, even if it takes no more than before.
+		// As in Kubernetes: if a quota requires an object to specify an amount, this holds even if the object takes no
+		// more than before.
 		out.denied = append(out.denied, fmt.Sprintf("failed quota: %s: %v", account.quota.GetName(), err))
 		return out, nil
 	}
@@ -179,7 +182,7 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	return out, nil
 }
 
-// change is what the object takes more than was counted of it before by a quota with these rules.
+// change returns what the object takes in addition to what a quota with these rules already counts for it.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
 		before, err := rules.ofScopes(ctx, r.before.scopes, tracked)
@@ -193,7 +196,7 @@ func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (core
 	return upstream.RemoveZeros(r.now.usage), nil
 }
 
-// add adds what a quota says, as its mode wants it said.
+// add adds the result of one quota to the verdict, depending on the quota's mode.
 func (v *Verdict) add(o *against) {
 	switch o.account.mode() {
 	case placementv1.ModeEnforce:
@@ -208,7 +211,7 @@ func (v *Verdict) add(o *against) {
 	}
 }
 
-// would says what a quota that denies nothing would have denied.
+// would returns the messages of a quota that is not enforced.
 func (o *against) would() []string {
 	spec := o.account.quota.QuotaSpec()
 	var out []string
@@ -218,7 +221,8 @@ func (o *against) would() []string {
 	return out
 }
 
-// uncovered asks the limits and says what they say in upstream's words, as the first of them that says anything.
+// uncovered checks the request against the limits. It returns at most one denial for resources and one for scopes, as
+// Kubernetes does. Each names the first limit that denies.
 func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverage) ([]Denial, error) {
 	var resources, scopes []string
 	var by runtime.Object
@@ -263,7 +267,7 @@ func joined(names []corev1.ResourceName) string {
 	return strings.Join(out, ",")
 }
 
-// messages are the strings of a rule's value.
+// messages returns the strings in a rule's value.
 func messages(value any) []string {
 	list, _ := value.([]any)
 	var out []string

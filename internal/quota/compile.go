@@ -13,41 +13,41 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Prepare makes a compiled module ready to be asked. The engine has one.
+// Prepare prepares a compiled module for evaluation. The policy engine provides it.
 type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 
-// cached bounds how many modules are kept; one takes some hundred kilobytes.
+// cached bounds the number of cached modules. One takes some hundred kilobytes.
 const cached = 1024
 
-// cachedScopes bounds how many answers about scopes are kept of each module.
+// cachedScopes bounds the number of cached scope results of each module.
 const cachedScopes = 256
 
-// Compiler generates and compiles the modules of quotas and limits and keeps them: quotas with equal specs share one.
-// It is safe for concurrent use.
+// Compiler generates, compiles, and caches the modules of quotas and limits. Quotas with equal specs share a module. It
+// is safe for concurrent use.
 type Compiler struct {
 	prepare  Prepare
 	byObject *lru.Cache
 	byDigest *lru.Cache
 }
 
-// NewCompiler returns a compiler for an engine.
+// NewCompiler returns a compiler that uses the engine's Prepare function.
 func NewCompiler(p Prepare) *Compiler {
 	return &Compiler{prepare: p, byObject: lru.New(cached), byDigest: lru.New(cached)}
 }
 
-// version identifies a spec.
+// version identifies one version of a spec.
 type version struct {
 	uid        types.UID
 	generation int64
 }
 
-// compiled are the rules of a spec, and a copy of that spec.
+// compiled are the rules of a spec, with a copy of that spec.
 type compiled struct {
 	rules *Rules
 	spec  copiable
 }
 
-// copiable is a spec. Who has the object may change it.
+// copiable is a spec that can be copied. The cache needs copies, because the owner of an object may change its spec.
 type copiable interface{ copied() copiable }
 
 type quotaSpec struct{ *placementv1.QuotaSpec }
@@ -60,7 +60,7 @@ type limitSpec struct {
 
 func (s limitSpec) copied() copiable { return limitSpec{s.DeepCopy()} }
 
-// questions are the rules that are asked together, by the part of prepared that answers.
+// questions are the names of the rules that are evaluated together, by the field of prepared that holds them.
 type questions struct {
 	scope, admit, words, count []string
 }
@@ -73,12 +73,12 @@ var (
 	ofLimit = questions{admit: []string{ruleUncoveredResources, ruleUncoveredScopes}}
 )
 
-// Quota returns a quota's rules.
+// Quota returns the compiled rules of a quota.
 func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
 	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, ofQuota)
 }
 
-// Limit returns a limit's rules.
+// Limit returns the compiled rules of a limit.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
 	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, ofLimit)
 }
@@ -90,7 +90,7 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 }, spec copiable, generate func() string, asked questions) (*Rules, error) {
 	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
 	if cached, ok := c.byObject.Get(key); ok {
-		// Where the API server's store went back to an earlier state, two specs may have the same generation.
+		// After the API server's storage was restored from a backup, two specs may have the same generation.
 		if known, _ := cached.(compiled); equality.Semantic.DeepEqual(known.spec, spec) {
 			return known.rules, nil
 		}

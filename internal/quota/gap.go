@@ -12,9 +12,10 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Gap returns why a LimitedResource denies objects in a namespace that the author of a quota there seems to have covered:
-// the quota is not enforced, or it covers one of two names that objects take together and no quota covers the other. It
-// returns "" if there is no such gap. others are the other quotas that hold in the namespace.
+// Gap returns why a LimitedResource denies objects in a namespace although the author of a quota there seems to have
+// covered them. It returns "" if there is no such gap. There are two cases. The quota is not enforced. Or it covers
+// only one of two resource names that the same objects always take together, and no quota covers the other. others are
+// the other quotas that apply to the namespace.
 func (e *Evaluators) Gap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota, namespace string) string {
 	t := schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource}
 	var enforced []*placementv1.QuotaSpec
@@ -50,7 +51,7 @@ func enforces(spec *placementv1.QuotaSpec) bool {
 	return spec.Mode == "" || spec.Mode == placementv1.ModeEnforce
 }
 
-// limitedNames returns the names of hard, sorted, that a quota would cover for a limit.
+// limitedNames returns the names in the quota's hard that are limited by the LimitedResource, sorted.
 func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource, spec *placementv1.QuotaSpec) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	tracked := e.of(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
@@ -63,7 +64,7 @@ func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.G
 	return slices.Compact(out)
 }
 
-// uncoveredNames returns the names that are in the hard of none of the quotas.
+// uncoveredNames returns the names that no enforced quota has in hard.
 func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSpec) []string {
 	var out []string
 	for _, name := range names {
@@ -74,8 +75,8 @@ func uncoveredNames(names []corev1.ResourceName, enforced []*placementv1.QuotaSp
 	return out
 }
 
-// uncoveredScopes returns the scopes of a limit that a quota with the wanted scopes would cover for some object, and that
-// none of the enforced quotas covers for that object.
+// uncoveredScopes returns the scopes of a limit that a quota with the wanted scopes would cover for some object, but
+// that no enforced quota covers for that object.
 func uncoveredScopes(limited, wanted []placementv1.ScopeRequirement, enforced []*placementv1.QuotaSpec) []string {
 	var out []string
 	for _, r := range limited {
@@ -96,8 +97,8 @@ func uncoveredScopes(limited, wanted []placementv1.ScopeRequirement, enforced []
 	return out
 }
 
-// covers reports whether any of the requirements, which are of one scope, matches an object with a class. Scopes without
-// classes match whatever they are about.
+// covers reports whether any of the requirements matches an object with the class. All requirements must be for one
+// scope. Requirements for scopes without classes always match.
 func covers(requirements []placementv1.ScopeRequirement, class string) bool {
 	return slices.ContainsFunc(requirements, func(r placementv1.ScopeRequirement) bool {
 		byClass := r.ScopeName == corev1.ResourceQuotaScopePriorityClass || r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass
@@ -105,7 +106,7 @@ func covers(requirements []placementv1.ScopeRequirement, class string) bool {
 	})
 }
 
-// twin returns the other name of two under which objects of a type are charged the same; "" if there is none.
+// twin returns the other name under which objects of the type are charged the same amount; "" if there is none.
 func twin(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
 	counted := corev1.ResourceName(countPrefix + t.String())
 	_, aliased := countAliases[t]

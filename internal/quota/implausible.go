@@ -12,7 +12,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// bytesOf are the names of byte-valued resources without the prefixes requests. and limits. and the storage class.
+// bytesOf are the names of resources measured in bytes, without prefix ("requests.", "limits.") and storage class.
 var bytesOf = []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage}
 
 // fewBytes is less than any container or volume can work with.
@@ -21,9 +21,9 @@ var fewBytes = resource.MustParse("1Mi")
 // manyCPUs is more than any namespace can request.
 var manyCPUs = resource.MustParse("1G")
 
-// Implausible returns what is wrong with the amounts of a quota's hard, in the order of the names: amounts in a unit
-// that the resource does not have, that admit nothing, or that another limit keeps from being reached. Each text begins
-// with the path of the field.
+// Implausible returns messages about implausible amounts in a quota's hard, sorted by resource name. An amount is
+// implausible if its unit does not fit the resource, if it admits nothing, or if another limit prevents usage from
+// reaching it. Each message starts with the field's path.
 func (e *Evaluators) Implausible(spec *placementv1.QuotaSpec) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
@@ -55,7 +55,7 @@ func (e *Evaluators) Implausible(spec *placementv1.QuotaSpec) []string {
 	return out
 }
 
-// bareName returns the resource that a name of hard limits requests or limits of, such as memory for requests.memory.
+// bareName returns the resource name without prefix and storage class, for example memory for requests.memory.
 func bareName(name corev1.ResourceName) corev1.ResourceName {
 	text := string(name)
 	if _, after, found := strings.Cut(text, storageClassInfix); found {
@@ -91,8 +91,8 @@ func implausibleCPU(amount resource.Quantity) string {
 	}
 }
 
-// unreachable returns why the requests that a name limits can't become as large as the limit: a container requests no
-// more than its limit, and every container must have one where the sum of limits is limited.
+// unreachable returns why the requests that a name limits cannot become as large as the limit; "" if they can. A
+// container cannot request more than its limit. If the sum of limits is limited, every container must have a limit.
 func unreachable(spec *placementv1.QuotaSpec, name corev1.ResourceName) string {
 	bare := bareName(name)
 	limits := corev1.ResourceName("limits." + string(bare))
@@ -110,7 +110,7 @@ func whole(amount resource.Quantity, scale resource.Scale) bool {
 	return rounded.RoundUp(scale)
 }
 
-// decimal returns an amount without a suffix, as in 0.512.
+// decimal returns an amount as a decimal number without suffix, for example 0.512.
 func decimal(amount resource.Quantity) string {
 	copied := amount.DeepCopy()
 	text := copied.AsDec().String()

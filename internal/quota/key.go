@@ -6,19 +6,19 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Kinds of what this package decides.
+// The kinds that this package handles.
 const (
 	KindScopedQuota        = "ScopedQuota"
 	KindClusterScopedQuota = "ClusterScopedQuota"
 	KindLimitedResource    = "LimitedResource"
 )
 
-// Key names a quota or a LimitedResource.
+// Key identifies a quota or a LimitedResource.
 type Key struct {
 	Kind, Namespace, Name string
 }
 
-// String returns kind/name, or kind/namespace/name.
+// String returns "kind/name" or "kind/namespace/name".
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Kind + "/" + k.Name
@@ -26,7 +26,7 @@ func (k Key) String() string {
 	return k.Kind + "/" + k.Namespace + "/" + k.Name
 }
 
-// KeyOf returns an object's key; ok is false for what is neither a quota nor a LimitedResource.
+// KeyOf returns an object's key. ok is false if the object is neither a quota nor a LimitedResource.
 func KeyOf(o runtime.Object) (key Key, ok bool) {
 	switch q := o.(type) {
 	case *placementv1.ScopedQuota:

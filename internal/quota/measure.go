@@ -25,10 +25,10 @@ var (
 	claims   = corev1.Resource("persistentvolumeclaims")
 )
 
-// countPrefix begins the names that count the objects of any type.
+// countPrefix is the prefix of resource names that count the objects of a type.
 const countPrefix = "count/"
 
-// countAliases are names older than countPrefix, as upstream's registry of evaluators has them
+// countAliases are resource names older than countPrefix, from Kubernetes' registry of evaluators
 // (k8s.io/kubernetes/pkg/quota/v1/evaluator/core, legacyObjectCountAliases).
 var countAliases = map[schema.GroupResource]corev1.ResourceName{
 	corev1.Resource("configmaps"):             corev1.ResourceConfigMaps,
@@ -37,12 +37,13 @@ var countAliases = map[schema.GroupResource]corev1.ResourceName{
 	corev1.Resource("secrets"):                corev1.ResourceSecrets,
 }
 
-// Evaluators measure what objects take, by Kubernetes' own evaluators. They are safe for concurrent use.
+// Evaluators measure what objects take, with Kubernetes' quota evaluators. They are safe for concurrent use.
 type Evaluators struct {
 	special map[schema.GroupResource]upstream.Evaluator
 }
 
-// NewEvaluators returns evaluators. By the clock they know when a pod that does not end has had its time.
+// NewEvaluators returns evaluators. They use the clock to stop counting pods whose grace period for termination is
+// over.
 func NewEvaluators(c clock.Clock) *Evaluators {
 	return &Evaluators{special: map[schema.GroupResource]upstream.Evaluator{
 		pods:     core.NewPodEvaluator(nil, c),
@@ -58,7 +59,7 @@ func (e *Evaluators) of(resource schema.GroupResource) upstream.Evaluator {
 	return generic.NewObjectCountEvaluator(resource, nil, countAliases[resource])
 }
 
-// Types returns which types of objects the names of hard count, with the names, and the names that count nothing.
+// Types returns the types of objects that the names in hard count, with these names, and the names that count nothing.
 func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupResource][]corev1.ResourceName, untracked []corev1.ResourceName) {
 	types = map[schema.GroupResource][]corev1.ResourceName{}
 	for name := range spec.Hard {
@@ -76,10 +77,10 @@ func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupR
 	return types, untracked
 }
 
-// counted is the type whose objects a name counts.
+// counted returns the type of the objects that a resource name counts. It returns false if the name counts nothing.
 func (e *Evaluators) counted(name corev1.ResourceName) (schema.GroupResource, bool) {
-	// The evaluator of pods comes last: it takes the name of a storage class that begins with "requests." for that of an
-	// extended resource, and measures nothing by it.
+	// The pod evaluator comes last. It mistakes the name of a storage class that begins with "requests." for an
+	// extended resource, for which it measures nothing.
 	for _, resource := range []schema.GroupResource{claims, services, pods} {
 		if len(e.special[resource].MatchingResources([]corev1.ResourceName{name})) > 0 {
 			return resource, true
@@ -96,16 +97,16 @@ func (e *Evaluators) counted(name corev1.ResourceName) (schema.GroupResource, bo
 	return schema.GroupResource{}, false
 }
 
-// Scopes are what the scopes of quotas look at in an object. Values are comparable.
+// Scopes are the properties of an object that the scopes of quotas read. Values are comparable.
 type Scopes struct {
 	resource                               schema.GroupResource
 	terminating, bestEffort, crossAffinity bool
-	// classes are names of classes, sorted, each followed by a space.
+	// classes are the names of the object's classes, sorted, each followed by a space.
 	classes string
 }
 
-// facts are the scopes as a module's input: whether each scope matches, and the names of classes for those that have
-// some. A type that does not have a scope does not have its fact, so that no expression about it matches.
+// facts returns the scopes as input for a module: a boolean for each scope, and a list of names for each scope with
+// classes. A type lacks the entries of scopes that it does not have, so that no requirement on these scopes matches.
 func (s Scopes) facts() map[string]any {
 	classes := []any{}
 	for name := range strings.FieldsSeq(s.classes) {
@@ -128,7 +129,7 @@ func (s Scopes) facts() map[string]any {
 	}
 }
 
-// measurement is what one object takes, and its scopes.
+// measurement is what one object takes, with its scopes.
 type measurement struct {
 	usage  corev1.ResourceList
 	scopes Scopes
@@ -172,8 +173,8 @@ var podScopes = []corev1.ScopedResourceSelectorRequirement{
 	{ScopeName: corev1.ResourceQuotaScopeCrossNamespacePodAffinity, Operator: corev1.ScopeSelectorOpExists},
 }
 
-// volumeAttributesClasses are the classes that a claim wants, has and is being given: upstream's evaluator, which does
-// not export them, counts a claim for each.
+// volumeAttributesClasses returns the classes that a claim requests, has, and is changing to. Kubernetes' evaluator,
+// which does not export this function, counts a claim for each of them.
 func volumeAttributesClasses(c *corev1.PersistentVolumeClaim) string {
 	var names []string
 	for _, name := range []*string{c.Spec.VolumeAttributesClassName, c.Status.CurrentVolumeAttributesClassName} {
@@ -192,7 +193,7 @@ func volumeAttributesClasses(c *corev1.PersistentVolumeClaim) string {
 	return b.String()
 }
 
-// newObject returns an empty object of the Go type that the type's evaluator wants.
+// newObject returns an empty object of the Go type that the type's evaluator requires.
 func newObject(resource schema.GroupResource) runtime.Object {
 	switch resource {
 	case pods:
@@ -214,7 +215,7 @@ func decode(resource schema.GroupResource, raw []byte) (runtime.Object, error) {
 	return object, nil
 }
 
-// amounts is a list of resources as a module's input.
+// amounts converts a resource list to input for a module.
 func amounts(list corev1.ResourceList) map[string]any {
 	out := make(map[string]any, len(list))
 	for name, amount := range list {

@@ -16,26 +16,26 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Meter knows what every existing object of the counted types takes. It is safe for concurrent use.
+// Meter stores what every existing object of the counted types takes. It is safe for concurrent use.
 type Meter struct {
 	evaluators *Evaluators
 	clock      clock.PassiveClock
 
 	mu    sync.Mutex
 	types map[schema.GroupResource]*tally
-	// revisions numbers the changes that matter.
+	// revisions is the number of the last revision that was given to a tally.
 	revisions uint64
 }
 
 // tally holds the objects of one type.
 type tally struct {
-	// objects by namespace and name.
+	// objects are by namespace and name.
 	objects map[string]map[string]*entry
-	// seen are the uids of objects that came and went, with the time when that may be forgotten.
+	// seen are the UIDs of objects that existed and were deleted, with the time when they may be forgotten.
 	seen map[types.UID]time.Time
-	// revision changes whenever what the objects take does, and is never used twice.
+	// revision changes whenever the amounts that the objects take change. No two states have the same revision.
 	revision uint64
-	// awaited are uids of objects of which a newer version settles a reservation.
+	// awaited are the UIDs of objects whose next version settles a reservation.
 	awaited map[types.UID]bool
 }
 
@@ -44,20 +44,21 @@ type entry struct {
 	uid     types.UID
 	version string
 	measurement
-	// lapses is when the object takes no more than lapsed; zero for never.
+	// lapses is the time from which the object only takes the amounts in lapsed; zero if there is no such time.
 	lapses time.Time
 	lapsed corev1.ResourceList
 }
 
-// remembered is how long the uid of an object that is gone is kept: longer than any reservation.
+// remembered is how long the UID of a deleted object is kept. It is longer than any reservation lasts.
 const remembered = 10 * time.Minute
 
-// NewMeter returns a meter that knows no type.
+// NewMeter returns a meter without any types.
 func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
 	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*tally{}}
 }
 
-// Replace gives the complete content of a type. Objects that can't be measured are left out and named in the error.
+// Replace sets the complete content of a type. It omits objects that cannot be measured, and returns the error of the
+// last of them.
 func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.Unstructured) error {
 	var failed error
 	next := &tally{objects: map[string]map[string]*entry{}, seen: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
@@ -87,7 +88,7 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	return failed
 }
 
-// Put adds or changes one object. It says whether that matters to any quota of the object's namespace.
+// Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted.
 func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured) (bool, error) {
 	e, err := m.entry(resource, o)
 	if err != nil {
@@ -111,7 +112,7 @@ func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured)
 	return true, nil
 }
 
-// Delete removes one object. It says whether that matters to any quota of the object's namespace.
+// Delete removes one object. It reports whether quotas of the object's namespace must be recounted.
 func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +137,7 @@ func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bo
 	return true
 }
 
-// Drop forgets a type.
+// Drop removes a type with all its objects.
 func (m *Meter) Drop(resource schema.GroupResource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +172,7 @@ func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructure
 	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return e, nil
 	}
-	// Upstream stops counting a pod that should be gone by now, such as one on a node that is lost.
+	// Like Kubernetes, stop counting a pod that should be gone by now, for example a pod on a lost node.
 	e.lapses = pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed
@@ -179,7 +180,7 @@ func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructure
 	return e, err
 }
 
-// at returns what the object takes at a time.
+// at returns what the object takes at the given time.
 func (e *entry) at(now time.Time) corev1.ResourceList {
 	if !e.lapses.IsZero() && !now.Before(e.lapses) {
 		return e.lapsed
@@ -187,7 +188,7 @@ func (e *entry) at(now time.Time) corev1.ResourceList {
 	return e.usage
 }
 
-// Has reports whether the object of this name that the meter knows has this uid.
+// Has reports whether the meter has the object with this name and UID.
 func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,8 +196,9 @@ func (m *Meter) Has(resource schema.GroupResource, namespace, name string, uid t
 	return t != nil && t.objects[namespace][name] != nil && t.objects[namespace][name].uid == uid
 }
 
-// Unsettled returns the reservations of a quota that are not settled: their changes are not in what the meter knows, and
-// may come. What exists takes what the others took. selects says which namespaces the quota counts.
+// Unsettled returns the reservations of a quota whose changes the meter has not seen yet and that may still come. The
+// amounts of the settled ones are counted with the existing objects. selects reports whether the quota counts a
+// namespace.
 func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(namespace string) bool) []placementv1.Reservation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,7 +211,7 @@ func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(n
 	return out
 }
 
-// arrived says whether the change that a reservation is for is in what the meter knows, or can't come any more.
+// arrived reports whether the meter has seen the change that a reservation is for, or the change can no longer come.
 func (t *tally) arrived(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
 	if uid == "" {
@@ -225,7 +227,7 @@ func (t *tally) arrived(r *placementv1.Reservation) bool {
 	if r.ObjectVersion == "" {
 		return true
 	}
-	// An update that starts from a version makes the very next one, or none.
+	// An update that starts from a version either creates the next version or fails.
 	order, err := resourceversion.CompareResourceVersion(e.version, r.ObjectVersion)
 	if err != nil {
 		return e.version != r.ObjectVersion

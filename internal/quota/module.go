@@ -14,7 +14,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Rules of the generated modules that are asked for.
+// Names of the rules in the generated modules that Berth evaluates.
 const (
 	ruleApplies          = "applies"
 	ruleCoveredResources = "covered_resources"
@@ -29,16 +29,16 @@ const (
 	ruleUncoveredScopes    = "uncovered_scopes"
 )
 
-// quotaRules are the same for every quota: they read what is generated from the spec.
+// quotaRules are the rules that all quotas share. They use the definitions that are generated from the spec.
 //
 //	input.scopes       the object's scopes
-//	input.tracks       which names of hard count objects of the request's type
+//	input.tracks       the names in hard that count objects of the request's type
 //	input.name         the quota's name, for messages
-//	input.used         what is used so far; empty while that is not counted for the newest spec
-//	input.requested    what the object takes of hard, without what was counted of it before and is not taken more of
-//	input.sum          what is used of that if the request is granted
-//	input.unknown      which names of tracks used does not have
-//	input.subresource  the request's
+//	input.used         current usage; empty until it has been counted for the newest spec
+//	input.requested    the additional amounts of resources in hard that the object takes
+//	input.sum          the usage of the requested resources if the request is granted
+//	input.unknown      the names in tracks that used does not have
+//	input.subresource  the request's subresource
 const quotaRules = `
 default applies := false
 
@@ -80,11 +80,11 @@ list(amounts) := concat(",", [text |
 ])
 `
 
-// The rules of a LimitedResource that read what is generated from the spec.
+// The rules that LimitedResources share. They use the definitions that are generated from the spec.
 //
-//	input.usage              what the object takes, without what it takes nothing of
+//	input.usage              what the object takes, without zero amounts
 //	input.scopes             the object's scopes
-//	input.covered_resources  the names that quotas which match the object limit
+//	input.covered_resources  the resource names that quotas which match the object cover
 //	input.covered_scopes     the scopes of quotas that match the object
 const (
 	limitResourceRules = `
@@ -107,12 +107,12 @@ uncovered_scopes := [text |
 `
 )
 
-// generateQuota returns the module of a quota's spec. Equal specs have equal texts.
+// generateQuota returns the module of a quota's spec. Equal specs give equal modules.
 func generateQuota(spec *placementv1.QuotaSpec) string {
 	var b strings.Builder
 	b.WriteString("package berth.quota\n\n# spec.hard\nhard := ")
 	if len(spec.Hard) == 0 {
-		// The compiler knows that {} has no names, and refuses rules that ask it for one.
+		// The compiler infers that {} has no members, and rejects rules that look up a member.
 		b.WriteString("object.union({}, ")
 	}
 	b.WriteString("{")
@@ -154,7 +154,7 @@ func generateQuota(spec *placementv1.QuotaSpec) string {
 	return b.String()
 }
 
-// generateLimit returns the module of a LimitedResource's spec. Equal specs have equal texts.
+// generateLimit returns the module of a LimitedResource's spec. Equal specs give equal modules.
 func generateLimit(spec *placementv1.LimitedResourceSpec) string {
 	var b strings.Builder
 	b.WriteString("package berth.limit\n")
@@ -177,8 +177,8 @@ func generateLimit(spec *placementv1.LimitedResourceSpec) string {
 	return b.String()
 }
 
-// writeScope writes a function that says whether a scope matches an object. The operator counts for scopes that are
-// names of classes alone, as upstream has it; its validation admits no other than Exists for the rest.
+// writeScope writes a function that reports whether a scope matches an object. As in Kubernetes, the operator only
+// matters for scopes with class names. For the others, validation allows no operator but Exists.
 func writeScope(b *strings.Builder, function, path string, r corev1.ScopedResourceSelectorRequirement) {
 	fmt.Fprintf(b, "\n# %s: %s %s", path, r.ScopeName, r.Operator)
 	if len(r.Values) > 0 {
@@ -213,9 +213,9 @@ func set(values []string) string {
 	return "{" + strings.Join(slices.Compact(out), ", ") + "}"
 }
 
-// quoted is a string in Rego, which has JSON's.
+// quoted returns a Rego string literal. Rego has the string syntax of JSON.
 func quoted(s string) string {
-	// Marshalling a string can't fail.
+	// Marshaling a string does not fail.
 	text, _ := json.Marshal(s)
 	return string(text)
 }
@@ -225,7 +225,7 @@ func digest(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// header says where a module comes from.
+// header returns a comment with the origin of a module.
 func header(k Key) string {
 	name := k.Name
 	if k.Namespace != "" {

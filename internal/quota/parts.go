@@ -15,15 +15,15 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Parts is what is wrong with a LimitedResource's matchContains.
+// Parts lists the problems with a LimitedResource's matchContains.
 type Parts struct {
-	// Findings are texts about parts that are probably not meant, each with the path of the field.
+	// Findings are messages about entries that are probably mistakes. Each starts with the field's path.
 	Findings []string
-	// Nothing is why the LimitedResource can't limit anything; "" if it can.
+	// Nothing says why the LimitedResource cannot limit anything; "" if it can.
 	Nothing string
 }
 
-// Parts returns what is wrong with a LimitedResource's matchContains.
+// Parts returns the problems with a LimitedResource's matchContains.
 func (e *Evaluators) Parts(spec *placementv1.LimitedResourceSpec) Parts {
 	t := schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}
 	names := e.charged(t)
@@ -62,8 +62,8 @@ func whyNot(t schema.GroupResource, part string, names []string, possible bool) 
 	}
 }
 
-// meantPart returns a question after what is probably meant by a part of no name that a type is charged for; "" if
-// nothing is near.
+// meantPart returns a question that suggests what is probably meant by an entry that no resource name of the type
+// contains; "" if nothing is similar.
 func (e *Evaluators) meantPart(t schema.GroupResource, part string) string {
 	bare := strings.Trim(part, "*? \t")
 	folded := strings.ToLower(bare)
@@ -81,16 +81,16 @@ func (e *Evaluators) meantPart(t schema.GroupResource, part string) string {
 	return ""
 }
 
-// containedIn reports whether a part is contained in any of the names.
+// containedIn reports whether any of the names contains the part.
 func containedIn(names []string, part string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
 }
 
-// exampleClass stands for the name of a storage class. No part of a name contains it.
+// exampleClass stands for any storage class name. No entry can contain it.
 const exampleClass = "\x00"
 
-// charged returns the names under which objects of a type are charged, sorted: those of an object that takes all that
-// the type's evaluator knows of.
+// charged returns the resource names under which objects of a type are charged, sorted. It measures the object from
+// exampleOf.
 func (e *Evaluators) charged(t schema.GroupResource) []string {
 	usage, err := e.of(t).Usage(exampleOf(t))
 	if err != nil {
@@ -104,7 +104,7 @@ func (e *Evaluators) charged(t schema.GroupResource) []string {
 	return out
 }
 
-// exampleOf returns an object that takes all that objects of its type can take, but extended resources.
+// exampleOf returns an object that takes every resource that objects of its type can take, except extended resources.
 func exampleOf(t schema.GroupResource) runtime.Object {
 	one := resource.MustParse("1")
 	switch t {
@@ -127,14 +127,14 @@ func exampleOf(t schema.GroupResource) runtime.Object {
 }
 
 var (
-	// partOfSubdomain are parts of DNS subdomains, such as names of storage classes.
+	// partOfSubdomain matches parts of DNS subdomains, such as storage class names.
 	partOfSubdomain = regexp.MustCompile(`^[-a-z0-9.]*$`)
-	// partOfResource are parts of names of extended resources and of huge pages.
+	// partOfResource matches parts of the names of extended resources and huge pages.
 	partOfResource = regexp.MustCompile(`^([-a-z0-9.]*/)?[-A-Za-z0-9_.]*$`)
 )
 
-// mayContain reports whether a name that authors choose may contain a part: that of a storage class or of an extended
-// resource, and what comes before and after it.
+// mayContain reports whether a resource name that users choose may contain the part. Such a name consists of the name
+// of a storage class or an extended resource and its prefix or suffix.
 func mayContain(t schema.GroupResource, part string) bool {
 	switch t {
 	case pods:

@@ -14,37 +14,37 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Recount is what a quota's status should say of usage.
+// Recount is the usage that a quota's status should report.
 type Recount struct {
-	// Used is what existing objects take, and the reservations that are left. A name whose objects are not known is
-	// as it was counted for the newest spec, or absent.
+	// Used are the amounts that existing objects and the remaining reservations take. If the objects that a name counts
+	// are unknown, the name keeps the amount that was counted for the newest spec, or is absent.
 	Used corev1.ResourceList
-	// Reservations are those whose objects are not there yet.
+	// Reservations are the remaining reservations: those whose changes may still come.
 	Reservations []placementv1.Reservation
-	// Namespaces is what existing objects take by namespace, of those where anything is taken.
+	// Namespaces are the amounts that existing objects take, by namespace. Namespaces without any are absent.
 	Namespaces map[string]corev1.ResourceList
-	// Next is when the count changes by itself; zero for never.
+	// Next is the time at which the count changes without an event; zero if it does not.
 	Next time.Time
-	// Revision changes whenever what the objects of the counted types take does.
+	// Revision changes whenever the amounts change that the objects of the counted types take.
 	Revision uint64
-	// Unserved are counted types that the API server does not serve now; what was counted of them stays.
+	// Unserved are counted types that the API server does not serve now. What was counted for them stays.
 	Unserved []schema.GroupResource
-	// Missing are counted types of which the meter has no complete content.
+	// Missing are counted types whose complete content the meter does not have.
 	Missing []schema.GroupResource
 }
 
-// World is what a recount is told besides what the meter knows.
+// World is the input of a recount in addition to the meter's content.
 type World struct {
-	// Selects says which namespaces the quota counts.
+	// Selects reports whether the quota counts a namespace.
 	Selects func(namespace string) bool
-	// Absent says of a type that the API server does not serve it, as far as is known.
+	// Absent reports whether the API server is known not to serve a type.
 	Absent func(schema.GroupResource) bool
-	// Late are the uids of reservations that are not dropped although they have expired: their objects are there, and
-	// the meter is behind.
+	// Late are the ids of reservations that are kept although they have expired. Their objects exist, but the meter has
+	// not received them yet.
 	Late map[string]bool
 }
 
-// Recount counts what a quota's namespaces take. An error says that the module could not be evaluated.
+// Recount counts what a quota's namespaces take. It returns an error if the module could not be evaluated.
 func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w World) (*Recount, error) {
 	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
@@ -73,7 +73,7 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 	return out, nil
 }
 
-// reserve adds what reservations take, as far as it is counted.
+// reserve adds the amounts of reservations for the names that are counted.
 func (r *Recount) reserve(amounts corev1.ResourceList) {
 	r.Used = upstream.Add(r.Used, upstream.Mask(amounts, upstream.ResourceNames(r.Used)))
 }
@@ -84,8 +84,8 @@ type found struct {
 	*entry
 }
 
-// snapshot returns the objects to count and settles the reservations, both as of one moment. taken is what reservations
-// take for creates under the names of objects; it is not in out.Used.
+// snapshot returns the objects to count and settles the reservations, atomically. taken are the amounts of reservations
+// for creates whose names existing objects have. They are not included in out.Used.
 func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w World, now time.Time, out *Recount) (entries []found, taken map[*entry]corev1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,9 +113,9 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 	return entries, taken
 }
 
-// begin sets what a type's names are before any object is counted, and says whether that is zero. A type that is not
-// served may only seem so, since its API server does not answer now: what was counted of it stays and, once the spec is
-// another one, is not known.
+// begin sets the initial amounts of a type's names. It reports whether these are zero. A type may only seem to be not
+// served because its API server does not respond now. So what was counted for it stays. Once the spec has changed, it
+// is unknown.
 func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w World) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.Absent(t)
@@ -141,12 +141,12 @@ func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []cor
 	return fromZero
 }
 
-// reservations keeps those whose change may still come. What one took of a type that is not counted from zero is in
-// Used already, and stays there: nobody knows what became of it until the type can be counted again.
+// reservations keeps those reservations whose change may still come. The amounts for a type that is not counted from
+// zero are in Used already. They stay there, because the outcome is unknown until the type can be counted again.
 //
-// A create under a name that is taken can succeed only after the object of that name is deleted. So both together take
-// the larger of the two, and what such creates take is returned by the object. Since used has only a part of it then, no
-// request may give it back.
+// A create with a name that is in use can succeed only after the object with that name has been deleted. So both
+// together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
+// only a part of them, no request may give them back.
 func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) map[*entry]corev1.ResourceList {
 	taken := map[*entry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
@@ -173,7 +173,7 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[sch
 	return taken
 }
 
-// holder is the object that has the name which a reservation's create wants; nil if there is none that is counted.
+// holder returns the counted object whose name a reservation's create needs; nil if there is none.
 func (m *Meter) holder(r *placementv1.Reservation, w World) *entry {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
 	if t == nil || r.ObjectVersion != "" || r.Name == "" || !w.Selects(r.Namespace) {
@@ -182,15 +182,15 @@ func (m *Meter) holder(r *placementv1.Reservation, w World) *entry {
 	return t.objects[r.Namespace][r.Name]
 }
 
-// settled says whether what a reservation took is counted as an object's, or can't come any more. The namespaces that
-// a quota selects are known from another watch than the objects: what came in one of which that is not known yet is
+// settled reports whether the amounts of a reservation are counted with an object, or its change can no longer come.
+// Namespaces and objects come from different watches. So objects in a namespace that the quota does not select yet are
 // not counted yet.
 func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
 	return t != nil && selects(r.Namespace) && t.arrived(r)
 }
 
-// Expired says whether the change that a reservation is for can't come any more.
+// Expired reports whether the reservation has expired, so that its change can no longer come.
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
 // count adds what an object takes.
@@ -212,7 +212,7 @@ func (r *Recount) count(namespace string, e *entry, names []corev1.ResourceName,
 	}
 }
 
-// add adds to one amount of a list, as upstream's Add does to all.
+// add adds an amount to one resource of a list. Kubernetes' Add adds whole lists.
 func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
 	sum, ok := list[name]
 	if !ok {
@@ -223,7 +223,7 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Qua
 	list[name] = sum
 }
 
-// after sets Next to a time, if that is sooner.
+// after sets Next to t if t is sooner.
 func (r *Recount) after(t time.Time) {
 	if r.Next.IsZero() || t.Before(r.Next) {
 		r.Next = t

@@ -15,37 +15,37 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Request is an admission request that may change what is used. It is immutable.
+// Request is an admission request that may change usage. It is immutable.
 type Request struct {
-	// ChargeID identifies what the request charges. It is unique, and nothing that the sender of the request can know or
-	// choose: a charge is given back by it.
+	// ChargeID identifies the request's charges. It must be unique, and clients must not be able to know or choose it,
+	// because charges are given back by their id.
 	ChargeID string
-	// Namespace is the object's.
+	// Namespace is the object's namespace.
 	Namespace string
 	// Resource is the object's type.
 	Resource schema.GroupResource
-	// DryRun says that the request changes nothing, and hence charges nothing.
+	// DryRun reports whether the request is a dry run, which charges nothing.
 	DryRun bool
 
 	subresource string
 	object      identity
 	now         measurement
-	// before is what the object took and how it was scoped; nil if nothing was charged for it.
+	// before is the measurement of the old object; nil if nothing was charged for it.
 	before    *measurement
 	evaluator upstream.Evaluator
 	content   runtime.Object
-	// input is the part of the limits' input that no limit changes.
+	// input is the part of the input for limits that is the same for all limits.
 	input map[string]any
 }
 
-// identity is a version of an object. Requests of the same identity lead to one change of one object at most: one of a
-// create with this uid, or one of an update that starts from this version.
+// identity identifies a version of an object. Requests with the same identity lead to at most one change: the create of
+// the object with this UID, or an update that starts from this version.
 type identity struct {
 	name, uid, version string
 }
 
-// NewRequest reads an admission request, whose charges are to have the id chargeID; see Request.ChargeID. It returns nil
-// if the request changes nothing that quotas count.
+// NewRequest converts an admission request. chargeID becomes the id of its charges; see Request.ChargeID. NewRequest
+// returns nil if the request changes nothing that quotas count.
 func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest) (*Request, error) {
 	resource := schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
 	if r.Namespace == "" || (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) {
@@ -87,8 +87,8 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 		}
 	}
 	if out.before == nil {
-		// Server-side apply creates objects with any deletionTimestamp that the request names, and evaluators count little
-		// of a pod whose grace period is over.
+		// Server-side apply creates objects with the deletionTimestamp that the request has. Evaluators count little
+		// for a pod whose grace period is over, so clear it.
 		accessor.SetDeletionTimestamp(nil)
 		accessor.SetDeletionGracePeriodSeconds(nil)
 	}
@@ -99,7 +99,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 	return out, nil
 }
 
-// readOld reads what is charged already. An update that creates its object has an old object without a version.
+// readOld measures what is already charged. For an update that creates its object, the old object has no version.
 func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 	if old == nil {
 		return fmt.Errorf("unable to get previous usage since prior version of object was not found")
@@ -127,7 +127,7 @@ func (r *Request) setInput() {
 	}
 }
 
-// delta is what the object takes more than before; what it takes less is given back by the recount, once it is so.
+// delta returns the additional amounts that the object takes. The recount gives back decreases after they took effect.
 func (r *Request) delta() corev1.ResourceList {
 	if r.before == nil {
 		return r.now.usage
@@ -135,7 +135,7 @@ func (r *Request) delta() corev1.ResourceList {
 	return upstream.SubtractWithNonNegativeResult(r.now.usage, r.before.usage)
 }
 
-// with returns the input with more in it.
+// with returns the common input with additional members. It changes its argument.
 func (r *Request) with(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more

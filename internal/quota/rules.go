@@ -10,28 +10,28 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// Rules are the generated module of one quota or limit, ready to be asked.
+// Rules is the compiled module of one quota or limit.
 type Rules struct {
-	// Module is the text and its digest.
+	// Module is the module's source and digest.
 	Module placementv1.QuotaModule
 	prepared
 }
 
-// prepared are the parts of Rules that do not name an object: rules that are asked together.
+// prepared holds the parts of Rules that quotas with equal specs share. Each part evaluates several rules together.
 type prepared struct {
-	// scope says whether a quota applies and what it covers, admit whether a request exceeds it, words what to tell of
-	// that, and count whether an object counts. A limit has admit alone.
+	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds it, and words
+	// provides the messages. count decides whether an object counts. A limit only has admit.
 	scope, admit, words, count policy.Rules
-	// scoped are the answers of scope, by Scopes: nothing else decides about them, and few are different.
+	// scoped caches the results of scope by Scopes, which are its only variable input. There are few different ones.
 	scoped *lru.Cache
 }
 
-// judge asks a quota's module whether what would be used is more than it allows, and for the words if it is, or if it is
-// not known what is used. words is the input for those; lists of resources in it stand for their amounts.
+// judge evaluates whether the new usage would exceed the quota. If it would, or if current usage is unknown, judge also
+// evaluates the messages. words is the additional input for the messages. Its resource lists are converted to amounts.
 func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, words map[string]any) (pending, denied []string, err error) {
 	input := map[string]any{"sum": amounts(sum)}
 	if len(unknown) == 0 {
-		// Nearly every request ends here, and asks for no more.
+		// Nearly all requests end here, with one evaluation.
 		answer, err := r.admit.Evaluate(ctx, input)
 		if err != nil || len(messages(answer[ruleExceeded])) == 0 {
 			return nil, nil, err
@@ -53,13 +53,13 @@ func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum co
 	return nil, messages(answer[ruleErrors]), nil
 }
 
-// scoped is what a quota's module says of objects of some scopes.
+// scoped is the result of a quota's module for an object's scopes.
 type scoped struct {
 	applies bool
 	covered coverage
 }
 
-// ofScopes asks a quota's module about objects of some scopes, of whose type it tracks these resources.
+// ofScopes evaluates a quota's module for an object's scopes. tracked are the quota's resources for the object's type.
 func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
 	if known, ok := r.scoped.Get(scopes); ok {
 		answer, _ := known.(scoped)
@@ -76,7 +76,7 @@ func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (sco
 	return out, nil
 }
 
-// counts asks a quota's module whether objects of some scopes count.
+// counts evaluates whether objects with these scopes count.
 func (r *Rules) counts(ctx context.Context, scopes Scopes) (bool, error) {
 	answer, err := r.count.Evaluate(ctx, map[string]any{"scopes": scopes.facts()})
 	if err != nil {

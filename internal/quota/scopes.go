@@ -11,21 +11,22 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// exclusive are pairs of scopes of which an object has exactly one.
+// exclusive are pairs of scopes. Every object has exactly one of each pair.
 var exclusive = [][2]corev1.ResourceQuotaScope{
 	{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
 }
 
-// Scoping is what a quota's scopes keep it from counting.
+// Scoping describes what a quota does not count because of its scopes.
 type Scoping struct {
-	// Uncounted are texts about names of hard whose objects do not have all of the scopes, each with the path of the field.
+	// Uncounted are messages about names in hard whose objects cannot match all scopes. Each starts with the field's
+	// path.
 	Uncounted []string
-	// Nothing is why no object that hard counts can match the scopes; "" if some can.
+	// Nothing says why no object that hard counts can match the scopes; "" if one can.
 	Nothing string
 }
 
-// Scoping returns what a quota's scopes keep it from counting, whatever objects exist.
+// Scoping returns what a quota's scopes prevent it from counting, whatever objects exist.
 func (e *Evaluators) Scoping(spec *placementv1.QuotaSpec) Scoping {
 	scopes := requirements(spec)
 	if len(scopes) == 0 {
@@ -49,7 +50,7 @@ func (e *Evaluators) Scoping(spec *placementv1.QuotaSpec) Scoping {
 	return out
 }
 
-// requirements returns all scopes of a quota, those without an operator too.
+// requirements returns all scopes of a quota, including those without an operator.
 func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
 	var out []placementv1.ScopeRequirement
 	for _, scope := range spec.Scopes {
@@ -61,7 +62,7 @@ func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
 	return out
 }
 
-// missingScope returns the first scope that objects of a type do not have.
+// missingScope returns the first scope that objects of a type do not have. It returns false if they have all.
 func missingScope(t schema.GroupResource, requirements []placementv1.ScopeRequirement) (corev1.ResourceQuotaScope, bool) {
 	has := Scopes{resource: t}.facts()
 	for _, r := range requirements {
@@ -72,7 +73,7 @@ func missingScope(t schema.GroupResource, requirements []placementv1.ScopeRequir
 	return "", false
 }
 
-// contradiction returns why no object matches all requirements; "" if some object may.
+// contradiction returns why no object matches all requirements; "" if one may.
 func contradiction(requirements []placementv1.ScopeRequirement) string {
 	of := func(scope corev1.ResourceQuotaScope) []placementv1.ScopeRequirement {
 		return slices.DeleteFunc(slices.Clone(requirements), func(r placementv1.ScopeRequirement) bool { return r.ScopeName != scope })
@@ -85,7 +86,7 @@ func contradiction(requirements []placementv1.ScopeRequirement) string {
 	if !possible(of(corev1.ResourceQuotaScopePriorityClass)) {
 		return "spec.scopeSelector: no object has a class that all expressions of scope PriorityClass match: put the classes into one expression"
 	}
-	// A claim may have several classes while its class is changed: only having some excludes having none.
+	// A claim may have several classes while its class is being changed. So only having a class excludes having none.
 	volumes := of(corev1.ResourceQuotaScopeVolumeAttributesClass)
 	none := func(r placementv1.ScopeRequirement) bool { return r.Operator == corev1.ScopeSelectorOpDoesNotExist }
 	some := func(r placementv1.ScopeRequirement) bool {
@@ -97,17 +98,18 @@ func contradiction(requirements []placementv1.ScopeRequirement) string {
 	return ""
 }
 
-// possible reports whether an object with at most one class can match all requirements, which are of one scope.
+// possible reports whether an object with at most one class can match all requirements. All must be for one scope.
 func possible(requirements []placementv1.ScopeRequirement) bool {
 	return slices.ContainsFunc(classesOf(requirements), func(class string) bool {
 		return !slices.ContainsFunc(requirements, func(r placementv1.ScopeRequirement) bool { return !matchesClass(r, class) })
 	})
 }
 
-// unnamed is a class that no requirement can name.
+// unnamed stands for any class that the requirements do not name. No class can have this name.
 const unnamed = "/"
 
-// classesOf returns the classes that requirements tell apart: none, which is "", those that they name, and any other.
+// classesOf returns the classes that the requirements distinguish: "" for none, unnamed for any other, and those they
+// name.
 func classesOf(requirements []placementv1.ScopeRequirement) []string {
 	out := []string{"", unnamed}
 	for _, r := range requirements {
@@ -116,7 +118,8 @@ func classesOf(requirements []placementv1.ScopeRequirement) []string {
 	return out
 }
 
-// matchesClass reports whether an object with one class, or with none if that is "", matches a requirement by class.
+// matchesClass reports whether an object with the class matches the requirement. "" stands for an object without a
+// class.
 func matchesClass(r placementv1.ScopeRequirement, class string) bool {
 	named := class != "" && slices.Contains(r.Values, class)
 	switch r.Operator {

@@ -10,23 +10,24 @@ import (
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 )
 
-// Exceeded returns the names of which more is used than hard, sorted.
+// Exceeded returns the names whose usage exceeds hard, sorted.
 func Exceeded(hard, used corev1.ResourceList) []corev1.ResourceName {
 	_, names := upstream.LessThanOrEqual(upstream.Mask(used, upstream.ResourceNames(hard)), hard)
 	slices.Sort(names)
 	return names
 }
 
-// maxSummary is how many resources a summary shows, maxSummaryText how long it is at most, as the schema has it.
+// maxSummary is the number of resources in a summary. maxSummaryText is its maximum length in the CRD's schema, in
+// bytes.
 const (
 	maxSummary     = 3
 	maxSummaryText = 256
 )
 
-// first are the resources that people look for first.
+// first are the resources that a summary lists first.
 var first = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
 
-// Summary shows used and hard of the first resources, such as "pods: 3/10, requests.cpu: 1500m/4, +2 more".
+// Summary shows used and hard of the first resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
 func Summary(hard, used corev1.ResourceList) string {
 	names := slices.SortedFunc(maps.Keys(hard), func(a, b corev1.ResourceName) int {
 		if x, y := rank(a), rank(b); x != y {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// UnknownClasses returns the classes that requirements of a scope name, PriorityClass or VolumeAttributesClass, and that are
-// not among the known ones, sorted.
+// UnknownClasses returns the class names in the requirements for a scope that are not among the known ones, sorted. The
+// scope is PriorityClass or VolumeAttributesClass.
 func UnknownClasses(scope corev1.ResourceQuotaScope, requirements []placementv1.ScopeRequirement, known []string) []string {
 	var out []string
 	for _, r := range requirements {
@@ -43,14 +43,14 @@ func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string
 	return slices.Compact(out)
 }
 
-// storageClassInfix is between the name of a storage class and what is limited of it.
+// storageClassInfix separates the name of a storage class from the name of its limited resource.
 const storageClassInfix = ".storageclass.storage.k8s.io/"
 
-// Meant returns a question after the name that is probably meant by one under which nothing is counted, as in
-// " (did you mean count/deployments.apps?)"; "" if none is near. Limits of extended resources are not counted: they equal the
-// requests.
+// Meant returns a question that suggests a resource name in place of one that counts nothing, for example " (did you
+// mean count/deployments.apps?)". It returns "" if none is similar. Limits of extended resources are not counted,
+// because they equal the requests; for these it suggests the requests.
 func Meant(name corev1.ResourceName, served *match.Served) string {
-	// Names without a slash are standard ones: the schema refuses others.
+	// Names without a slash are standard names: the schema rejects others.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {
 		t := schema.ParseGroupResource(part)

@@ -19,28 +19,29 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// Webhook is one webhook of the configuration, without client configuration, and what it is there for.
+// Webhook is one webhook of the configuration, without client configuration, and the objects that need it.
 type Webhook struct {
 	Webhook admissionregistrationv1.ValidatingWebhook
 	For     []Key
 }
 
-// hook is what one object, or one namespace's ScopedQuotas, wants to be asked about.
+// hook is the webhook that one object, or the ScopedQuotas of one namespace, need.
 type hook struct {
 	failurePolicy admissionregistrationv1.FailurePolicyType
-	// selector selects namespaces; nil if namespace is the only one.
+	// selector selects namespaces. It is nil if the hook is for one namespace, which is in namespace.
 	selector  *metav1.LabelSelector
 	namespace string
 	types     []schema.GroupResource
-	// pods are expressions of which one is true of each pod that is counted or limited; nil if that is any.
+	// pods are CEL expressions. For each counted or limited pod, one of them is true. nil means that any pod may be
+	// counted.
 	pods   []string
 	owners []Key
 }
 
-// Webhooks renders what has to be asked about: the types of objects that quotas count, in the namespaces that have
-// such quotas, and the types that are limited. Nothing else is sent to Berth. An object that two webhooks match is
-// charged once all the same: see Account. The result is sorted and depends on nothing but the sets of objects. In
-// ownNamespace, empty for none, nothing is counted.
+// Webhooks renders the webhooks for the types of objects that quotas count, in the namespaces of these quotas, and for
+// the types that are limited. Nothing else is sent to Berth. An object that two webhooks match is charged only once;
+// see Account. The result is sorted and depends only on the sets of objects. Nothing is counted in ownNamespace, which
+// may be empty.
 func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placementv1.ClusterScopedQuota, limits []placementv1.LimitedResource, ownNamespace string) []Webhook {
 	hooks := e.scopedHooks(scoped, ownNamespace)
 	for i := range cluster {
@@ -85,7 +86,8 @@ func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// failurePolicy is what the API server does where Berth gives no answer: only who would deny may stop it.
+// failurePolicy returns the failure policy for a mode. Only enforced quotas may block requests while Berth is
+// unavailable.
 func failurePolicy(mode placementv1.Mode) admissionregistrationv1.FailurePolicyType {
 	if mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
 		return admissionregistrationv1.Ignore
@@ -93,7 +95,8 @@ func failurePolicy(mode placementv1.Mode) admissionregistrationv1.FailurePolicyT
 	return admissionregistrationv1.Fail
 }
 
-// podsOfQuota is true of the pods that a quota may count: all of its scopes match those.
+// podsOfQuota returns a CEL expression that is true for the pods that a quota may count. All of its scopes must match
+// them.
 func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	var all []string
 	for _, scope := range spec.Scopes {
@@ -114,7 +117,7 @@ func podsOfQuota(spec *placementv1.QuotaSpec) []string {
 	return []string{strings.Join(all, " && ")}
 }
 
-// podsOfLimit is true of the pods that a limit may match: any of its scopes matches those.
+// podsOfLimit returns CEL expressions, one of which is true for each pod that a limit may match by any of its scopes.
 func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 	if len(spec.MatchContains) > 0 {
 		return nil
@@ -129,11 +132,11 @@ func podsOfLimit(spec *placementv1.LimitedResourceSpec) []string {
 	return any
 }
 
-// podsOfClass is true of the pods whose PriorityClass a requirement selects.
+// podsOfClass returns a CEL expression that is true for the pods whose PriorityClass a requirement selects.
 func podsOfClass(operator corev1.ScopeSelectorOperator, values []string) string {
 	var quotedValues []string
 	for _, v := range slices.Sorted(slices.Values(values)) {
-		// A pod without a class has none of the classes, not the one without a name.
+		// Omit "": a pod without a class has none of the listed classes.
 		if v != "" {
 			quotedValues = append(quotedValues, quoted(v))
 		}
@@ -152,9 +155,9 @@ func podsOfClass(operator corev1.ScopeSelectorOperator, values []string) string 
 	}
 }
 
-// scopedHooks makes one hook of all quotas of a namespace that deny, and one of those that do not, so that the API
-// server asks seldom and is stopped by nobody else. In kube-system, where a quota may limit what a cluster needs to come
-// up, it never waits for Berth.
+// scopedHooks returns one hook for all enforced quotas of a namespace, and one for all others. So the API server makes
+// few calls, and quotas that are not enforced cannot block requests. In kube-system, no request waits for Berth,
+// because a quota there could limit what a cluster needs to start.
 func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace string) []hook {
 	type of struct {
 		namespace string
@@ -188,10 +191,10 @@ func (e *Evaluators) scopedHooks(quotas []placementv1.ScopedQuota, ownNamespace 
 	return out
 }
 
-// maxPods bounds the expressions about pods of one webhook, in bytes; beyond it all pods are asked about.
+// maxPods bounds the length of the pod expressions of one webhook, in bytes. Beyond it, the webhook receives all pods.
 const maxPods = 4096
 
-// join makes h a hook for what either of both is for.
+// join extends h so that it also covers what other covers.
 func (h *hook) join(other hook) {
 	switch mine, others := slices.Contains(h.types, pods), slices.Contains(other.types, pods); {
 	case others && !mine, others && other.pods == nil:
@@ -209,16 +212,16 @@ func (h *hook) join(other hook) {
 	h.owners = append(h.owners, other.owners...)
 }
 
-// maxSelectors bounds how many webhooks there are for different selectors, so that the configuration can be stored.
-// Beyond it all namespaces are asked about, and the quotas' own selectors decide.
+// maxSelectors bounds the number of webhooks with different selectors, so that the configuration can be stored. If
+// there are more, the webhooks cover all namespaces, and the quotas' own selectors decide.
 const maxSelectors = 64
 
-// maxTypeSets bounds how many webhooks there are for different sets of types, likewise. Beyond it all namespaces with
-// quotas are asked about all types that any of them counts.
+// maxTypeSets bounds the number of webhooks with different sets of types for the same reason. If there are more, all
+// namespaces with quotas share the types that any of the quotas counts.
 const maxTypeSets = 64
 
-// grouped makes one webhook of hooks that differ in nothing but the namespace, if they have just one each, or in
-// nothing but what they are about, if they have a selector.
+// grouped merges hooks into webhooks. Hooks for one namespace share a webhook if they differ only in the namespace.
+// Hooks with a selector share a webhook if they differ only in their types and owners.
 func grouped(hooks []hook, ownNamespace string) []Webhook {
 	type group struct {
 		hook
@@ -277,8 +280,8 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 	return out
 }
 
-// hookKey is equal for hooks that share a webhook. With coarse, hooks of single namespaces share one whatever their
-// types are.
+// hookKey returns a key that is equal for hooks that share a webhook. If coarse is true, hooks for single namespaces
+// share a webhook whatever their types are.
 func hookKey(h hook, coarse bool) string {
 	shared := struct {
 		FailurePolicy admissionregistrationv1.FailurePolicyType
@@ -288,7 +291,7 @@ func hookKey(h hook, coarse bool) string {
 	if h.selector == nil && !coarse {
 		shared.Types = h.types
 	}
-	// Marshalling can't fail: there is nothing but strings.
+	// Marshaling does not fail: all values are strings.
 	text, _ := json.Marshal(shared)
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6])
@@ -308,8 +311,8 @@ func newWebhook(key string, selector *metav1.LabelSelector, h hook) admissionreg
 	}
 }
 
-// hookConditions keep from Berth what changes no usage: of a cluster's updates of pods, claims and services that is
-// nearly all, and none of it must have to wait for Berth.
+// hookConditions returns conditions that exclude requests that change no usage. Nearly all updates of pods, claims, and
+// services in a cluster are such requests, and none of them may have to wait for Berth.
 func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	var out []admissionregistrationv1.MatchCondition
 	add := func(name string, t schema.GroupResource, where, condition string) {
@@ -338,8 +341,9 @@ func hookConditions(h hook) []admissionregistrationv1.MatchCondition {
 	return out
 }
 
-// hookRules are the operations that may change what objects of the types take. The status of claims is not among
-// them: whoever reports there what a volume is like must not have to wait for Berth, and the recount sees it.
+// hookRules returns rules with the operations that may change what objects of the types take. They do not include the
+// status of claims. Controllers that report the state of a volume there must not have to wait for Berth, and the
+// recount notices the change.
 func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithOperations {
 	create := []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	update := []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
@@ -349,7 +353,7 @@ func hookRules(types []schema.GroupResource) []admissionregistrationv1.RuleWithO
 			APIGroups: []string{group}, APIVersions: versions, Resources: resources, Scope: new(admissionregistrationv1.NamespacedScope),
 		}}
 	}
-	// The evaluators read these three in this version; of the others they count the objects.
+	// The evaluators read these three types in version v1. Of the other types, only the objects are counted.
 	read, any := []string{"v1"}, []string{"*"}
 	var out []admissionregistrationv1.RuleWithOperations
 	counted := map[string][]string{}
