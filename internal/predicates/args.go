@@ -15,15 +15,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 )
 
-// PluginConfig are the arguments of one plugin, as in KubeSchedulerConfiguration.
+// PluginConfig holds the arguments of one plugin, as in KubeSchedulerConfiguration.
 type PluginConfig struct {
-	// Name is the plugin's.
+	// Name is the plugin's name.
 	Name string
-	// Args are its arguments in JSON, with apiVersion and kind or without: unset fields are defaulted.
+	// Args are the plugin's arguments as JSON. apiVersion and kind are optional. Unset fields get their defaults.
 	Args runtime.RawExtension
 }
 
-// configure gives predicates their arguments, defaulted where none are configured.
+// configure sets the arguments of the predicates. Predicates without configured arguments get the defaults.
 func configure(predicates []configured, config []PluginConfig) error {
 	given := map[string]bool{}
 	for i, c := range config {
@@ -51,8 +51,8 @@ func configure(predicates []configured, config []PluginConfig) error {
 	return nil
 }
 
-// configure decodes the arguments of the scheduler's plugins by the scheduler's own scheme, which is strict and defaults
-// what is not set. Those of others are handed on as they are, as the scheduler does.
+// configure decodes the plugin's arguments. For the scheduler's own plugins it uses the scheduler's scheme, which is
+// strict and sets defaults. Other plugins get the raw arguments, as in the scheduler.
 func (p *configured) configure(path *field.Path, raw []byte) error {
 	raw = bytes.TrimSpace(raw)
 	if bytes.Equal(raw, []byte("null")) {
@@ -88,7 +88,8 @@ func (p *configured) configure(path *field.Path, raw []byte) error {
 	return nil
 }
 
-// validate asks the scheduler's own validation. Plugins do it again when they are made, which is too late to say so.
+// validate runs the scheduler's own validation. Plugins validate again when they are created, but that is too late to
+// report errors to the user.
 func validate(path *field.Path, obj runtime.Object) error {
 	switch args := obj.(type) {
 	case *config.InterPodAffinityArgs:
@@ -109,8 +110,9 @@ func validate(path *field.Path, obj runtime.Object) error {
 	}
 }
 
-// spread leaves of the constraints that are by default only those that filter: none of the scheduler's own defaults do,
-// and the plugin would want to know the Services, ReplicaSets and StatefulSets of a pod for nothing.
+// spread removes the default constraints that do not filter, and rejects those that do. None of the scheduler's own
+// defaults filter. With any default constraint, the plugin would need the Services, ReplicaSets, and StatefulSets of a
+// pod.
 func spread(path *field.Path, args *config.PodTopologySpreadArgs) error {
 	args.DefaultingType = config.ListDefaulting
 	for i, c := range args.DefaultConstraints {

@@ -17,20 +17,23 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// ClusterSnapshot makes a snapshot of clusters in their normal form (replication.Cluster), by name. Each becomes a node
-// without pods:
+// ClusterSnapshot returns a snapshot of clusters in their normal form (replication.Cluster). The map's keys are the
+// clusters' names. Each cluster becomes a node without pods:
 //
-//   - its labels are labels; its properties too where they can be, and so are its region and its zone if it has one only.
-//     Of the same key, the cluster's own label counts, so that a selector selects here what it selects in the inventory;
-//   - its taints are taints, those of Open Cluster Management with the effect that comes next. One of an effect that is not
-//     known keeps pods away, and one may have a key or a value that none in a node has: what repels must not be lost;
-//   - it has the taint node.kubernetes.io/not-ready:NoSchedule while it is not ready;
-//   - what is left of its resources is allocatable: allocatable less allocated, and the capacity stands in for the
-//     allocatable where that is not known, as it does in a node. It has as many pods as are asked for unless it says how
-//     many. Of which no resources are said at all, it has as much of each as is asked for. There is nothing of one of
-//     which the amount can't be read.
+//   - The node's labels are the cluster's labels. Properties become labels if they are valid labels. So does the
+//     region, and
+//     the zone if the cluster has only one. The cluster's own labels take precedence, so that a selector selects the
+//     same clusters as in the inventory.
+//   - The node's taints are the cluster's taints. Effects of Open Cluster Management become the closest effect of
+//     Kubernetes. An unknown effect becomes NoSchedule. Keys and values may be invalid for a node, because a taint must
+//     not get lost.
+//   - A cluster that is not ready has the taint node.kubernetes.io/not-ready:NoSchedule.
+//   - The node's allocatable resources are the free resources: allocatable minus allocated. As for a node, capacity
+//     replaces
+//     allocatable if that is unknown. The number of pods is unlimited unless the cluster reports it. If a cluster reports
+//     no resources at all, all of its resources are unlimited. A resource whose amount cannot be parsed counts as zero.
 //
-// What else is no valid part of a node is left out.
+// Other invalid parts are omitted.
 func ClusterSnapshot(clusters map[string]map[string]any) *Snapshot {
 	s := Snapshot{revision: 1, unlimited: sets.New[string]()}
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
@@ -79,8 +82,9 @@ func validLabel(key, value string) bool {
 	return len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// effects are those of taints: Kubernetes', which Karmada and KubeFleet have too, and what those of Open Cluster
-// Management come to. That of a taint for new workloads only is what it means for one that is to be placed.
+// effects maps the effects of taints to those of Kubernetes. Karmada and KubeFleet use Kubernetes' effects, and Open
+// Cluster Management has its own. An effect that only concerns new workloads applies, because the workload is to be
+// placed.
 var effects = map[string]corev1.TaintEffect{
 	string(corev1.TaintEffectNoSchedule):       corev1.TaintEffectNoSchedule,
 	string(corev1.TaintEffectPreferNoSchedule): corev1.TaintEffectPreferNoSchedule,
@@ -110,7 +114,7 @@ func clusterTaints(cluster map[string]any) []corev1.Taint {
 	return out
 }
 
-// clusterResources returns what is left of a cluster's resources; known is false if nothing is said of them.
+// clusterResources returns a cluster's free resources. known is false if the cluster reports no resources.
 func clusterResources(cluster map[string]any) (left corev1.ResourceList, known bool) {
 	said, _ := cluster["allocatable"].(map[string]any)
 	if len(said) == 0 {
@@ -141,10 +145,10 @@ func clusterResources(cluster map[string]any) (left corev1.ResourceList, known b
 	return left, known
 }
 
-// enough is more than anybody asks for, and as much as can be counted in thousandths.
+// enough is more than any pod requests. It is the largest amount that can be counted in thousandths.
 var enough = *apiresource.NewQuantity(math.MaxInt64/1000, apiresource.DecimalSI)
 
-// quantities reads a list of resources.
+// quantities parses a resource list. It omits invalid entries.
 func quantities(values map[string]any) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, value := range values {
@@ -157,7 +161,7 @@ func quantities(values map[string]any) corev1.ResourceList {
 	return out
 }
 
-// parseQuantity reads an amount that a cluster may have.
+// parseQuantity parses an amount of a cluster's resource. It rejects negative amounts and limits large ones to enough.
 func parseQuantity(value any) (apiresource.Quantity, bool) {
 	quantity, ok := replication.Quantity(value)
 	if !ok || quantity.Sign() < 0 {

@@ -1,8 +1,8 @@
-// Package predicates asks the scheduler's own filter plugins whether a pod could run on a node, and on a cluster that is
-// looked at as if it were a node. It schedules nothing: it has no scores, no queue and no preemption, and what it says
-// is true of one snapshot.
+// Package predicates runs the filter plugins of kube-scheduler to check whether a pod could run on a node or on a
+// cluster, which it treats like a node. It does not schedule: it has no scores, no queue, and no preemption. Each
+// result is valid for one snapshot.
 //
-// A Registry knows the predicates that there are, a Set is the white-list of those that are in use, a World keeps nodes
-// and pods and gives out immutable Snapshots, and a Set judges a pod on the nodes of a Snapshot. It is pure but for the
-// plugins that are plugged in: objects in, verdicts out.
+// A Registry holds all known predicates, and a Set the allowed ones. A World stores nodes and pods, and returns
+// immutable Snapshots. A Set evaluates a pod on the nodes of a Snapshot. The package has no side effects except those
+// of plugins that users add.
 package predicates

@@ -13,37 +13,39 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
-// mostReplicas is up to where it is tried how many replicas fit on one candidate: a pod that asks for nothing may fit on
-// a cluster without end, and each that is tried takes memory.
+// mostReplicas bounds the replica count that is tried on one candidate. A pod without requests may fit any number of
+// times on a cluster, and each replica that is tried takes memory.
 const mostReplicas = 1 << 16
 
-// allReplicas is up to where it is tried on all candidates together, but fewReplicas are tried on each: whoever makes a
-// workload says how many replicas it has, and must not keep the policy from ending in time.
+// allReplicas bounds the replicas that are tried on all candidates together. But at least fewReplicas are tried on
+// each. The author of a workload chooses its number of replicas, and must not be able to make the policy exceed its
+// deadline.
 const (
 	allReplicas = 1 << 20
 	fewReplicas = 1 << 10
 )
 
-// stride is how many more replicas are tried at first. Most workloads have no more, and fit: to try once takes less than
-// to find out slowly.
+// stride is the first increment in the search for the replica count. Most workloads have no more replicas, and fit, so
+// one attempt is usually enough.
 const stride = 16
 
-// worker judges one candidate of a judgment after the other.
+// worker evaluates one candidate of a judgment after the other.
 type worker struct {
 	*judgment
 
-	// tried is the state in which copies of the pod are counted, made when it is needed. It is the judgment's between
-	// two candidates, since what is added is removed again: to clone it takes as long as there are nodes.
+	// tried is the cycle state with which replicas are counted. It is cloned from the judgment's state when it is first
+	// needed, because cloning takes time proportional to the number of nodes. After each candidate it equals the
+	// judgment's state again, because all added copies are removed.
 	tried fwk.CycleState
 
-	// outcomes are the last ones that differed.
+	// outcomes are the last distinct outcomes.
 	outcomes []*Outcome
 }
 
-// mostOutcomes is how many outcomes are told apart: what most candidates have in common are few.
+// mostOutcomes bounds the number of outcomes that are compared. Most candidates share a few outcomes.
 const mostOutcomes = 16
 
-// share returns an outcome that says the same, which other candidates may have too.
+// share returns an outcome equal to o, which other candidates may share.
 func (w *worker) share(o Outcome) *Outcome {
 	for _, known := range w.outcomes {
 		if known.equal(&o) {
@@ -58,7 +60,7 @@ func (w *worker) share(o Outcome) *Outcome {
 	return &kept
 }
 
-// verdict judges a candidate.
+// verdict evaluates a candidate.
 func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error) {
 	w.asked.Add(1)
 	name := info.Node().Name
@@ -74,7 +76,7 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	}
 	for i, some := range w.named {
 		if some != nil && !some.Has(name) {
-			// The scheduler names all plugins that let only some nodes through.
+			// Like the scheduler, name all plugins that restricted the nodes.
 			o.Predicate = w.plugins[i].Name
 			o.Reasons = []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(w.narrowing))}
 			return o, nil
@@ -97,13 +99,13 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	return o, err
 }
 
-// keepsAway reports whether a taint keeps pods away from a candidate, as TaintToleration sees it.
+// keepsAway reports whether a taint keeps pods away from a candidate, as TaintToleration decides it.
 func keepsAway(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
-// sorted returns reasons in one order, so that equal worlds have equal verdicts: NodeResourcesFit gives those of extended
-// resources in that of a map.
+// sorted returns the reasons in sorted order, so that equal worlds give equal verdicts. NodeResourcesFit lists the
+// reasons for extended resources in the random order of a map.
 func sorted(reasons []string) []string {
 	if len(reasons) < 2 {
 		return reasons
@@ -111,7 +113,7 @@ func sorted(reasons []string) []string {
 	return slices.Sorted(slices.Values(reasons))
 }
 
-// applies says whether a plugin, by its place, is to be asked of a candidate.
+// applies reports whether the i-th plugin evaluates a candidate.
 func (j *judgment) applies(i int, info fwk.NodeInfo) bool {
 	if j.skipped[i] {
 		return false
@@ -119,7 +121,7 @@ func (j *judgment) applies(i int, info fwk.NodeInfo) bool {
 	return !j.plugins[i].resources || !j.world.boundless(info.Node().Name)
 }
 
-// filter asks each plugin until one objects, and returns its name and status.
+// filter runs each plugin until one rejects the candidate. It returns the name and status of that plugin.
 func (j *judgment) filter(
 	ctx context.Context, state fwk.CycleState, info fwk.NodeInfo,
 ) (objecting string, status *fwk.Status, err error) {
@@ -144,8 +146,8 @@ func (j *judgment) filter(
 	return "", nil, nil
 }
 
-// replicas counts how many of the workload's pods fit on a candidate on which one does: up to what the predicates object
-// to, by doubling and then bisection.
+// replicas returns how many of the workload's pods fit on a candidate on which one fits. It doubles the increment until
+// the predicates reject, and then bisects.
 func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	if w.Replicas <= 1 || w.podless(info) {
 		return max(1, w.Replicas), nil
@@ -157,7 +159,7 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	if state == nil {
 		state = w.state
 	}
-	// with fits copies there is room for one more; with objects there is not.
+	// With "fits" copies there is room for one more; with "objects" copies there is not.
 	fits, objects, doubling := 0, w.most, true
 	for step := stride; objects-fits > 1; step *= 2 {
 		next := fits + (objects-fits)/2
@@ -184,8 +186,8 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 	return fits + 1, w.extend(ctx, state, info, fits, fwk.PreFilterExtensions.RemovePod)
 }
 
-// bound returns up to where it is tried how many replicas fit on one of so many candidates. It takes as long to add a copy
-// of a pod as there is in it.
+// bound returns the maximum replica count to try on each of the candidates. It is smaller for pods with many parts,
+// because the cost of adding a copy of a pod grows with its size.
 func (j *judgment) bound(candidates int) int {
 	parts := len(j.Pod.Spec.Volumes)
 	for _, containers := range [][]corev1.Container{j.Pod.Spec.InitContainers, j.Pod.Spec.Containers} {
@@ -197,7 +199,7 @@ func (j *judgment) bound(candidates int) int {
 	return min(j.Replicas, max(stride, min(each, mostReplicas)))
 }
 
-// podless says that no predicate looks at the pods on a candidate.
+// podless reports whether none of the predicates for the candidate reads the pods on it.
 func (j *judgment) podless(info fwk.NodeInfo) bool {
 	for i := range j.plugins {
 		if j.applies(i, info) && !j.plugins[i].podless {
@@ -207,7 +209,7 @@ func (j *judgment) podless(info fwk.NodeInfo) bool {
 	return true
 }
 
-// extends says that what plugins prepared depends on the pods that there are.
+// extends reports whether a plugin prepared state that depends on existing pods.
 func (j *judgment) extends() bool {
 	for i, p := range j.plugins {
 		if p.extensions != nil && !j.skipped[i] {
@@ -217,7 +219,7 @@ func (j *judgment) extends() bool {
 	return false
 }
 
-// with returns the candidate with more copies of the pod, and has the state know of them.
+// with returns the candidate with more copies of the pod, and adds the copies to the state.
 func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int) (fwk.NodeInfo, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -232,10 +234,11 @@ func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeIn
 	return info, w.extend(ctx, state, info, copies, fwk.PreFilterExtensions.AddPod)
 }
 
-// change is one of the methods of PreFilterExtensions.
+// change is a method of PreFilterExtensions.
 type change func(fwk.PreFilterExtensions, context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
 
-// extend tells plugins of copies of the pod that are on a candidate from now on, or no longer.
+// extend calls a method of PreFilterExtensions for each copy of the pod that is added to the candidate or removed from
+// it.
 func (w *worker) extend(ctx context.Context, state fwk.CycleState, info fwk.NodeInfo, copies int, tell change) error {
 	for i, p := range w.plugins {
 		if p.extensions == nil || w.skipped[i] {

@@ -23,8 +23,9 @@ import (
 	schedulermetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// handle is what plugins have of the scheduler. It shows one snapshot after the other, as the scheduler's does, so that a
-// plugin need not be made for each of them. What is not overridden is nil, and panics.
+// handle is the part of the scheduler's Handle that plugins get. Like the scheduler's handle, it shows one snapshot
+// after the other, so that plugins need not be created for each snapshot. Methods that it does not override panic,
+// because the embedded interface is nil.
 type handle struct {
 	fwk.Handle
 
@@ -39,13 +40,13 @@ func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 	return factory{world: &h.world}
 }
 
-// SharedDRAManager returns none: NodeResourcesFit then judges extended resources by what nodes say of them.
+// SharedDRAManager returns nil. Then NodeResourcesFit evaluates extended resources by what nodes report.
 func (h *handle) SharedDRAManager() fwk.SharedDRAManager { return nil }
 
 func (h *handle) ProfileName() string { return corev1.DefaultSchedulerName }
 
-// claimless is the handle of the plugins that judge volumes. They want listers of what volumes are made of before they are
-// asked anything: they get some that list nothing, and are not asked of a pod that claims volumes.
+// claimless is the handle of plugins that evaluate volumes. When they are created, these plugins require listers of
+// volumes, claims, and classes. They get listers that list nothing, and are not called for pods with volume claims.
 type claimless struct {
 	*handle
 
@@ -54,34 +55,34 @@ type claimless struct {
 
 func (c claimless) SharedInformerFactory() informers.SharedInformerFactory { return c.informers }
 
-// ClientSet and SharedCSIManager return what plugins keep, and panic if they use it.
+// ClientSet and SharedCSIManager return nil, which plugins may store. Plugins panic if they use it.
 func (c claimless) ClientSet() kubernetes.Interface { return nil }
 
 func (c claimless) SharedCSIManager() fwk.CSIManager { return nil }
 
-// errClaims says why volumes are not judged. To judge them, their claims, volumes and classes would have to be watched,
-// and the scheduler's binder be told of what it assumes.
+// errClaims says why volumes are not evaluated. To evaluate them, Berth would have to watch claims, volumes, and
+// classes, and tell the scheduler's binder about its assumptions.
 var errClaims = errors.New("the pod claims volumes, and nothing watches what they are: leave it out for such pods")
 
-// claims says that a pod has volumes that are claimed.
+// claims reports whether a pod has volumes with claims.
 func claims(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
 	})
 }
 
-// initMetrics makes the scheduler's metrics, in which plugins count without asking whether they are there. They are
-// registered nowhere.
+// initMetrics creates the scheduler's metrics. Plugins use them without checking whether they exist. They are not
+// registered.
 var initMetrics = sync.OnceFunc(schedulermetrics.InitMetrics)
 
-// lister shows the snapshot that is judged. Plugins keep it, and what its methods return.
+// lister shows the snapshot of the current judgment. Plugins keep the lister and what its methods return.
 type lister struct{ *Snapshot }
 
 func (l *lister) NodeInfos() fwk.NodeInfoLister { return l }
 
 func (l *lister) StorageInfos() fwk.StorageInfoLister { return l }
 
-// The types below lead to the one lister of a factory of informers that there is, without the informers.
+// The following types implement the path to the only lister that an informer factory offers here, without informers.
 type (
 	factory struct {
 		informers.SharedInformerFactory
@@ -130,7 +131,7 @@ func (n namespaces) Get(name string) (*corev1.Namespace, error) {
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
-// parallelizer is the scheduler's, but a panic in one of its goroutines is one of the caller's, and nothing is counted.
+// parallelizer works like the scheduler's, but it moves a panic to the caller's goroutine and records no metrics.
 type parallelizer struct{}
 
 // Until implements fwk.Parallelizer.
@@ -153,12 +154,13 @@ func (parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPi
 	}
 }
 
-// chunk is how many pieces a worker takes at once: the scheduler's rule.
+// chunk returns how many pieces a worker takes at once. It uses the scheduler's formula.
 func chunk(pieces, workers int) int {
 	return max(1, min(int(math.Sqrt(float64(pieces))), pieces/workers+1))
 }
 
-// failure makes an error of what a plugin panicked with. What a plugin may not ask the handle for is a nil that it calls.
+// failure converts a plugin's panic to an error. If the panic is a runtime error, such as the call of a nil method of
+// the handle, the error has a hint about that.
 func failure(predicate string, recovered any) error {
 	err, ok := recovered.(error)
 	if !ok {

@@ -16,19 +16,19 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Judge asks the predicates about each candidate: what they prepare is prepared once, then candidates are filtered in
-// parallel, by each predicate until one objects. The error is a *PluginError, or the context's. The workload and the
-// query are kept with the report, and must not be changed any more.
+// Judge evaluates the predicates on each candidate. It runs their PreFilter once, and then filters candidates in
+// parallel. For each candidate, it runs each predicate until one rejects. The error is a *PluginError, or the context's
+// error. The report keeps the workload and the query, so the caller must not change them afterwards.
 //
-// What the plugins say is taken as the scheduler takes it (RunPreFilterPlugins and RunFilterPlugins of its framework,
-// findNodesThatFitPod), but for what the scheduler has and this has not: nominated pods, extenders and preemption.
+// Judge interprets the plugins' results like the scheduler (RunPreFilterPlugins and RunFilterPlugins of its framework,
+// and findNodesThatFitPod). It has no nominated pods, no extenders, and no preemption.
 func (s *Set) Judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query) (*Report, error) {
 	return s.judge(ctx, snapshot, w, q, nil)
 }
 
-// Again returns what Judge returns for the workload and the query of a report, on another snapshot. It judges only
-// those candidates anew that are others than in the report's snapshot, if nothing else makes a difference. If all
-// verdicts are the same, it returns the very same report.
+// Again returns what Judge returns for a report's workload and query on another snapshot. If possible, it only
+// evaluates the candidates that changed since the report's snapshot. If all verdicts are the same, it returns the same
+// report.
 func (s *Set) Again(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {
 	var before *basis
 	if r.set == s {
@@ -50,16 +50,16 @@ func (s *Set) Again(ctx context.Context, snapshot *Snapshot, r *Report) (*Report
 	return r, nil
 }
 
-// basis is a report whose verdicts are known to hold for a snapshot.
+// basis is an earlier report whose verdicts are valid for the snapshot in seen.
 type basis struct {
 	*Report
 	*seen
 
-	// at and in are how far the snapshot and the verdicts have been gone through.
+	// at and in are the positions that verdict has reached in the snapshot and in the verdicts.
 	at, in int
 }
 
-// verdict returns what holds still of a candidate, which is now as given. It is asked in the order of names.
+// verdict returns the earlier verdict on a candidate if it is still valid. It must be called in the order of names.
 func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
 	if b == nil {
 		return Verdict{}, false
@@ -78,14 +78,14 @@ func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict,
 	return b.Verdicts[b.in], true
 }
 
-// aligned says that the candidates in all, and the places of their verdicts, are the same in another snapshot. Most changes
-// are of pods, and snapshots share the names of their candidates then.
+// aligned reports whether another snapshot has the same candidates, with their verdicts at the same positions. This is
+// true for most changes, which concern pods: snapshots then share their list of names.
 func (b *basis) aligned(now *Snapshot, q Query) bool {
 	return b != nil && q.Names == nil && q.Selector == nil && now.unlimited.Len() == 0 && b.snapshot.unlimited.Len() == 0 &&
 		len(now.names) > 0 && len(now.names) == len(b.snapshot.names) && &now.names[0] == &b.snapshot.names[0]
 }
 
-// judge makes a report, on the basis of another one if there is one.
+// judge makes a report. If before is not nil, it reuses that report's verdicts where possible.
 func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *basis) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 	report := &Report{Kind: q.Kind, set: s, workload: w, query: q}
 	err = j.report(ctx, report, before)
 	pool.give(used, err)
-	// Where the context has an error, whatever plugins say may have come of it.
+	// If the context has an error, it may have caused what the plugins returned.
 	if cause := ctx.Err(); cause != nil {
 		return nil, cause
 	}
@@ -114,31 +114,31 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 	return report, nil
 }
 
-// judgment is one workload before all candidates.
+// judgment is the evaluation of one workload on all candidates.
 type judgment struct {
 	workload.Workload
-	// kind is that of the candidates.
+	// kind is the kind of the candidates.
 	kind    Candidates
 	plugins []plugin
 	// world is the snapshot without the workload's own pods.
 	snapshot, world *Snapshot
 	asked           *atomic.Int64
 
-	// state is what plugins prepared; skipped are those, by their places, that have nothing to say of the pod.
+	// state is the state that plugins prepared. skipped marks the plugins, by index, that do not apply to the pod.
 	state   fwk.CycleState
 	skipped []bool
-	// rejected is what a plugin says of all candidates while it prepares; nil if none does.
+	// rejected is the status with which a plugin's PreFilter rejected all candidates; nil if none did.
 	rejected *fwk.Status
-	// named are the only candidates that each plugin let through while it prepared, nil for all; narrowing are the names
-	// of the plugins that named some.
+	// named are the candidates to which each plugin's PreFilter restricted the search; nil for all. narrowing are the
+	// names of the plugins that restricted it.
 	named     []sets.Set[string]
 	narrowing sets.Set[string]
-	// another is the pod as one that is on a node, and most is up to where it is tried how many of it fit on one candidate.
+	// another is the pod as a pod that is already on a node. most is the maximum replica count to try on one candidate.
 	another *framework.PodInfo
 	most    int
 }
 
-// report judges the candidates of a report's query.
+// report evaluates the candidates of the report's query and sets the report's verdicts.
 func (j *judgment) report(ctx context.Context, r *Report, before *basis) error {
 	if err := j.prepare(ctx); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (j *judgment) report(ctx context.Context, r *Report, before *basis) error {
 	return err
 }
 
-// guard runs a call of a plugin. A panic is an error of the plugin.
+// guard calls a plugin and converts a panic to an error of the plugin.
 func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -164,7 +164,7 @@ func guard(name string, call func() *fwk.Status) (status *fwk.Status, err error)
 	return call(), nil
 }
 
-// unexpected makes an error of a status that is no verdict.
+// unexpected converts a status that is not a verdict to an error.
 func unexpected(name string, status *fwk.Status) error {
 	err := status.AsError()
 	if err == nil {
@@ -173,15 +173,15 @@ func unexpected(name string, status *fwk.Status) error {
 	return &PluginError{Predicate: name, Err: err}
 }
 
-// prepare runs PreFilter of each plugin that has it.
+// prepare runs PreFilter of each plugin that implements it.
 func (j *judgment) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
 	j.narrowing = sets.New[string]()
 	j.named = make([]sets.Set[string], len(j.plugins))
-	// A term of the pod that can't be parsed matches nothing; InterPodAffinity says so.
+	// Ignore the error: a term that cannot be parsed matches nothing, and InterPodAffinity reports it.
 	j.another, _ = framework.NewPodInfo(j.Pod)
-	// It is kept with the copy, which more than one goroutine reads.
+	// Compute this now, because several goroutines read the copy, which would store it on first use.
 	j.another.CalculateResource()
 	skipped := sets.New[string]()
 	defer func() { j.state.SetSkipFilterPlugins(skipped) }()
@@ -219,7 +219,7 @@ func (j *judgment) prepare(ctx context.Context) error {
 			j.rejected = status.WithPlugin(p.Name)
 			return nil
 		case status.Code() == fwk.Unschedulable:
-			// The scheduler goes on: another plugin may say that preemption does not help.
+			// Like the scheduler, continue: another plugin may find that preemption does not help.
 			j.rejected = status.WithPlugin(p.Name)
 			continue
 		case !status.IsSuccess():
@@ -238,7 +238,7 @@ func (j *judgment) prepare(ctx context.Context) error {
 	return nil
 }
 
-// nowhere is what the scheduler says if no node is left of those that plugins name.
+// nowhere returns the scheduler's message for the case that the plugins' restrictions leave no node.
 func (j *judgment) nowhere() string {
 	names := sets.List(j.narrowing)
 	if len(names) == 1 {
@@ -247,7 +247,7 @@ func (j *judgment) nowhere() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", names)
 }
 
-// local says that no verdict on a candidate can depend on another one.
+// local reports whether each verdict depends on its own candidate only.
 func (j *judgment) local() bool {
 	if j.rejected != nil {
 		return false
@@ -260,7 +260,8 @@ func (j *judgment) local() bool {
 	return true
 }
 
-// candidates returns the verdicts on those of a query, sorted by their names, and which of them are to be judged yet.
+// candidates returns the verdicts on a query's candidates, sorted by name, and the candidates that are still to be
+// evaluated.
 func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open []candidate) {
 	if before.aligned(j.snapshot, q) {
 		for i, info := range j.snapshot.infos {
@@ -301,13 +302,13 @@ func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open 
 	return verdicts, open
 }
 
-// candidate is one that is to be judged, and where its verdict belongs.
+// candidate is a candidate to evaluate, with the index of its verdict.
 type candidate struct {
 	at   int
 	info fwk.NodeInfo
 }
 
-// verdicts judges the candidates of a query.
+// verdicts evaluates the candidates of a query.
 func (j *judgment) verdicts(ctx context.Context, q Query, before *basis) ([]Verdict, error) {
 	verdicts, open := j.candidates(q, before)
 	j.most = j.bound(len(verdicts))

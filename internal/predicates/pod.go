@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
-// pod is one that is on a node, cut to what predicates look at. It is immutable.
+// pod is a pod on a node, reduced to the fields that predicates read. It is immutable.
 type pod struct {
 	object corev1.Pod
 	info   framework.PodInfo
@@ -25,20 +25,20 @@ type pod struct {
 	labels *map[string]string
 }
 
-// shape is what the replicas of a workload have in common, wherever they are: all of a pod but its metadata, its node and
-// its phase. Most of the memory that a typed pod takes is in the lists of resources that belong to it.
+// shape is what replicas of a workload have in common: a pod without its metadata, node, and phase. Sharing it saves
+// most of the memory of a typed pod, which its resource lists take.
 type shape struct {
 	object corev1.Pod
 	info   framework.PodInfo
 }
 
-// shapes keep one copy of what pods have in common.
+// shapes shares the common parts of pods.
 type shapes struct {
 	shapes weakcache.Cache[shape]
 	labels weakcache.Cache[map[string]string]
 }
 
-// record is a pod in its place among all others.
+// record is a pod with its key in the tree of all pods.
 type record struct {
 	namespace, name string
 	pod             *pod
@@ -51,17 +51,17 @@ func sooner(a, b record) bool {
 	return a.name < b.name
 }
 
-// at is the place of a pod.
+// at returns a record to look up the pod with that name.
 func at(namespace, name string) record { return record{namespace: namespace, name: name} }
 
-// onNode says whether a pod is on a node: whether it is bound, and has not ended.
+// onNode reports whether a pod is on a node: it is bound and has not terminated.
 func onNode(o *unstructured.Unstructured) bool {
 	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
 	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 	return node != "" && phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed)
 }
 
-// pod makes a pod of an object. What the API server would refuse is an error.
+// pod converts an object to a pod. It returns an error for an object that the API server would reject.
 func (s *shapes) pod(o *unstructured.Unstructured) (*pod, error) {
 	document := reads()[podResource].Cut(o.Object)
 	prune(document)
@@ -81,12 +81,12 @@ func (s *shapes) pod(o *unstructured.Unstructured) (*pod, error) {
 		return nil, err
 	}
 	p.object = p.shape.object
-	// Each pod would have its own copy of these.
+	// Share these strings between pods.
 	p.object.Namespace = unique.Make(o.GetNamespace()).Value()
 	p.object.Spec.NodeName = unique.Make(node).Value()
 	p.object.Name, p.object.UID, p.object.Labels = o.GetName(), o.GetUID(), *p.labels
 	if p.object.UID == "" {
-		// NodeInfo finds pods by their UID, which all pods of an API server have.
+		// NodeInfo finds pods by UID. All pods of an API server have one.
 		p.object.UID = types.UID(p.object.Namespace + "/" + p.object.Name)
 	}
 	if going, ok := metadata["deletionTimestamp"]; ok && going != nil {
@@ -102,13 +102,13 @@ func (s *shapes) pod(o *unstructured.Unstructured) (*pod, error) {
 	return p, nil
 }
 
-// same says whether two pods of the same name show the same to predicates.
+// same reports whether predicates see no difference between two pods of the same name.
 func (p *pod) same(other *pod) bool {
 	return p.shape == other.shape && p.labels == other.labels && p.object.UID == other.object.UID &&
 		p.object.Spec.NodeName == other.object.Spec.NodeName && p.object.DeletionTimestamp.Equal(other.object.DeletionTimestamp)
 }
 
-// shape returns that of pods with a spec and a status.
+// shape returns the shared shape of pods with this spec and status.
 func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, error) {
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
@@ -120,7 +120,7 @@ func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, e
 	if !ok {
 		return nil, errors.New("no JSON")
 	}
-	// The terms of an affinity are about the namespace of the pod, if they name no other ones.
+	// The terms of an affinity apply to the pod's namespace if they name no other, so the namespace is part of the key.
 	if _, there = spec["affinity"]; !there {
 		namespace = ""
 	}
@@ -133,16 +133,17 @@ func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, e
 		if err != nil {
 			return nil, err
 		}
-		// An error is that a term's selector is invalid, which is then left out as in kube-scheduler.
+		// Ignore the error: it means that a term has an invalid selector. Like kube-scheduler, NewPodInfo omits that
+		// term.
 		info, _ := framework.NewPodInfo(object)
-		// What it computes now is not computed by readers at the same time.
+		// Compute this now, so that concurrent readers do not.
 		info.CalculateResource()
 		info.Pod = nil
 		return &shape{object: *object, info: *info}, nil
 	})
 }
 
-// labelled returns the labels of a pod.
+// labelled returns the shared labels of a pod.
 func (s *shapes) labelled(value any) (*map[string]string, error) {
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)

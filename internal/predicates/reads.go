@@ -14,19 +14,19 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// What a World is made of.
+// The resource types that a World stores.
 var (
 	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
 	podResource       = corev1.SchemeGroupVersion.WithResource("pods")
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// Reads are the resource types that a World is made of, and the fields that predicates look at, sealed: nodes, the pods
-// on them, and the labels of namespaces.
+// Reads returns the resource types that a World needs and the fields that predicates read, sealed. They are nodes, pods
+// on nodes, and the labels of namespaces.
 //
-// They are what the scheduler's filter plugins, NodeInfo and PodInfo read of objects that are there, with the feature
-// gates as they are by default. What only scores, queues or preempts is not among them, nor what the plugins read of the
-// pod that is to be placed: it is no object of the world.
+// The fields are those that the scheduler's filter plugins, NodeInfo, and PodInfo read of existing objects, with the
+// default feature gates. They exclude fields that are only read for scores, queues, or preemption. They also exclude
+// what plugins read of the pod to place, which is not an object of the World.
 func Reads() map[schema.GroupVersionResource]*projection.Fields { return maps.Clone(reads()) }
 
 var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.Fields {
@@ -40,7 +40,7 @@ var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.Fi
 func namespaceFields() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("metadata").Name("name")
-	// InterPodAffinity: a term's namespaceSelector.
+	// InterPodAffinity reads them for a term's namespaceSelector.
 	f.Name("metadata").Name("labels").All()
 	return f
 }
@@ -48,15 +48,15 @@ func namespaceFields() *projection.Fields {
 func nodeFields() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("metadata").Name("name")
-	// NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, VolumeBinding.
+	// Read by NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, and VolumeBinding.
 	f.Name("metadata").Name("labels").All()
 	f.Name("spec").Name("unschedulable")
-	// TaintToleration, and PodTopologySpread where it honours taints.
+	// Read by TaintToleration, and by PodTopologySpread if it honors taints.
 	taint := f.Name("spec").Name("taints").Each()
 	taint.Name("key")
 	taint.Name("value")
 	taint.Name("effect")
-	// NodeInfo.SetNode.
+	// Read by NodeInfo.SetNode.
 	f.Name("status").Name("allocatable").All()
 	f.Name("status").Name("declaredFeatures").All()
 	return f
@@ -67,18 +67,18 @@ func podFields() *projection.Fields {
 	meta := f.Name("metadata")
 	meta.Name("name")
 	meta.Name("namespace")
-	// What NodeInfo tells pods apart by, and what NodeVolumeLimits compares the owner of a claim with.
+	// NodeInfo identifies pods by the UID. NodeVolumeLimits compares it with the owner of a claim.
 	meta.Name("uid")
 	meta.Name("labels").All()
-	// PodTopologySpread does not count pods that are about to go.
+	// PodTopologySpread does not count pods that are being deleted.
 	meta.Name("deletionTimestamp")
 
 	spec := f.Name("spec")
 	spec.Name("nodeName")
-	// PodInfo's terms. How the nodes for the pod itself were chosen does not matter any more.
+	// Read by PodInfo for its terms. The pod's own node affinity no longer matters.
 	spec.Name("affinity").Name("podAffinity").All()
 	spec.Name("affinity").Name("podAntiAffinity").All()
-	// PodInfo.CalculateResource, which is resource.PodRequests, and util.GetHostPorts.
+	// Read by PodInfo.CalculateResource, which calls resource.PodRequests, and by util.GetHostPorts.
 	spec.Name("overhead").All()
 	spec.Name("resources").Name("requests").All()
 	for _, name := range []string{"containers", "initContainers"} {
@@ -95,7 +95,7 @@ func podFields() *projection.Fields {
 	}
 	volumeFields(spec.Name("volumes").Each())
 
-	// A pod that is resized in place counts with what it was given as well as with what it asks for.
+	// A pod that is resized in place counts with its allocated as well as its requested resources.
 	status := f.Name("status")
 	status.Name("phase")
 	condition := status.Name("conditions").Each()
@@ -112,12 +112,12 @@ func podFields() *projection.Fields {
 	return f
 }
 
-// volumeFields are the sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims, and what
-// CSI drivers have taken over from the volumes of old.
+// volumeFields adds the volume sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims,
+// and in-tree volumes that CSI drivers have taken over.
 func volumeFields(f *projection.Fields) {
 	f.Name("name")
 	f.Name("persistentVolumeClaim").Name("claimName")
-	// The name of its claim follows from the pod's and the volume's.
+	// The name of its claim is derived from the names of the pod and the volume.
 	f.Name("ephemeral")
 	for _, source := range []string{
 		"awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk", "iscsi", "portworxVolume", "rbd",
@@ -127,27 +127,27 @@ func volumeFields(f *projection.Fields) {
 	}
 }
 
-// digest stands for what an object is cut to: the first half of the SHA-256 of its key. That two keys differ and have the
-// same digest is not to be expected; the key of a pod would be as large as the pod.
+// digest identifies an object's projection: it is the first half of the SHA-256 of its key. Collisions are not
+// expected. The key itself would be as large as the projection.
 type digest [sha256.Size / 2]byte
 
-// cut returns what a node or a namespace shows to predicates, and the digest of that.
+// cut returns the fields of a node or a namespace that predicates read, and the digest of these.
 func cut(resource schema.GroupVersionResource, object *unstructured.Unstructured) (map[string]any, digest) {
 	fields := reads()[resource]
 	out := fields.Cut(object.Object)
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
-	// What has no key was never JSON, and is nothing that can be converted.
+	// Ignore the result: a value without a key is not JSON, and cannot be converted later.
 	*space, _ = fields.AppendKey((*space)[:0], out)
 	sum := sha256.Sum256(*space)
 	return out, digest(sum[:])
 }
 
-// spaces lend memory for keys.
+// spaces pools the buffers for keys.
 var spaces = sync.Pool{New: func() any { return new([]byte) }}
 
-// prune removes, in place, from a pod that was cut what a path cannot leave out: the members of lists that nothing looks
-// at. Without it, each pod had volumes, and seemed to change whenever one of its conditions does.
+// prune removes list items of a projected pod that no predicate reads, in place. A field path cannot exclude them.
+// Without prune, each pod would have volumes, and would seem to change with each of its conditions.
 func prune(pod map[string]any) {
 	spec, _ := pod["spec"].(map[string]any)
 	keep(spec, "volumes", func(volume map[string]any) bool { return len(volume) > 1 })
@@ -167,8 +167,8 @@ func prune(pod map[string]any) {
 	}
 }
 
-// keep removes the members of a list that a function does not want, and the list if none is left. What is no object stays
-// and is an error in its place.
+// keep removes the items of a list that wanted rejects, and the list if none remains. Items that are not objects stay,
+// so that converting them fails.
 func keep(object map[string]any, name string, wanted func(map[string]any) bool) {
 	list, ok := object[name].([]any)
 	if !ok {
@@ -185,7 +185,7 @@ func keep(object map[string]any, name string, wanted func(map[string]any) bool) 
 	object[name] = list
 }
 
-// convert makes a typed object of what one was cut to. What the API server would refuse is an error.
+// convert converts a projection to a typed object. It returns an error for an object that the API server would reject.
 func convert[T any](object map[string]any) (*T, error) {
 	out := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, out); err != nil {

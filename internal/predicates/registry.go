@@ -23,20 +23,20 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// Factory makes a plugin of the scheduler's framework from its arguments and a handle. The plugin has to be a
-// FilterPlugin, and may be a PreFilterPlugin.
+// Factory creates a plugin of the scheduler's framework from its arguments and a handle. The plugin must implement
+// FilterPlugin, and may implement PreFilterPlugin.
 type Factory = frameworkruntime.PluginFactory
 
-// Candidates are kinds of what a predicate can judge.
+// Candidates is a set of the kinds of candidates that a predicate can evaluate.
 type Candidates uint8
 
-// What a pod may be placed on.
+// The kinds of candidates that a pod may be placed on.
 const (
 	Nodes Candidates = 1 << iota
 	Clusters
 )
 
-// noun is what one of them is called.
+// noun returns the word for one candidate of the kind.
 func (c Candidates) noun() string {
 	if c == Clusters {
 		return "cluster"
@@ -44,38 +44,41 @@ func (c Candidates) noun() string {
 	return "node"
 }
 
-// Predicate is a filter plugin, and what is said of it where it is registered.
+// Predicate is a filter plugin with its properties.
 //
-// Of the scheduler's handle a plugin has the nodes and the pods on them (SnapshotSharedLister), the namespaces (the
-// Namespaces lister of SharedInformerFactory) and the Parallelizer. What they show is that of the judgment at hand: it
-// changes between a PreFilter and the next one, as it does in the scheduler. Whatever else the handle is asked for fails
-// the judgment.
+// The plugin's handle only offers the nodes and the pods on them (SnapshotSharedLister), the namespaces (the Namespaces
+// lister of SharedInformerFactory), and the Parallelizer. They show the snapshot of the current judgment. As in the
+// scheduler, it changes between one PreFilter and the next. The judgment fails if the plugin uses anything else of the
+// handle.
 //
-// More pods on a node may make the plugin object there, but never make it agree: how many replicas fit is searched for.
+// Additional pods on a node may make the plugin reject the node, but must never make it accept the node. The search for
+// the replica count relies on this.
 type Predicate struct {
-	// Name is that of the plugin, as the white-list has it.
+	// Name is the plugin's name in lists of predicates.
 	Name string
-	// New makes the plugin. It is called for as many judgments as there are at the same time, when they need it.
+	// New creates the plugin. It is called when a judgment needs a plugin and all existing ones are in use by other
+	// judgments.
 	New Factory
-	// Judges says for which candidates the plugin is asked.
+	// Judges are the kinds of candidates that the plugin evaluates.
 	Judges Candidates
-	// Local says that a verdict on one node depends on the pod and that node, its pods among it, and on nothing else.
+	// Local reports whether a verdict on a node depends only on the pod and on that node with its pods.
 	Local bool
 }
 
 // known is a predicate of a registry.
 type known struct {
 	Predicate
-	// inTree says that the plugin is the scheduler's, and so are its arguments.
+	// inTree reports whether the plugin, with its type of arguments, is the scheduler's own.
 	inTree bool
-	// optional ones are on a white-list only if they are named there.
+	// optional reports whether the predicate is in a list only if it is named there.
 	optional bool
-	// resources says that the plugin is not asked where nothing is known of the resources that there are.
+	// resources reports whether the plugin is skipped for candidates whose resources are unknown.
 	resources bool
-	// podless says that the plugin does not look at the pods on a node: it lets any number of replicas run there, or none.
+	// podless reports whether the plugin does not read the pods on a node. It accepts any number of replicas there, or
+	// none.
 	podless bool
-	// volumes says that the plugin judges the volumes of a pod. The claims of a template are made with its pods, so that
-	// only pods that exist have some to judge.
+	// volumes reports whether the plugin evaluates a pod's volumes. The claims of a pod template are created with its
+	// pods, so only existing pods have volumes to evaluate.
 	volumes bool
 }
 
@@ -84,9 +87,10 @@ type Registry struct {
 	predicates []known
 }
 
-// scheduler returns the predicates of kube-scheduler, in the order of its default profile: what is cheap comes first.
+// scheduler returns the predicates of kube-scheduler, in the order of its default profile: cheap ones come first.
 //
-// They are imported one by one, since the scheduler's own registry (framework/plugins) would link all its plugins.
+// The plugins are imported individually, because the scheduler's own registry (framework/plugins) would link all of
+// them.
 func scheduler() []known {
 	fts := plfeature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	both, nodes := Nodes|Clusters, Nodes
@@ -121,8 +125,9 @@ func scheduler() []known {
 	}
 }
 
-// NewRegistry returns a registry of the scheduler's own predicates and some others. A name that can't be
-// on a list, or is there twice, is an error, and so is a predicate that nothing makes, or that judges nothing.
+// NewRegistry returns a registry with the scheduler's predicates and others. It returns an error if a name is a
+// duplicate or cannot be part of a list. It also returns an error if a predicate has no factory or evaluates no kind of
+// candidates.
 func NewRegistry(others ...Predicate) (*Registry, error) {
 	r := &Registry{predicates: scheduler()}
 	for _, p := range others {
@@ -151,14 +156,14 @@ func (r *Registry) lookup(name string) *known {
 	return &r.predicates[i]
 }
 
-// Names are those of all known predicates: the scheduler's own in the scheduler's order, then the others.
+// Names returns the names of all known predicates: the scheduler's own in the scheduler's order, then the others.
 func (r *Registry) Names() []string {
 	return r.names(func(known) bool { return true })
 }
 
-// Default are the names of the white-list where nobody sets one: those of Names but for the predicates of volumes, which
-// say nothing of templates, and fail for pods that claim volumes, since nothing watches claims. Whoever registers a
-// predicate wants it.
+// Default returns the names of the predicates that are used if no list is configured. These are all except the
+// predicates for volumes. Those have no effect on pod templates, and fail for pods with volume claims, because Berth
+// does not watch claims. Predicates that NewRegistry added are included.
 func (r *Registry) Default() []string {
 	return r.names(func(k known) bool { return !k.optional })
 }
@@ -173,9 +178,10 @@ func (r *Registry) names(want func(known) bool) []string {
 	return names
 }
 
-// New returns the set of the predicates that are on a white-list, in its order; nil stands for Default. An unknown name
-// is an error that lists the known ones, and so are a name that is there twice, and arguments that the plugin's own
-// validation refuses, or that are for a plugin that is not on the list. No plugin is made before something is judged.
+// New returns the set of the predicates in whitelist, in its order. nil stands for Default. It returns an error for an
+// unknown name, which lists the known ones, and for duplicate names. It also returns an error for arguments that the
+// plugin's own validation rejects, or whose plugin is not in the list. Plugins are created later, when they are first
+// needed.
 func (r *Registry) New(whitelist []string, config ...PluginConfig) (*Set, error) {
 	if whitelist == nil {
 		whitelist = r.Default()

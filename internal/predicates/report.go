@@ -15,37 +15,40 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Query says on what a workload is judged.
+// Query selects the candidates on which a workload is evaluated.
 type Query struct {
-	// Names are those of the candidates; nil stands for all.
+	// Names are the names of the candidates; nil stands for all.
 	Names []string
-	// Selector selects among them by their labels; nil selects all. It does not speak of names that there are not.
+	// Selector selects candidates by label; nil selects all. It does not apply to names for which there is no
+	// candidate.
 	Selector labels.Selector
-	// Kind is that of the candidates.
+	// Kind is the kind of the candidates.
 	Kind Candidates
 }
 
-// Verdict is what the predicates say of one candidate.
+// Verdict is the result of the predicates for one candidate.
 type Verdict struct {
-	// Name is the candidate's.
+	// Name is the candidate's name.
 	Name string
-	// Outcome is shared by candidates of which the same is said, which are thousands.
+	// Outcome is shared between candidates with the same result, of which there may be thousands.
 	*Outcome
 }
 
-// Outcome is what is said of a candidate. It is immutable.
+// Outcome is the result for a candidate without its name. It is immutable.
 type Outcome struct {
-	// Feasible says that every predicate lets the pod run there.
+	// Feasible reports whether every predicate accepts the candidate.
 	Feasible bool
-	// Predicate is the first one that does not, and Reasons are its reasons in kube-scheduler's words,
-	// sorted.
+	// Predicate is the first predicate that rejects the candidate. Reasons are its reasons in the wording of
+	// kube-scheduler, sorted.
 	Predicate string
 	Reasons   []string
-	// Taint is the first taint of a cluster that the pod does not tolerate, where TaintToleration objects; empty for nodes.
+	// Taint is the first taint of a cluster that the pod does not tolerate, if TaintToleration rejects. It is empty for
+	// nodes.
 	Taint string
-	// Preemption says that it could help to preempt pods there.
+	// Preemption reports whether preempting pods there could help.
 	Preemption bool
-	// Replicas is how many of the workload's replicas fit there at once, no more than there are to be.
+	// Replicas is how many of the workload's replicas fit there at the same time. It does not exceed the workload's
+	// replicas.
 	Replicas int
 }
 
@@ -58,44 +61,46 @@ func (o *Outcome) equal(other *Outcome) bool {
 		o.Taint == other.Taint && o.Preemption == other.Preemption && o.Replicas == other.Replicas && slices.Equal(o.Reasons, other.Reasons)
 }
 
-// Report are the verdicts on all candidates of a query. It is immutable.
+// Report holds the verdicts on all candidates of a query. It is immutable.
 type Report struct {
-	// Kind is that of the candidates.
+	// Kind is the kind of the candidates.
 	Kind Candidates
-	// Verdicts are sorted by the candidates' names. A name that was asked for and that there is not is infeasible, with
-	// a reason that says so, and without a predicate.
+	// Verdicts are sorted by name. A name in the query without a candidate is infeasible, with a reason that says so,
+	// and without a predicate.
 	Verdicts []Verdict
 
-	// whole is what was said of all candidates at once; empty if they were looked at one by one.
+	// whole is the message with which a plugin rejected all candidates at once. It is empty if they were evaluated one
+	// by one.
 	whole string
-	// Below is what Again needs.
+	// The remaining fields are needed by Again.
 	set      *Set
 	workload workload.Workload
 	query    Query
-	// seen is the snapshot for which the verdicts were last found to hold.
+	// seen is the snapshot for which the verdicts were last found to be valid.
 	seen atomic.Pointer[seen]
 }
 
-// seen says on what verdicts stand.
+// seen is what verdicts are based on.
 type seen struct {
 	snapshot *Snapshot
-	// local says that no verdict on a candidate depended on another one.
+	// local reports whether each verdict depended on its own candidate only.
 	local bool
 }
 
-// What reports take, in bytes.
+// Estimates of the memory that reports take, in bytes.
 const (
-	// verdictBytes is what a verdict takes, and outcomeBytes what an outcome does with its reasons.
+	// verdictBytes is the size of a verdict, and outcomeBytes that of an outcome with its reasons.
 	verdictBytes, outcomeBytes = 24, 192
-	// nodeBytes is what a node takes in the list of a snapshot, and snapshotBytes what else a snapshot has that the ones
-	// before and after it have not.
+	// nodeBytes is the size of a node in the list of a snapshot. snapshotBytes is the size of what a snapshot does not
+	// share with the snapshots before and after it.
 	nodeBytes, snapshotBytes = 16, 4 << 10
-	// encodedFactor is how much more the texts of a pod take than they do encoded. Containers and volumes take most of what
-	// they take even when there is nothing in them.
+	// encodedFactor is the ratio of the size of a pod's strings in memory to their encoded size. Containers and volumes
+	// take most of their memory even if they are empty.
 	encodedFactor, containerBytes, volumeBytes = 4, 1 << 10, 256
 )
 
-// SizeOf is about how many bytes reports of one snapshot take, with what they keep of it and of their workloads.
+// SizeOf estimates the memory of reports on one snapshot, in bytes, with the parts of it and of their workloads that
+// they keep.
 func SizeOf(reports []*Report) int {
 	if len(reports) == 0 {
 		return 0
@@ -117,14 +122,15 @@ func SizeOf(reports []*Report) int {
 	return n
 }
 
-// equal says whether two reports say the same.
+// equal reports whether two reports have the same content.
 func (r *Report) equal(other *Report) bool {
 	return r.Kind == other.Kind && r.whole == other.whole && slices.EqualFunc(r.Verdicts, other.Verdicts, Verdict.equal)
 }
 
-// Summary says how many candidates there are, how many fit, and why the others do not, by reason in kube-scheduler's
-// order, as in "0/3 nodes fit: 1 node(s) had untolerated taint(s), 2 Insufficient cpu". Of clusters it names the taints, as in
-// "0/1 clusters fit: 1 cluster(s) had untolerated taint(s) (eu-1: example.com/pci:NoSchedule)".
+// Summary returns how many candidates there are, how many are feasible, and why the others are not, by reason in
+// kube-scheduler's order. An example is "0/3 nodes fit: 1 node(s) had untolerated taint(s), 2 Insufficient cpu". For
+// clusters it names the taints: "0/1 clusters fit: 1 cluster(s) had untolerated taint(s) (eu-1:
+// example.com/pci:NoSchedule)".
 func (r *Report) Summary() string {
 	fit := framework.FitError{
 		NumAllNodes: len(r.Verdicts),
@@ -137,25 +143,25 @@ func (r *Report) Summary() string {
 			feasible++
 			continue
 		case v.Predicate == "":
-			// What is said of all candidates is not said of one that there is not: then they are counted.
+			// A message for all candidates does not apply to a name without a candidate, so count the reasons instead.
 			fit.Diagnosis.PreFilterMsg = ""
 		}
 		fit.Diagnosis.NodeToStatus.Set(v.Name, fwk.NewStatus(fwk.Unschedulable, v.Reasons...))
 	}
-	// The scheduler counts so for a pod that fits nowhere, and begins with that.
+	// The scheduler's message has these counts after a prefix for a pod that fits nowhere.
 	why := strings.TrimPrefix(fit.Error(), fmt.Sprintf(framework.NoNodeAvailableMsg, len(r.Verdicts)))
 	why = strings.TrimRight(why, ":.")
 	if r.Kind == Clusters {
-		// The scheduler knows nothing but nodes.
+		// The scheduler's messages only mention nodes.
 		why = strings.ReplaceAll(why, "node(s)", "cluster(s)") + r.taints()
 	}
 	return fmt.Sprintf("%d/%d %ss fit%s", feasible, len(r.Verdicts), r.Kind.noun(), why)
 }
 
-// maxTaints bounds the clusters whose taints a summary names.
+// maxTaints bounds the number of clusters whose taints a summary names.
 const maxTaints = 5
 
-// taints names clusters and the taints that keep the workload from them; "" for none.
+// taints lists clusters with the taints that keep the workload away from them; "" if there are none.
 func (r *Report) taints() string {
 	var out []string
 	more := 0

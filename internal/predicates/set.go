@@ -14,27 +14,27 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Set is a white-list of predicates, in order. It is immutable and safe for concurrent use.
+// Set is an ordered list of allowed predicates. It is immutable and safe for concurrent use.
 type Set struct {
 	names      []string
 	predicates []configured
 
-	// narrowed are the sets that were made of the same white-list, this one among them, by their names.
+	// narrowed are all sets that Narrow made of the same list, including this one, by their joined names.
 	narrowed *sync.Map
 
 	nodes, clusters pool
-	// asked counts the pairs of a pod and a candidate for which predicates were asked.
+	// asked counts how many candidates were evaluated for a pod.
 	asked atomic.Int64
 }
 
-// configured is a predicate of a set, and its arguments.
+// configured is a predicate of a set with its arguments.
 type configured struct {
 	known
 
 	args runtime.Object
 }
 
-// complete adds what belongs to a set of its own.
+// complete initializes the set's pools. It returns an existing set with the same names if there is one.
 func complete(s *Set) *Set {
 	if s.narrowed == nil {
 		s.narrowed = &sync.Map{}
@@ -56,10 +56,10 @@ func judging(kind Candidates, predicates []configured) []configured {
 	return out
 }
 
-// Names are those of the predicates, in their order.
+// Names returns the names of the predicates in their order.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// NamesOf are the names of the predicates that judge candidates of a kind, in their order.
+// NamesOf returns the names of the predicates that evaluate candidates of a kind, in their order.
 func (s *Set) NamesOf(kind Candidates) []string {
 	var out []string
 	for _, p := range judging(kind, s.predicates) {
@@ -68,8 +68,9 @@ func (s *Set) NamesOf(kind Candidates) []string {
 	return out
 }
 
-// Narrow returns the set of those predicates of s that are named, in the order of s; no names stand for all. A name that
-// s does not have is an error that lists those that it has: nothing widens a white-list. Sets of equal names are the same.
+// Narrow returns the set of the named predicates of s, in the order of s. An empty list stands for all. It returns an
+// error for a name that s does not have, which lists those that it has: Narrow cannot add predicates. Sets with equal
+// names are identical.
 func (s *Set) Narrow(names []string) (*Set, error) {
 	if len(names) == 0 {
 		return s, nil
@@ -89,8 +90,8 @@ func (s *Set) Narrow(names []string) (*Set, error) {
 	return complete(next), nil
 }
 
-// pool has the plugins of a set that judge one kind of candidates: as many of each as there were judgments at one time,
-// since a plugin sees the snapshot of one judgment only.
+// pool holds the plugins of a set that evaluate one kind of candidates. There are as many instances of each plugin as
+// there were concurrent judgments, because a plugin sees the snapshot of only one judgment.
 type pool struct {
 	kind       Candidates
 	predicates []configured
@@ -99,23 +100,23 @@ type pool struct {
 	idle []*plugins
 }
 
-// plugins are those of a pool for one judgment at a time.
+// plugins are the plugins for one judgment at a time.
 type plugins struct {
 	handle handle
 	list   []plugin
 }
 
-// plugin is one that was made.
+// plugin is an instance of a predicate's plugin.
 type plugin struct {
 	*configured
 
 	filter fwk.FilterPlugin
-	// pre is nil if the plugin prepares nothing, and extensions if what it prepares does not depend on pods.
+	// pre is nil if the plugin has no PreFilter. extensions is nil if its prepared state does not depend on pods.
 	pre        fwk.PreFilterPlugin
 	extensions fwk.PreFilterExtensions
 }
 
-// take returns plugins that nobody else uses. They show the snapshot until they are returned.
+// take returns plugins that no other judgment uses. They see the snapshot world until they are returned.
 func (p *pool) take(world *Snapshot) (*plugins, error) {
 	p.mu.Lock()
 	var taken *plugins
@@ -139,8 +140,8 @@ func (p *pool) take(world *Snapshot) (*plugins, error) {
 	return taken, nil
 }
 
-// give returns plugins to the pool after a judgment, with its error. Those of which one failed are dropped, since nothing
-// is known of their state.
+// give returns plugins to the pool after a judgment that ended with err. If a plugin failed, it drops them, because
+// their state is unknown.
 func (p *pool) give(taken *plugins, err error) {
 	if failed := (*PluginError)(nil); errors.As(err, &failed) {
 		return
@@ -151,7 +152,8 @@ func (p *pool) give(taken *plugins, err error) {
 	p.idle = append(p.idle, taken)
 }
 
-// make makes the plugin of a predicate. It outlives the judgment that it is made for, and so has no context of it.
+// make creates the plugin of a predicate. The plugin outlives the judgment that needs it first, so it does not get the
+// judgment's context.
 func (c *configured) make(h *handle) (made plugin, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -177,7 +179,7 @@ func (c *configured) make(h *handle) (made plugin, err error) {
 	return made, nil
 }
 
-// PluginError says that a predicate failed: no verdict follows from it.
+// PluginError reports that a predicate failed, so that there is no verdict.
 type PluginError struct {
 	Predicate string
 	Err       error

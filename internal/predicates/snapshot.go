@@ -22,31 +22,30 @@ var (
 	_ fwk.PodGroupStateLister = noPodGroups{}
 )
 
-// Snapshot is the world at one moment: nodes, or clusters in their place, and the pods on them. It is immutable, and is
-// what plugins get as the scheduler's SharedLister.
+// Snapshot is an immutable view of a World: its nodes and the pods on them. A snapshot of clusters has clusters in
+// place of nodes. Plugins get it as the scheduler's SharedLister.
 //
-// It stands in for the scheduler's own snapshot, which is made anew for each change or written to by one scheduling
-// cycle after the other. What a snapshot shares with the one before it is the very same: a node on which nothing changed
-// has the same NodeInfo, and nobody changes a NodeInfo that is in a snapshot. Whoever wants another one takes its copy
-// (fwk.NodeInfo.Snapshot).
+// It replaces the scheduler's own snapshot, which is either rebuilt for each change or overwritten by each scheduling
+// cycle. Consecutive snapshots share what did not change: an unchanged node has the identical NodeInfo. A NodeInfo in a
+// snapshot must not be changed. To change it, take a copy (fwk.NodeInfo.Snapshot).
 type Snapshot struct {
 	revision uint64
-	// names are those of the candidates, sorted, and infos theirs, in the same order.
+	// names are the sorted names of the candidates, and infos their NodeInfos in the same order.
 	names []string
 	infos []fwk.NodeInfo
-	// pods are those on nodes, known or not; nil in a snapshot of clusters.
+	// pods are all pods that are bound to nodes, even to unknown ones. It is nil in a snapshot of clusters.
 	pods *btree.BTree[record]
-	// namespaces are sorted by their names, and the same slice while none of them changes.
+	// namespaces are sorted by name. Snapshots share the slice as long as no namespace changes.
 	namespaces []*corev1.Namespace
-	// unlimited are the candidates of which no resources are known.
+	// unlimited are the candidates whose resources are unknown.
 	unlimited sets.Set[string]
 
-	// What follows is computed when it is first asked for.
+	// The following are computed on first use.
 	affinity, antiAffinity func() []fwk.NodeInfo
 	claims                 func() sets.Set[string]
 }
 
-// newSnapshot completes a snapshot of which the candidates are set.
+// newSnapshot completes a snapshot whose candidates are set.
 func newSnapshot(s Snapshot) *Snapshot {
 	infos := s.infos
 	s.affinity = having(infos, fwk.NodeInfo.GetPodsWithAffinity)
@@ -63,7 +62,7 @@ func newSnapshot(s Snapshot) *Snapshot {
 	return &s
 }
 
-// having computes which nodes have pods of some kind.
+// having returns a function that computes, once, which nodes have such pods.
 func having(infos []fwk.NodeInfo, pods func(fwk.NodeInfo) []fwk.PodInfo) func() []fwk.NodeInfo {
 	return sync.OnceValue(func() []fwk.NodeInfo {
 		n := 0
@@ -80,7 +79,7 @@ func having(infos []fwk.NodeInfo, pods func(fwk.NodeInfo) []fwk.PodInfo) func() 
 	})
 }
 
-// with returns the snapshot with others in the places of some candidates.
+// with returns a copy of the snapshot with other NodeInfos at some indexes.
 func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
 	next := *s
 	next.infos = slices.Clone(s.infos)
@@ -93,7 +92,7 @@ func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
 		}
 	}
 	out := newSnapshot(next)
-	// Most changes are none of these lists.
+	// Most changes do not affect these lists.
 	if !affinity {
 		out.affinity = s.affinity
 	}
@@ -103,10 +102,10 @@ func (s *Snapshot) with(others map[int]fwk.NodeInfo) *Snapshot {
 	return out
 }
 
-// Revision grows with every change, and is never 0.
+// Revision returns the snapshot's revision. It grows with every change and is never 0.
 func (s *Snapshot) Revision() uint64 { return s.revision }
 
-// Len is the number of candidates.
+// Len returns the number of candidates.
 func (s *Snapshot) Len() int { return len(s.infos) }
 
 // NodeInfos implements fwk.SharedLister.
@@ -115,10 +114,10 @@ func (s *Snapshot) NodeInfos() fwk.NodeInfoLister { return s }
 // StorageInfos implements fwk.SharedLister.
 func (s *Snapshot) StorageInfos() fwk.StorageInfoLister { return s }
 
-// PodGroupStates implements fwk.SharedLister. There are no groups: what the scheduler knows of them is in its queue.
+// PodGroupStates implements fwk.SharedLister. There are no pod groups: only the scheduler's queue knows them.
 func (s *Snapshot) PodGroupStates() fwk.PodGroupStateLister { return noPodGroups{} }
 
-// List implements fwk.NodeInfoLister: all candidates, sorted by their names. The slice is not to be changed.
+// List implements fwk.NodeInfoLister. It returns all candidates, sorted by name. Callers must not change the slice.
 func (s *Snapshot) List() ([]fwk.NodeInfo, error) { return s.infos, nil }
 
 // HavePodsWithAffinityList implements fwk.NodeInfoLister.
@@ -148,7 +147,7 @@ func (noPodGroups) Get(namespace, name string) (fwk.PodGroupState, error) {
 	return nil, fmt.Errorf("pod group state not found for pod group %s/%s", namespace, name)
 }
 
-// candidate returns the node or cluster of that name.
+// candidate returns the node or cluster with the name.
 func (s *Snapshot) candidate(name string) (fwk.NodeInfo, bool) {
 	i, ok := slices.BinarySearch(s.names, name)
 	if !ok {
@@ -157,7 +156,7 @@ func (s *Snapshot) candidate(name string) (fwk.NodeInfo, bool) {
 	return s.infos[i], true
 }
 
-// namespace returns the namespace of that name, with its labels.
+// namespace returns the namespace with the name.
 func (s *Snapshot) namespace(name string) (*corev1.Namespace, bool) {
 	i, ok := slices.BinarySearchFunc(s.namespaces, name, func(n *corev1.Namespace, name string) int {
 		return cmp.Compare(n.Name, name)
@@ -168,12 +167,12 @@ func (s *Snapshot) namespace(name string) (*corev1.Namespace, bool) {
 	return s.namespaces[i], true
 }
 
-// boundless says that nothing is known of the resources that a candidate has. No Allocatable can say so, since a pod may
-// ask for resources of any name: who judges does not ask there whether resources fit.
+// boundless reports whether a candidate's resources are unknown. No Allocatable can express this, because a pod may
+// request resources of any name. So plugins that check resources are skipped for such candidates.
 func (s *Snapshot) boundless(name string) bool { return s.unlimited.Has(name) }
 
-// without returns the snapshot as if some pods of a namespace were not there: those that the selector selects, none if it
-// is nil, and the one of the name. All other candidates have the same NodeInfos as in s.
+// without returns the snapshot without some pods of a namespace: those that the selector own selects, and the one with
+// the name. A nil selector selects none. Candidates without such pods keep their NodeInfos.
 func (s *Snapshot) without(namespace string, own labels.Selector, name string) *Snapshot {
 	if s.pods == nil || own == nil && name == "" {
 		return s
@@ -209,7 +208,7 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	return s.with(others)
 }
 
-// lacking returns a copy of a node on which some of its pods are not.
+// lacking returns a copy of a node without some of its pods.
 func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	out := info.Snapshot()
 	for _, p := range pods {
@@ -218,14 +217,14 @@ func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	return out
 }
 
-// leave takes a pod from the node that it is on.
+// leave removes a pod from its node.
 func leave(info fwk.NodeInfo, p *corev1.Pod) {
-	// The only error is that the pod is not there.
+	// The only possible error is that the pod is not there.
 	_ = info.RemovePod(klog.Background(), p)
 	if len(schedutil.GetHostPorts(p)) == 0 {
 		return
 	}
-	// NodeInfo does not count who uses a port: it forgets those that another pod uses as well.
+	// NodeInfo does not count the users of a port: RemovePod also removes ports that other pods use. Add those again.
 	for _, other := range info.GetPods() {
 		for _, port := range schedutil.GetHostPorts(other.GetPod()) {
 			info.GetUsedPorts().Add(port.HostIP, string(port.Protocol), port.HostPort)

@@ -16,61 +16,62 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
-// World keeps nodes and the pods on them, cut to what predicates look at. Methods are safe for concurrent use; changes of
-// one resource type must come from one goroutine at a time, in their order. Objects are not kept after the call. Methods
-// say whether anything changed that a predicate can see.
+// World stores nodes and the pods on them, reduced to the fields that predicates read. Methods are safe for concurrent
+// use. Changes of one resource type must come from one goroutine at a time, in order. A World does not keep objects
+// after a call. Its methods report whether anything changed that a predicate can see.
 //
-// As in kube-scheduler, a pod is on a node if it is bound and has not ended, and one on a node that is not known counts
-// once the node is. What cannot be an object of its type is as good as not there.
+// As in kube-scheduler, a pod is on a node if it is bound and has not terminated. A pod on an unknown node counts as
+// soon as the node is known. An object that is invalid for its type counts as absent.
 //
-// An event copies one NodeInfo at most, and the events between two snapshots copy each one once. Asking for a snapshot
-// copies the list of nodes, and nothing if there was no change. A tree would spare that copy; but who asks for a snapshot
-// walks through the nodes anyway, and is faster along a list.
+// An event copies at most one NodeInfo, and all events between two snapshots copy each NodeInfo at most once. Taking a
+// snapshot copies the list of nodes, or nothing if nothing changed. A tree would avoid that copy. But users of a
+// snapshot iterate over the nodes anyway, and iterating over a list is faster.
 type World struct {
 	mu sync.Mutex
-	// loaded are the types that are complete.
+	// loaded are the types whose content is complete.
 	loaded map[schema.GroupVersionResource]bool
-	// hosts are the nodes by name, and what has pods and is not known as a node yet.
+	// hosts are the nodes by name, including unknown nodes that have pods.
 	hosts map[string]*host
-	// touched are the hosts that are not those of the current snapshot, and regrouped says that there are other nodes.
+	// touched are the hosts that changed since the current snapshot. regrouped reports whether nodes were added or
+	// removed.
 	touched   []string
 	regrouped bool
 	pods      *btree.BTree[record]
 	shapes    shapes
 	labelled  map[string]labelled
-	// sorted are the namespaces as a snapshot has them; nil if that is to be made.
+	// sorted are the namespaces in the order of a snapshot. It is nil if it has to be computed.
 	sorted []*corev1.Namespace
 
-	// epoch counts snapshots: what was made since the last one, nobody else has.
+	// epoch counts snapshots. A NodeInfo made in the current epoch is in no snapshot yet, so it can be changed.
 	epoch uint64
-	// changes counts what a predicate can see.
+	// changes counts the changes that a predicate can see.
 	changes uint64
-	// revision is changes, or 0 while the world is not complete.
+	// revision equals changes, or is 0 while the world is incomplete.
 	revision atomic.Uint64
-	// current is the newest snapshot that was asked for.
+	// current is the newest snapshot that was taken.
 	current atomic.Pointer[Snapshot]
 }
 
-// host is what pods are on.
+// host is a node that pods are bound to.
 type host struct {
 	info *framework.NodeInfo
-	// epoch is that in which info was made.
+	// epoch is the epoch in which info was made.
 	epoch uint64
-	// key stands for what the node is cut to, while it is known.
+	// key is the digest of the node's projection, while the node is known.
 	key digest
 }
 
 func (h *host) known() bool { return h.info.Node() != nil }
 
-// labelled is a namespace.
+// labelled is a namespace with the digest of its projection.
 type labelled struct {
 	key       digest
 	namespace *corev1.Namespace
 }
 
-// IncompleteError says that a world was asked for a snapshot too early.
+// IncompleteError reports that a snapshot was requested before the world was complete.
 type IncompleteError struct {
-	// Missing are the resource types that are not complete, sorted, as in "nodes".
+	// Missing are the resource types that are incomplete, sorted, for example "nodes".
 	Missing []string
 }
 
@@ -78,10 +79,11 @@ func (e *IncompleteError) Error() string {
 	return strings.Join(e.Missing, ", ") + ": not complete"
 }
 
-// degree is that of the tree of pods: inner nodes of up to twice as many pods, which a write copies on its way.
+// degree is the degree of the tree of pods. A node of the tree has up to twice as many pods, and a write copies the
+// nodes on its path.
 const degree = 16
 
-// NewWorld returns a world of which nothing is known.
+// NewWorld returns an empty, incomplete world.
 func NewWorld() *World {
 	return &World{
 		loaded:   map[schema.GroupVersionResource]bool{},
@@ -91,7 +93,7 @@ func NewWorld() *World {
 	}
 }
 
-// Load makes the objects the complete content of one of the types of Reads.
+// Load replaces the content of one of the types of Reads by the objects. The type is complete then.
 func (w *World) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
@@ -121,7 +123,7 @@ func (w *World) Load(resource schema.GroupVersionResource, objects []*unstructur
 	return w.count(changed)
 }
 
-// Put adds or replaces an object of a type that is complete.
+// Put adds or replaces an object. It has no effect unless the type is complete.
 func (w *World) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
@@ -139,7 +141,7 @@ func (w *World) Delete(resource schema.GroupVersionResource, namespace, name str
 	return w.count(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
 }
 
-// Drop forgets a type: the world is not complete from then on.
+// Drop removes a type and its objects. The world is incomplete then.
 func (w *World) Drop(resource schema.GroupVersionResource) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,8 +157,8 @@ func (w *World) Drop(resource schema.GroupVersionResource) bool {
 	return w.count(true)
 }
 
-// Size returns the number of objects of a type; ok is false while it is not complete. Pods that are on no node are not
-// counted.
+// Size returns the number of objects of a type. ok is false while the type is incomplete. Pods that are not on a node
+// do not count.
 func (w *World) Size(resource schema.GroupVersionResource) (objects int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,10 +173,10 @@ func (w *World) Size(resource schema.GroupVersionResource) (objects int, ok bool
 	}
 }
 
-// Revision is that of the newest snapshot; 0 while the world is not complete.
+// Revision returns the revision that a new snapshot would have. It is 0 while the world is incomplete.
 func (w *World) Revision() uint64 { return w.revision.Load() }
 
-// Snapshot returns the world as it is. While it is not complete, that is an *IncompleteError.
+// Snapshot returns the current state of the world. While the world is incomplete, it returns an *IncompleteError.
 func (w *World) Snapshot() (*Snapshot, error) {
 	if s := w.current.Load(); s != nil && s.revision == w.revision.Load() {
 		return s, nil
@@ -213,7 +215,7 @@ func (w *World) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// gather makes a snapshot of the nodes that are known.
+// gather makes a new snapshot of all known nodes.
 func (w *World) gather() *Snapshot {
 	var s Snapshot
 	for name, h := range w.hosts {
@@ -240,7 +242,7 @@ func (w *World) missing() []string {
 	return out
 }
 
-// count takes a new revision if something changed, and returns whether it did.
+// count increments the revision if something changed, and returns changed.
 func (w *World) count(changed bool) bool {
 	if changed {
 		w.changes++
@@ -257,7 +259,7 @@ func nameOf(o *unstructured.Unstructured) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// names lists the objects of a type.
+// names returns the names of the objects of a type.
 func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedName {
 	var out []types.NamespacedName
 	switch resource {
@@ -280,7 +282,7 @@ func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedNa
 	return out
 }
 
-// remove removes an object, and says whether a predicate can see that.
+// remove removes an object, and reports whether a predicate can see the change.
 func (w *World) remove(resource schema.GroupVersionResource, name types.NamespacedName) bool {
 	switch resource {
 	case nodeResource:
@@ -294,8 +296,8 @@ func (w *World) remove(resource schema.GroupVersionResource, name types.Namespac
 	}
 }
 
-// prepare does, without the lock, what there is to do for an object that comes, and returns the change that is left to
-// do with the lock. A change says whether a predicate can see it.
+// prepare does the part of adding an object that does not need the lock. It returns a function for the rest, which must
+// be called with the lock held. That function reports whether a predicate can see the change.
 func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Unstructured) func() bool {
 	name := nameOf(o)
 	if name.Name == "" {
@@ -330,7 +332,7 @@ func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Un
 	return func() bool { return w.setNamespace(namespace, key) }
 }
 
-// standing returns the digest of a node or a namespace that is there.
+// standing returns the digest of a stored node or namespace.
 func (w *World) standing(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -368,7 +370,7 @@ func (w *World) removePod(name types.NamespacedName) bool {
 	return ok && w.leave(old.pod)
 }
 
-// leave takes a pod from its node.
+// leave removes a pod from its node, and reports whether the node is known.
 func (w *World) leave(p *pod) bool {
 	node := p.object.Spec.NodeName
 	h := w.hosts[node]
@@ -400,7 +402,7 @@ func (w *World) removeNode(name string) bool {
 	return true
 }
 
-// own returns the NodeInfo of a host, to be changed.
+// own returns a host's NodeInfo for changes. It copies the NodeInfo if a snapshot has it.
 func (w *World) own(h *host, name string) *framework.NodeInfo {
 	if h.epoch != w.epoch {
 		h.info, h.epoch = h.info.SnapshotConcrete(), w.epoch
@@ -409,7 +411,7 @@ func (w *World) own(h *host, name string) *framework.NodeInfo {
 	return h.info
 }
 
-// tidy forgets a host that is not known and has no pods.
+// tidy removes a host that is unknown and has no pods.
 func (w *World) tidy(h *host, name string) {
 	if !h.known() && len(h.info.Pods) == 0 {
 		delete(w.hosts, name)
