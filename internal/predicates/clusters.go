@@ -21,17 +21,16 @@ import (
 // clusters' names. Each cluster becomes a node without pods:
 //
 //   - The node's labels are the cluster's labels. Properties become labels if they are valid labels. So does the
-//     region, and
-//     the zone if the cluster has only one. The cluster's own labels take precedence, so that a selector selects the
-//     same clusters as in the inventory.
+//     region, and the zone if the cluster has only one. The cluster's own labels take precedence, so that a selector
+//     selects the same clusters as in the inventory.
 //   - The node's taints are the cluster's taints. Effects of Open Cluster Management become the closest effect of
 //     Kubernetes. An unknown effect becomes NoSchedule. Keys and values may be invalid for a node, because a taint must
 //     not get lost.
 //   - A cluster that is not ready has the taint node.kubernetes.io/not-ready:NoSchedule.
 //   - The node's allocatable resources are the free resources: allocatable minus allocated. As for a node, capacity
-//     replaces
-//     allocatable if that is unknown. The number of pods is unlimited unless the cluster reports it. If a cluster reports
-//     no resources at all, all of its resources are unlimited. A resource whose amount cannot be parsed counts as zero.
+//     replaces allocatable if that is unknown. The number of pods is unlimited unless the cluster reports it. If a
+//     cluster reports no resources at all, all of its resources are unlimited. A resource whose allocated amount cannot
+//     be parsed has nothing left.
 //
 // Other invalid parts are omitted.
 func ClusterSnapshot(clusters map[string]map[string]any) *Snapshot {
