@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// Limits of the brake: an object that was patched this often within this time is not settling. A decision that depends
-// on its own output is patched many times a second; a world that changes this often for one object is rare enough to
-// be told apart.
+// Limits of the brake. An object that was patched brakePatches times within brakeWindow does not settle. A decision
+// that depends on its own output is patched many times a second. Changes of the cluster's data that cause as many
+// patches of one object are very rare.
 const (
 	brakePatches = 100
 	brakeWindow  = time.Minute
 )
 
-// Brake stops the patching of objects whose decision keeps changing after its own patch. It is safe for concurrent use.
+// Brake stops patching objects whose decision changes again after each patch. It is safe for concurrent use.
 type Brake struct {
 	mu      sync.Mutex
 	patched map[Key][]time.Time
 }
 
-// NewBrake returns a brake that has seen nothing.
+// NewBrake returns a brake without any patches.
 func NewBrake() *Brake {
 	return &Brake{patched: map[Key][]time.Time{}}
 }
 
-// Allows says whether the object may be patched now.
+// Allows reports whether the object may be patched now.
 func (b *Brake) Allows(key Key, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.recent(key, now)) < brakePatches
 }
 
-// Patched says that the object was patched now.
+// Patched records a patch of the object at time now.
 func (b *Brake) Patched(key Key, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patched[key] = append(b.recent(key, now), now)
 }
 
-// Forget forgets the object.
+// Forget removes the object.
 func (b *Brake) Forget(key Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.patched, key)
 }
 
-// ForgetAll forgets the objects that forgotten says.
+// ForgetAll removes the objects for which forgotten returns true.
 func (b *Brake) ForgetAll(forgotten func(Key) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package remediation keeps account of existing objects: which policy matches them, what differs from the decision,
-// what was patched, and whose decision does not settle. It is pure but for its own memory; time is passed in.
+// Package remediation tracks existing objects. It records which policies match them, how they violate the decisions,
+// which patches were sent, and which objects do not settle. It keeps its state in memory and has no clock: callers pass
+// the time.
 package remediation
 
-// FieldManager is the field manager of every patch by which the leader remediates.
+// FieldManager is the field manager of the patches with which the leader remediates.
 const FieldManager = "berth-remediation"

@@ -8,19 +8,19 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Groups keeps, for each policy, which objects the policy can't tell apart: what it reads of them is the same. A
-// policy decides each group once, whatever the number of its members. It is safe for concurrent use.
+// Groups stores, for each policy, groups of objects that are equal in all fields that the policy reads. Each group is
+// decided once, whatever its number of members. Groups is safe for concurrent use.
 //
-// Two rules make sure that every object in the end has the decision of the newest data, in whatever order decisions,
-// changes of data and sweeps come:
+// Two rules ensure that every object gets the decision for the newest data in the end, whatever the order of decisions,
+// data changes, and sweeps:
 //
-//   - A group's decision changes only together with a call for all members that were decided otherwise to be decided
-//     again. So whoever is not called for has the decision of its group.
-//   - Record looks at the revision of the data after it has put the object into its groups. If the data changed since
-//     the decision was made, it calls for the object itself. If not, the change is still to come, and the sweep that
+//   - Whenever a group's decision changes, all members that were decided differently are returned to be decided again.
+//     So each member that is not returned has its group's decision.
+//   - Record compares the revision of the data after it has added the object to its groups. If the data has changed
+//     since the decision, it returns the object itself. Otherwise any change is still to come, and the sweep that
 //     follows each change finds the object in its group.
 //
-// Revisions are only compared for equality: no state of the data ever gets the revision of another one.
+// Revisions are only compared for equality: no two states of the data have the same revision.
 type Groups struct {
 	mu       sync.Mutex
 	policies map[*placement.Policy]*grouping
@@ -28,81 +28,84 @@ type Groups struct {
 	seed     maphash.Seed
 }
 
-// grouping are one policy's groups.
+// grouping holds the groups of one policy.
 type grouping struct {
 	policy *placement.Policy
 	fields *projection.Fields
 	groups map[string]*group
-	// rest are the members of no group. Those that are alone with what the policy reads of them are also in single,
-	// by a hash of that: a group is worth its memory from the second member on.
+	// rest are the members that are in no group. Those of them without another equal object are also in single, by a
+	// hash of the fields that the policy reads. To save memory, a group is only created for the second equal object.
 	rest   []*seat
 	single map[uint64]*seat
-	// members is their number, those in rest included.
+	// members is the number of members, including those in rest.
 	members int
-	// swept is the revision that the last sweep brought all groups to.
+	// swept is the revision of the data in the last sweep.
 	swept uint64
 }
 
-// group are objects that a policy can't tell apart.
+// group is a set of objects that are equal in all fields that the policy reads.
 type group struct {
 	key      string
 	input    map[string]any
 	decision placement.Decision
-	// revision is that of the data when the decision was asked for. If the data changed before it was made, the revision
-	// is history, and never is that of the data again.
+	// revision is the revision of the data when the evaluation of decision began. If the data changed during the
+	// evaluation, this revision is outdated and never occurs again.
 	revision uint64
 	members  []*seat
 }
 
-// object is one object and its seats, one for each policy that matches it.
+// object is one object with its seats, one for each policy that matches it.
 type object struct {
 	key   Key
 	seats []*seat
 }
 
-// seat is an object's place in a grouping.
+// seat is the membership of an object in a grouping.
 type seat struct {
 	object *object
 	in     *grouping
-	// group is nil for a member of the rest; index is the place in the group's or the rest's list.
+	// group is nil for a member of rest. index is the position in the list of the group or in rest.
 	group *group
 	index int
-	// hash is where single has the seat; 0 for a seat that is not there.
+	// hash is the key of the seat in single; 0 if the seat is not there.
 	hash uint64
 }
 
-// NewGroups returns groups without members.
+// NewGroups returns empty groups.
 func NewGroups() *Groups {
 	return &Groups{policies: map[*placement.Policy]*grouping{}, objects: map[Key]*object{}, seed: maphash.MakeSeed()}
 }
 
-// keyBytes is what most keys fit into.
+// keyBytes is a capacity that is sufficient for most keys.
 const keyBytes = 256
 
-// Part is what one policy decides of one object, and what from. Look or NewPart makes it, Record takes it.
+// Part is the decision of one policy on one object, with what it is based on. Look or NewPart create it, and Record
+// uses it.
 type Part struct {
-	// Decision is valid if Err is nil. It is set by Look if it is Known, and else by who evaluates the policy.
+	// Decision is valid only if Err is nil. Look sets it if Known is true. Otherwise the caller sets it after
+	// evaluating the policy.
 	Decision placement.Decision
 	Err      error
-	// Known says that the policy has decided its like already.
+	// Known reports whether the policy has already decided an equal object on the same data.
 	Known bool
 
 	policy   *placement.Policy
 	fields   *projection.Fields
 	revision uint64
-	// input is what the policy reads of the object, and key stands for it; nil where nothing may be concluded from it.
+	// input is the object's input for the policy. key identifies the fields that the policy reads; it is nil if the
+	// decision must not be shared.
 	input map[string]any
 	key   []byte
 }
 
-// NewPart returns a part of a decision that is of one object only, whatever others are like. It must be called before the
-// policy is evaluated, for data that changes meanwhile to be noticed.
+// NewPart returns a part for a decision that is not shared with other objects. Call it before evaluating the policy, so
+// that Record can detect data that changes during the evaluation.
 func NewPart(p *placement.Policy) *Part {
 	return &Part{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Look returns the policy's decision on an input, if it is known. It must be called before the policy is evaluated, for
-// data that changes meanwhile to be noticed.
+// Look returns a part with the policy's decision on the input, if it is known. Call it before evaluating the policy, so
+// that Record can detect data that changes during the evaluation.
 func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
 	out := NewPart(p)
 	out.input = input
@@ -126,8 +129,8 @@ func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
 	return out
 }
 
-// Record replaces what is known of an object by what the policies that match it decided. It returns the objects that
-// have to be decided again, this one among them if its data changed meanwhile.
+// Record replaces the recorded decisions on an object by those of the policies that match it now. It returns the
+// objects that must be decided again. The object itself is among them if its data changed during the evaluation.
 func (g *Groups) Record(key Key, parts []*Part) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -163,7 +166,7 @@ func (g *Groups) Record(key Key, parts []*Part) (again []Key) {
 // Forget removes an object.
 func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 
-// take removes the seat at a policy from the list, and returns it.
+// take removes the seat for a policy from the list and returns it. It returns nil if there is none.
 func take(seats []*seat, p *placement.Policy) *seat {
 	for i, s := range seats {
 		if s != nil && s.in.policy == p {
@@ -174,7 +177,7 @@ func take(seats []*seat, p *placement.Policy) *seat {
 	return nil
 }
 
-// seat puts an object where a part of its decision belongs.
+// seat moves a seat to the group that its part belongs to, or to rest.
 func (g *Groups) seat(s *seat, part *Part) (again []Key) {
 	in := g.policies[part.policy]
 	if in == nil {
@@ -196,14 +199,14 @@ func (g *Groups) seat(s *seat, part *Part) (again []Key) {
 		again = append(again, g.join(s, part)...)
 	}
 	changed := part.fields != fields || part.revision != part.policy.Evaluator.Revision()
-	// Data that was missing before and is now was there meanwhile, if there is a decision.
+	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
 	if changed || part.revision == 0 && part.Err == nil {
 		return append(again, s.object.key)
 	}
 	return append(again, s.agree(part)...)
 }
 
-// join moves a seat into the group of its like. The group is made when there are two of them.
+// join moves a seat to the group of objects equal to its own. It creates the group for the second such object.
 func (g *Groups) join(s *seat, part *Part) (again []Key) {
 	in := s.in
 	if s.group != nil && s.group.key == string(part.key) {
@@ -213,7 +216,7 @@ func (g *Groups) join(s *seat, part *Part) (again []Key) {
 		in.move(s, group)
 		return nil
 	}
-	// No seat has the hash 0.
+	// Setting the lowest bit keeps 0 free for seats without a hash.
 	hash := maphash.Bytes(g.seed, part.key) | 1
 	first := in.single[hash]
 	if first == s {
@@ -228,11 +231,13 @@ func (g *Groups) join(s *seat, part *Part) (again []Key) {
 	made := &group{key: string(part.key), input: part.fields.Cut(part.input), decision: part.Decision, revision: part.revision}
 	in.groups[made.key] = made
 	in.move(s, made)
-	// The first of its like comes by itself, with its own key: another one may have the same hash.
+	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because
+	// different keys may have the same hash.
 	return []Key{first.object.key}
 }
 
-// agree makes a decision that is of the newest data that of the seat's group.
+// agree stores a decision on the newest data as the decision of the seat's group. It returns the members that must be
+// decided again.
 func (s *seat) agree(part *Part) (again []Key) {
 	group := s.group
 	if group == nil {
@@ -251,7 +256,7 @@ func (s *seat) agree(part *Part) (again []Key) {
 	return again
 }
 
-// Members returns the objects that a policy was asked about when they were decided last.
+// Members returns the objects whose last recorded decision includes the policy.
 func (g *Groups) Members(p *placement.Policy) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -266,7 +271,7 @@ func (g *Groups) Members(p *placement.Policy) []Key {
 	return append(out, keysOf(in.rest)...)
 }
 
-// Stale says whether Sweep has anything to do.
+// Stale reports whether Sweep has anything to do for the policy.
 func (g *Groups) Stale(p *placement.Policy) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -278,10 +283,13 @@ func (in *grouping) stale(revision uint64) bool {
 	return in.swept != revision || in.fields != in.policy.Evaluator.Input()
 }
 
-// Sweep brings a policy's groups to the newest data: evaluate is called for each group whose decision is of older data,
-// with what the policy reads of its members, and again with the objects that have to be decided again. These are the
-// members of groups whose decision is another one now, or failed, and those of no group. It is for one goroutine at a
-// time, and has to be called after each change of data; if no data that the policy reads has changed it does nothing.
+// Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older
+// data, with the fields that the policy reads of the group's members. It calls again with the objects that must be
+// decided again. These are the members of groups whose decision changed or whose evaluation failed, and the objects in
+// no group.
+//
+// Only one goroutine at a time may call Sweep. It must be called after each change of data. If no data that the policy
+// reads has changed, it does nothing.
 func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, input map[string]any) (placement.Decision, error), again func([]Key)) {
 	revision := p.Evaluator.Revision()
 	stale, due := g.stale(p, revision)
@@ -289,7 +297,8 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 		again(due)
 	}
 	for _, group := range stale {
-		// What changes during the evaluation leaves open which data it saw.
+		// If the data changes during the evaluation, the decision may be based on either state. So keep the older
+		// revision.
 		before := p.Evaluator.Revision()
 		decision, err := evaluate(group.namespace, group.input)
 		if due := g.swept(p, group.group, before, decision, err); len(due) > 0 {
@@ -298,7 +307,7 @@ func (g *Groups) Sweep(p *placement.Policy, evaluate func(namespace string, inpu
 	}
 }
 
-// staleGroup is a group, and the namespace of one of its members.
+// staleGroup is a group with the namespace of one of its members.
 type staleGroup struct {
 	*group
 	namespace string
@@ -311,7 +320,8 @@ func namespaceOf(g *group) string {
 	return g.members[0].object.key.Namespace
 }
 
-// stale returns the groups whose decision is not of a revision, and the objects that are in no group.
+// stale returns the groups whose decision is not based on the revision, and the objects that must be decided
+// individually.
 func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup, again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,7 +337,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	for _, group := range in.groups {
 		switch {
 		case revision == 0:
-			// Without data nothing can be decided, which each object has to be told.
+			// Nothing can be decided without data. Each object must be evaluated to report this.
 			again = append(again, keysOf(group.members)...)
 		case group.revision != revision:
 			stale = append(stale, staleGroup{group, namespaceOf(group)})
@@ -336,13 +346,14 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	return stale, again
 }
 
-// swept takes a new decision of a group, which was made when the data had the revision or a newer one.
+// swept stores a group's new decision, which was made on data of the revision or a newer one. It returns the objects
+// that must be decided again.
 func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decision placement.Decision, err error) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	in := g.policies[p]
 	if in == nil || in.groups[group.key] != group {
-		// All members left meanwhile.
+		// All members have left the group meanwhile.
 		return nil
 	}
 	if err != nil {
@@ -360,7 +371,7 @@ func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decis
 	return keysOf(group.members)
 }
 
-// regroup dissolves all groups, since the policy turned out to read other fields. All members have to be decided again.
+// regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
 func (in *grouping) regroup(fields *projection.Fields) (again []Key) {
 	in.fields = fields
 	for _, group := range in.groups {
@@ -382,7 +393,7 @@ func keysOf(seats []*seat) []Key {
 	return out
 }
 
-// leave gives a seat up.
+// leave removes a seat from its grouping.
 func (g *Groups) leave(s *seat) {
 	s.in.exit(s)
 	if s.in.members--; s.in.members == 0 {
@@ -390,7 +401,7 @@ func (g *Groups) leave(s *seat) {
 	}
 }
 
-// move moves a seat to another group; nil for the rest, where it is not listed.
+// move moves a seat to another group, or to rest if to is nil. It removes the seat from single.
 func (in *grouping) move(s *seat, to *group) {
 	if s.group == to && s.hash == 0 {
 		return
@@ -424,7 +435,7 @@ func (in *grouping) exit(s *seat) {
 	}
 }
 
-// unlist says that a seat no longer waits for a second one of its like.
+// unlist removes a seat from single.
 func (in *grouping) unlist(s *seat) {
 	if s.hash != 0 {
 		delete(in.single, s.hash)

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// blastWindow is for how long objects that changes harmed are counted together: clusters that are deleted one after the
-// other are one change.
+// blastWindow is the time for which harmed objects count together. Clusters that are deleted one after the other within
+// it count as one change.
 const blastWindow = 5 * time.Minute
 
-// sweepPace is how often at most is looked for objects that are older than that.
+// sweepPace is the minimum time between two searches for objects that are older than blastWindow.
 const sweepPace = time.Second
 
-// harm is how a policy leaves an object without a placement.
+// harm is the way in which a policy leaves an object without a placement.
 type harm uint8
 
 const (
@@ -29,8 +29,8 @@ const (
 	undecided
 )
 
-// harmOf returns how the policy of a verdict leaves the object without a placement. A policy that is not enforced or
-// whose remediation is not automatic moves nothing.
+// harmOf returns how the verdict's policy leaves the object without a placement. A policy that is not enforced, or
+// whose remediation is not automatic, harms no object.
 func harmOf(v *placement.Verdict) harm {
 	switch {
 	case v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation != placementv1.RemediationAutomatic:
@@ -49,25 +49,25 @@ func empties(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
-// Pause says why remediation of a policy is paused.
+// Pause describes why remediation of a policy is paused.
 type Pause struct {
-	// Change identifies what is not carried out.
+	// Change identifies the change that is not carried out.
 	Change string
-	// Denied, Emptied and Undecided are how many of the Matched objects would be denied, without clusters, and undecided
-	// that were none of these before.
+	// Denied, Emptied, and Undecided are the numbers of objects that the change would newly leave denied, without
+	// clusters, or undecided. Matched is the number of all matched objects.
 	Denied, Emptied, Undecided, Matched int
-	// Before is how many objects were denied, without clusters, or undecided before.
+	// Before is the number of objects that were denied, without clusters, or undecided before the change.
 	Before int
-	// Percent is the bound.
+	// Percent is the limit that the change exceeds.
 	Percent int32
-	// Examples names some of the objects, sorted. Ledger.Report fills it in.
+	// Examples are the names of some of the objects, sorted. Ledger.Report sets it.
 	Examples []string
 }
 
-// Objects is the number of objects that the change would harm.
+// Objects returns the number of objects that the change would harm.
 func (p *Pause) Objects() int { return p.Denied + p.Emptied + p.Undecided }
 
-// Message says what would happen to the objects of a policy, and how to release it.
+// Message describes what would happen to the objects of a policy, and how to release the change.
 func (p *Pause) Message(policy string) string {
 	var parts []string
 	for _, part := range []struct {
@@ -85,72 +85,74 @@ func (p *Pause) Message(policy string) string {
 		p.Percent, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 
-// guard counts, for one policy, the objects that changes harm, and keeps patches back. The Ledger's mutex protects it.
+// guard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
 type guard struct {
 	bound      placementv1.BlastRadius
 	generation int64
-	// harmed are the objects that were unharmed before a change, and kinds their number by harm.
+	// harmed are the objects that were unharmed before a change. kinds are their numbers by kind of harm.
 	harmed map[Key]harmed
 	kinds  [undecided + 1]int
-	// fresh are those that were found since the last judgment, and swept is when old ones were last removed.
+	// fresh are the harmed objects found since the last judgment. swept is the time when old ones were last removed.
 	fresh []Key
 	swept time.Time
-	// unwell is the number of all objects that are harmed, also of those that were harmed before.
+	// unwell is the number of all harmed objects, including those that were harmed before the change.
 	unwell int
-	// late are the objects that were not decided when an assessment of them ended.
+	// late are the objects that were not decided when an assessment that includes them ended.
 	late map[Key]struct{}
-	// held are the objects whose patch waits, and waited those that waited and have not been patched, with the time when
-	// that began.
+	// held are the objects whose patch is held. waited are those whose patch was held and which have not been patched
+	// since. The times say when the wait began.
 	held, waited map[Key]time.Time
 	// open is the number of assessments that are not concluded.
 	open  int
 	pause *Pause
-	// allowed is how many of the harmed objects an earlier leader had found harmed before the change.
+	// allowed is the number of harmed objects that an earlier leader found harmed before the change.
 	allowed int
-	// resuming says that an earlier leader paused the policy and that some objects have not been decided since. What is
-	// harmed when it is seen first counts then, unless the change was released: its objects do not count.
+	// resuming reports whether an earlier leader paused the policy and some objects have not been decided since. Then
+	// objects that are harmed when they are first seen count. They do not count if released is true: the change was
+	// released.
 	resuming, released bool
-	// settled says that all objects have been decided: Judge may end the pause of an earlier leader.
+	// settled reports whether all objects have been decided, so that Judge may end the pause of an earlier leader.
 	settled bool
-	// dirty says that Judge has to look at the policy though no assessment was concluded.
+	// dirty reports whether Judge must check the policy although no assessment was concluded.
 	dirty bool
 }
 
 // harmed is an object that a change harms.
 type harmed struct {
 	harm harm
-	// since is the time of the judgment that found it; zero before it.
+	// since is the time of the first judgment that counted the object; zero before it.
 	since time.Time
 }
 
-// Assessment is a set of objects that one change causes to be decided again. No object of its policies is patched before all of
-// them are decided, but those that a policy does not match. It is safe for concurrent use.
+// Assessment is the set of objects that must be decided again because of one change. Patches for its policies are held
+// until all objects that these policies may match are decided. It is safe for concurrent use.
 type Assessment struct {
 	ledger *Ledger
-	// guards are of the policies that wait for objects.
+	// guards are the guards of the policies that still wait for objects.
 	guards map[string]*guard
 	since  time.Time
-	// pending are the objects that are not decided, with the policies that match them; nil where these are not known.
+	// pending are the undecided objects, with the policies that match them; nil if these are not known yet.
 	pending map[Key][]string
-	// unknown is the number of pending objects of which it is not known which policies match them, and waits the number of
-	// the others by policy.
+	// unknown is the number of pending objects whose matching policies are not known. waits are the numbers of the
+	// others by policy.
 	unknown int
 	waits   map[string]int
-	// complete says that no objects are added any more.
+	// complete reports whether all objects have been added.
 	complete bool
 }
 
-// assessmentLimit is how long an assessment waits for objects that nobody can decide, such as those of a type that can't be
-// read any more.
+// assessmentLimit is the time for which an assessment waits for objects that cannot be decided, such as those of a type
+// that can no longer be read.
 const assessmentLimit = 30 * time.Second
 
-// AssessmentLimit is after what time Judge concludes an assessment whose objects are not all decided.
+// AssessmentLimit returns the time after which Judge concludes an assessment even if not all objects are decided.
 func AssessmentLimit() time.Duration { return assessmentLimit }
 
-// holdLimit is how long the patch of an object waits for assessments, of which a new one may begin whenever data changes.
+// holdLimit is the maximum time for which an object's patch waits for assessments. New ones may begin whenever data
+// changes.
 const holdLimit = 2 * assessmentLimit
 
-// Assess begins an assessment of what a change does to the objects of some policies.
+// Assess begins an assessment of the effects of a change on the objects of some policies.
 func (l *Ledger) Assess(now time.Time, policies ...string) *Assessment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +166,7 @@ func (l *Ledger) Assess(now time.Time, policies ...string) *Assessment {
 	return a
 }
 
-// Add adds objects. They must be decided afterwards.
+// Add adds objects to the assessment. The caller must have them decided afterwards.
 func (a *Assessment) Add(keys ...Key) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -175,7 +177,7 @@ func (a *Assessment) Add(keys ...Key) {
 	}
 }
 
-// remove removes an object that is pending, if it is. The caller holds mu.
+// remove removes an object if it is pending. The caller holds mu.
 func (a *Assessment) remove(key Key) {
 	policies, pending := a.pending[key]
 	switch {
@@ -190,12 +192,12 @@ func (a *Assessment) remove(key Key) {
 	delete(a.pending, key)
 }
 
-// decided reports whether all objects are decided that concern a policy. The caller holds mu.
+// decided reports whether all objects that the policy may match are decided. The caller holds mu.
 func (a *Assessment) decided(policy string) bool {
 	return a.complete && a.unknown == 0 && a.waits[policy] == 0
 }
 
-// Complete says that no objects are added any more. The caller then calls Judge.
+// Complete declares that all objects have been added. The caller must call Judge afterwards.
 func (a *Assessment) Complete() {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -203,15 +205,15 @@ func (a *Assessment) Complete() {
 	a.ledger.conclude(a)
 }
 
-// Skip says that an object can't be decided for now: no assessment waits for it.
+// Skip declares that an object cannot be decided for now. No assessment waits for it.
 func (l *Ledger) Skip(key Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.assessed(key)
 }
 
-// Await says that the decision on an object takes time, and which policies match it: assessments of other policies do not
-// wait for it. The caller then calls Judge.
+// Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies
+// do not wait for it. The caller must call Judge afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,7 +240,7 @@ func (l *Ledger) assessed(key Key) {
 	}
 }
 
-// conclude has Judge look at an assessment in which a policy waits for nothing. The caller holds mu.
+// conclude makes Judge check an assessment if one of its policies no longer waits for objects. The caller holds mu.
 func (l *Ledger) conclude(a *Assessment) {
 	for name := range a.guards {
 		if a.decided(name) {
@@ -260,15 +262,16 @@ func (l *Ledger) guard(name string) *guard {
 	return g
 }
 
-// count counts an object that a policy decided. before is what was found earlier, if known. An object whose content has
-// changed since then counts only if an assessment waits for it: what its owner changes is no change of the policy or of its
-// data, and must not hold up the objects of others. The caller holds mu.
+// count records whether a policy's decision harms an object. before is the last finding on the object, if it is known.
+// If the object has changed since that finding, it only counts if an assessment waits for it. Changes that the object's
+// owner makes are not changes of the policy or its data, and must not hold patches of other objects. The caller holds
+// mu.
 func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool, now finding) {
 	name := v.Policy.Name
 	g := l.guard(name)
 	g.bound, g.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
 	if v.Err != nil || len(v.Decision.Errors) > 0 || len(v.Changes) == 0 {
-		// There is nothing to be patched.
+		// There is nothing to patch.
 		delete(g.waited, key)
 	}
 	assessed := l.assesses(name, key) || g.overdue(key)
@@ -281,7 +284,7 @@ func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool
 		g.kinds[now.harm]++
 		g.harmed[key] = harmed{now.harm, entry.since}
 	case g.bound.Percent >= 100:
-		// The guard is off.
+		// At 100 percent, the guard is disabled.
 	case known && before.harm == unharmed && (assessed || before.version == now.version),
 		!known && !g.released && (g.resuming || assessed && empties(v)):
 		g.harmed[key] = harmed{harm: now.harm}
@@ -301,21 +304,22 @@ func (l *Ledger) assesses(policy string, key Key) bool {
 	})
 }
 
-// misses remembers the objects for which an assessment did not wait any longer.
+// misses records the objects for which an assessment no longer waits.
 func (g *guard) misses(pending map[Key][]string) {
 	for key := range pending {
 		g.late[key] = struct{}{}
 	}
 }
 
-// overdue reports whether an assessment has ended without the object, which is decided now.
+// overdue reports whether an assessment ended before the object was decided. It forgets that, because the object is
+// decided now.
 func (g *guard) overdue(key Key) bool {
 	_, late := g.late[key]
 	delete(g.late, key)
 	return late
 }
 
-// heal removes an object from those that were harmed.
+// heal removes an object from the harmed ones.
 func (g *guard) heal(l *Ledger, key Key) {
 	if entry, counted := g.harmed[key]; counted {
 		g.drop(key, entry)
@@ -330,7 +334,7 @@ func (g *guard) drop(key Key, entry harmed) {
 	delete(g.harmed, key)
 }
 
-// weigh counts that what is known of an object has changed.
+// weigh updates the number of all harmed objects after the finding on an object changed.
 func (g *guard) weigh(before, now harm) {
 	if before != unharmed {
 		g.unwell--
@@ -340,7 +344,8 @@ func (g *guard) weigh(before, now harm) {
 	}
 }
 
-// Hold reports whether an object must not be patched now for what the policies decide. Judge returns the object once it may.
+// Hold reports whether patching an object for the policies' decisions must wait. Judge returns the object when it may
+// be patched.
 func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -366,7 +371,7 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 	return false
 }
 
-// waiting returns since when an object's patch waits.
+// waiting returns the time since which an object's patch is held. For a new object, it is now.
 func (g *guard) waiting(key Key, now time.Time) time.Time {
 	if since, ok := g.held[key]; ok {
 		return since
@@ -377,19 +382,19 @@ func (g *guard) waiting(key Key, now time.Time) time.Time {
 	return now
 }
 
-// Ruling is what Judge found.
+// Ruling is the result of Judge.
 type Ruling struct {
-	// Free are the objects that are to be looked at again, since nothing holds their patch any more.
+	// Free are the objects to decide again because their patches are no longer held.
 	Free []Key
-	// Paused are the policies whose remediation was paused, and Resumed those whose remediation goes on.
+	// Paused are the policies whose remediation was paused, and Resumed those whose remediation was resumed.
 	Paused, Resumed []string
-	// Changed are the policies whose pause is another one now.
+	// Changed are the policies whose pause changed.
 	Changed []string
-	// Waiting says that some assessment is not concluded.
+	// Waiting reports whether an assessment is not concluded.
 	Waiting bool
 }
 
-// Judge concludes the assessments whose objects are all decided, and those that took too long. It costs nothing if there
+// Judge concludes assessments whose objects are all decided, and those that exceed the time limit. It is cheap if there
 // are none.
 func (l *Ledger) Judge(now time.Time) Ruling {
 	l.mu.Lock()
@@ -426,7 +431,7 @@ func (l *Ledger) Judge(now time.Time) Ruling {
 	return out
 }
 
-// judge pauses a policy, or lets it go on.
+// judge pauses or resumes remediation of a policy.
 func (l *Ledger) judge(name string, g *guard, now time.Time, out *Ruling) {
 	g.dirty = false
 	g.sweep(now)
@@ -440,7 +445,7 @@ func (l *Ledger) judge(name string, g *guard, now time.Time, out *Ruling) {
 		g.pause = next
 		out.Paused = append(out.Paused, name)
 	case over && !g.resuming && harmed >= 2*g.pause.Objects():
-		// That is another change, and not the one that somebody may be about to release.
+		// This is a different change. A release of the earlier change must not release it.
 		next.Change = identity()
 		g.pause = next
 	case g.pause != nil && (over || g.resuming && !g.settled || g.open > 0):
@@ -461,8 +466,8 @@ func (l *Ledger) judge(name string, g *guard, now time.Time, out *Ruling) {
 	}
 }
 
-// sweep removes the harmed objects that are older than blastWindow, unless they are why the policy is paused. Its cost is
-// bounded where objects are judged one by one.
+// sweep removes harmed objects that are older than blastWindow, unless the policy is paused because of them. Its cost
+// is bounded even if objects are judged one by one.
 func (g *guard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed[key]; counted && entry.since.IsZero() {
@@ -481,7 +486,7 @@ func (g *guard) sweep(now time.Time) {
 	}
 }
 
-// end ends a pause. From now on, patches wait for assessments alone.
+// end ends a pause. Afterwards, patches only wait for assessments.
 func (g *guard) end(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty = nil, 0, false, false
 	for key := range g.held {
@@ -489,7 +494,7 @@ func (g *guard) end(now time.Time) {
 	}
 }
 
-// free returns the objects that waited.
+// free returns the objects whose patches were held, and no longer holds them.
 func (g *guard) free(now time.Time) []Key {
 	maps.DeleteFunc(g.waited, func(_ Key, since time.Time) bool { return now.Sub(since) >= 2*holdLimit })
 	out := slices.Collect(maps.Keys(g.held))
@@ -498,10 +503,10 @@ func (g *guard) free(now time.Time) []Key {
 	return out
 }
 
-// maxExamples is how many objects a pause names.
+// maxExamples is the number of objects that a pause names.
 const maxExamples = 3
 
-// summarize says what the change would do that is being assessed.
+// summarize returns a pause with the numbers of objects that are currently harmed.
 func (l *Ledger) summarize(name string, g *guard) *Pause {
 	return &Pause{
 		Percent: g.bound.Percent, Matched: len(l.account(name).objects), Before: g.unwell - len(g.harmed),
@@ -509,7 +514,7 @@ func (l *Ledger) summarize(name string, g *guard) *Pause {
 	}
 }
 
-// report returns the pause with the names of some objects; nil if there is none.
+// report returns a copy of the pause with the names of some objects; nil if there is no pause.
 func (g *guard) report() *Pause {
 	if g.pause == nil {
 		return nil
@@ -525,8 +530,8 @@ func (g *guard) report() *Pause {
 	return &out
 }
 
-// Resume has a policy stay paused that an earlier leader paused, until Settle has said that all of its objects are decided
-// again. Call it before anything is decided.
+// Resume keeps a policy paused that an earlier leader paused. The pause lasts at least until Settle declares that all
+// of the policy's objects are decided again. Call Resume before any object is decided.
 func (l *Ledger) Resume(policy, change string, before int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -534,8 +539,9 @@ func (l *Ledger) Resume(policy, change string, before int) {
 	g.pause, g.allowed, g.resuming = &Pause{Change: change, Before: before}, before, true
 }
 
-// Settle says that all objects of a policy that an earlier leader paused have been decided. It returns false if an
-// assessment of the policy is not concluded: then say it again later. The caller then calls Judge.
+// Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
+// assessment of the policy is not concluded; then the caller must try again later. Otherwise the caller must call
+// Judge.
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -550,8 +556,8 @@ func (l *Ledger) Settle(policy string) bool {
 	return true
 }
 
-// Release lets a change through that paused a policy. It returns the objects that are to be looked at again; ok is false
-// if the policy is not paused by that change.
+// Release allows a change that paused a policy. It returns the objects to decide again. ok is false if the policy is
+// not paused because of that change.
 func (l *Ledger) Release(now time.Time, policy, change string) (free []Key, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -562,7 +568,7 @@ func (l *Ledger) Release(now time.Time, policy, change string) (free []Key, ok b
 	g.released = g.resuming
 	g.end(now)
 	for key, entry := range g.harmed {
-		// What an assessment has found that is not concluded is not part of the change.
+		// Objects that an unfinished assessment found are not part of the released change.
 		if g.released || !entry.since.IsZero() {
 			g.drop(key, entry)
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// Key names one object.
+// Key identifies one object.
 type Key struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
 	Name      string
 }
 
-// String is resource, namespace and name, as in "deployments.apps default/web".
+// String returns resource, namespace, and name, for example "deployments.apps default/web".
 func (k Key) String() string {
 	return k.Resource.GroupResource().String() + " " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
 }
@@ -35,55 +35,55 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Report is one policy's account.
+// Report summarizes the objects that one policy matches.
 type Report struct {
 	Matched int
-	// Violations is the number of objects that are not known to be as the policy decides: Denied, Moved, and Failed.
+	// Violations is the number of objects that violate the decision or could not be decided: Denied + Moved + Failed.
 	Violations int
-	// Denied is the number of objects that the policy would deny today, and Moved of those that it would change.
+	// Denied is the number of objects that the policy would deny now, and Moved of those that it would change.
 	Denied, Moved int
 	// Conflicted is the number of objects with a key that another policy sets to another value.
 	Conflicted int
-	// Sample names some of the violations, sorted.
+	// Sample are the first violations by object.
 	Sample []placementv1.Violation
-	// Failed is the number of objects that could not be decided, and FailedMessage the first one's error.
+	// Failed is the number of objects that could not be decided. FailedMessage is the error of the first of them.
 	Failed        int
 	FailedMessage string
-	// Conflicts names the policies that set a key of the same object to another value, sorted.
+	// Conflicts are the names of the policies that set a key of the same object to another value, sorted.
 	Conflicts []string
-	// Unsettled names objects whose patching stopped, sorted.
+	// Unsettled are the names of the objects that are no longer patched because they do not settle, sorted.
 	Unsettled []string
-	// Remediated is the number of patches since this account began.
+	// Remediated is the number of patches since the ledger began to track the policy.
 	Remediated int64
-	// Pause is why remediation is paused; nil if it is not.
+	// Pause describes why remediation is paused; nil if it is not.
 	Pause *Pause
 }
 
-// Ledger keeps the accounts of all policies. It is safe for concurrent use.
+// Ledger records the findings of all policies on existing objects. It is safe for concurrent use.
 type Ledger struct {
 	mu       sync.Mutex
 	accounts map[string]*account
 	byKey    map[Key][]string
 
 	guards map[string]*guard
-	// assessments are those that are not concluded, in the order of their beginning; concluded says that Judge has
+	// assessments are those that are not concluded, in the order of their start. concluded reports whether Judge has
 	// something to do.
 	assessments []*Assessment
 	concluded   bool
 }
 
-// account is one policy's, by object.
+// account holds the findings of one policy, by object.
 type account struct {
 	objects    map[Key]finding
 	remediated int64
 }
 
-// finding is what one policy says of one object.
+// finding is the result of one policy for one object.
 type finding struct {
-	// violation says what differs, and denied that it is the policy's error.
+	// violation describes the violation. denied reports whether it is a denial by the policy.
 	violation string
 	denied    bool
-	// failure is why the object can't be decided.
+	// failure is the reason why the object could not be decided.
 	failure   string
 	conflicts []string
 	unsettled bool
@@ -97,8 +97,8 @@ func NewLedger() *Ledger {
 	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*guard{}}
 }
 
-// Record replaces what is known of an object by the verdicts on the resource version of it that was decided. It returns the
-// policies whose account changed.
+// Record replaces the findings on an object by those of the verdicts. version is the resource version of the object
+// that was decided. It returns the policies whose findings changed.
 func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, unsettled bool) []string {
 	findings := map[string]finding{}
 	for _, v := range verdicts {
@@ -147,17 +147,17 @@ func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, 
 	return changed
 }
 
-// Forget removes an object from all accounts and returns the policies whose account changed.
+// Forget removes an object from the findings of all policies. It returns the policies whose findings changed.
 func (l *Ledger) Forget(key Key) []string { return l.Record(key, "", nil, false) }
 
-// Remediated counts one patch.
+// Remediated counts one patch for a policy.
 func (l *Ledger) Remediated(policy string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.account(policy).remediated++
 }
 
-// ForgetPolicy removes a policy's account.
+// ForgetPolicy removes all findings of a policy.
 func (l *Ledger) ForgetPolicy(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,13 +184,13 @@ func (l *Ledger) account(name string) *account {
 	return a
 }
 
-// Limits of what a policy's status shows.
+// Limits for a policy's status.
 const (
 	maxSample  = 10
 	maxMessage = 256
 )
 
-// Report returns a policy's account.
+// Report returns a summary of a policy's findings.
 func (l *Ledger) Report(policy string) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +204,7 @@ func (l *Ledger) Report(policy string) Report {
 	}
 	out := Report{Matched: len(a.objects), Remediated: a.remediated, Pause: pause}
 	conflicts := map[string]bool{}
-	// The account may have many more objects than are named: it is not sorted for these few.
+	// There may be far more objects than the report names, so do not sort all of them.
 	var failed, sample, unsettled []Key
 	for key, f := range a.objects {
 		switch {
@@ -247,7 +247,7 @@ func (l *Ledger) Report(policy string) Report {
 	return out
 }
 
-// keepFirst adds a key to those that sort first, at most limit of them, in order.
+// keepFirst inserts a key into a sorted list of at most limit keys, which keeps those that sort first.
 func keepFirst(keys []Key, key Key, limit int) []Key {
 	i, _ := slices.BinarySearchFunc(keys, key, compareKeys)
 	if i == limit {
@@ -257,7 +257,7 @@ func keepFirst(keys []Key, key Key, limit int) []Key {
 	return keys[:min(len(keys), limit)]
 }
 
-// message says what is wrong with the object.
+// message describes the failure or the violation.
 func (f finding) message() string {
 	if f.failure != "" {
 		return "can't be decided: " + f.failure
@@ -265,7 +265,7 @@ func (f finding) message() string {
 	return f.violation
 }
 
-// judge says in words what a verdict finds.
+// judge converts a verdict to a finding.
 func judge(v *placement.Verdict) finding {
 	var f finding
 	if v.Err != nil {
@@ -275,7 +275,7 @@ func judge(v *placement.Verdict) finding {
 	parts := slices.Clone(v.Decision.Errors)
 	f.denied = len(parts) > 0
 	if len(parts) == 0 {
-		// What is denied is not changed.
+		// A denied object is not changed.
 		for _, c := range v.Changes {
 			parts = append(parts, Describe(c))
 		}
@@ -289,7 +289,7 @@ func judge(v *placement.Verdict) finding {
 	return f
 }
 
-// Describe says in words what a change replaces.
+// Describe describes the violation that a change corrects.
 func Describe(c placement.Change) string {
 	var out string
 	switch {
@@ -306,7 +306,7 @@ func Describe(c placement.Change) string {
 	return out
 }
 
-// equal reports whether two findings say the same.
+// equal reports whether two findings are equal, except for their resource versions.
 func equal(a, b finding) bool {
 	return a.violation == b.violation && a.denied == b.denied && a.failure == b.failure && a.unsettled == b.unsettled && a.harm == b.harm && slices.Equal(a.conflicts, b.conflicts)
 }
