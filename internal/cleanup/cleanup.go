@@ -1,4 +1,5 @@
-// Package cleanup removes what Berth wrote into objects, for an administrator who does not want Berth to place them any more.
+// Package cleanup removes what Berth wrote into objects. Administrators use it, through kubectl berth cleanup, to end
+// the placement of objects by Berth.
 package cleanup
 
 import (
@@ -27,45 +28,45 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// FieldManager is the field manager of the patches. It owns no field once an object is cleaned up.
+// FieldManager is the field manager of the patches. It owns no fields of an object after the cleanup.
 const FieldManager = "kubectl-berth"
 
-// pageSize is how many objects are listed at a time.
+// pageSize is the number of objects per list request.
 const pageSize = 500
 
-// Cleaner finds the objects that have a record of Berth's, and undoes what Berth did to them. It is not safe for concurrent
-// use.
+// Cleaner finds the objects that have a record of Berth, and undoes Berth's changes to them. It is not safe for
+// concurrent use.
 type Cleaner struct {
 	Discovery discovery.ServerResourcesInterface
 	Metadata  metadata.Interface
 	Objects   dynamic.Interface
-	// Keyring tells which records are genuine.
+	// Keyring verifies the records.
 	Keyring *placement.Keyring
-	// Templates knows where objects have their pods; nil for those of Kubernetes' own kinds.
+	// Templates finds the pod template of each kind. If it is nil, only the kinds built into Kubernetes are known.
 	Templates *workload.Templates
-	// DropUntrusted removes records that the keyring does not trust, and leaves all values as they are. Otherwise Clean fails
-	// with ErrUntrusted.
+	// DropUntrusted makes Clean remove records that the keyring does not trust and keep all values. Otherwise Clean
+	// returns ErrUntrusted for them.
 	DropUntrusted bool
-	// DryRun has the API server check each change, and store none.
+	// DryRun sends each change as a server-side dry run, so that the API server validates but does not store it.
 	DryRun bool
 
-	// kinds are the resources of kinds, as Find discovered them.
+	// kinds maps kinds to their resources, as Find discovered them.
 	kinds map[schema.GroupKind]schema.GroupVersionResource
-	// copies are the objects without a record that may have copies of the annotations of the object that controls them, by
-	// the uid of that one, as Find found them.
+	// copies are the objects without a record that may have copies of their controller's annotations, by the
+	// controller's UID. Find sets it.
 	copies map[types.UID][]Target
 }
 
-// Target is an object that has a record.
+// Target is an object to clean up: one that has a record.
 type Target struct {
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 	UID             types.UID
-	// controlled reports whether another object controls it.
+	// controlled reports whether the object has a controller.
 	controlled bool
 }
 
-// String names the object, as in deployments.apps shop/web.
+// String returns resource, namespace, and name, for example "deployments.apps shop/web".
 func (t Target) String() string {
 	name := t.Name
 	if t.Namespace != "" {
@@ -74,8 +75,9 @@ func (t Target) String() string {
 	return t.Resource.GroupResource().String() + " " + name
 }
 
-// Find returns the objects of a namespace that have a record, or of the cluster if the namespace is empty; objects that
-// others control come last. The error says which types it could not look at: the targets are those of the others.
+// Find returns the objects with a record in a namespace, or in the whole cluster if namespace is empty. Objects with a
+// controller come last. The error lists the types that Find could not read. The targets of all other types are returned
+// all the same.
 func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) {
 	lists, err := c.Discovery.ServerPreferredResources()
 	if len(lists) == 0 && err != nil {
@@ -112,7 +114,7 @@ func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) 
 	slices.SortFunc(out, compareTargets)
 	seen := sets.New[types.UID]()
 	out = slices.DeleteFunc(out, func(t Target) bool {
-		// Some types are served by two groups.
+		// Some types are served in two groups.
 		again := seen.Has(t.UID)
 		seen.Insert(t.UID)
 		return again
@@ -120,7 +122,8 @@ func (c *Cleaner) Find(ctx context.Context, namespace string) ([]Target, error) 
 	return out, errors.Join(errs...)
 }
 
-// compareTargets orders what others control last: its controller copies the record to it again while it has one itself.
+// compareTargets orders objects with a controller last. The controller copies its own record to them again until it is
+// cleaned up itself.
 func compareTargets(a, b Target) int {
 	if a.controlled != b.controlled {
 		if b.controlled {
@@ -143,7 +146,7 @@ func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource
 			continue
 		}
 		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-			// The type is gone meanwhile.
+			// The type was removed meanwhile.
 			return out, nil
 		}
 		if err != nil {
@@ -165,8 +168,8 @@ func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource
 	}
 }
 
-// nextOfExpired returns what to continue a list by that took too long; empty if that is not the error. What was created or
-// deleted meanwhile may be missing, which does not matter here.
+// nextOfExpired returns the token to continue a list after its token expired; "" for other errors. The rest of the list
+// may lack objects that were created or deleted meanwhile, which does not matter here.
 func nextOfExpired(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
@@ -175,25 +178,26 @@ func nextOfExpired(err error) string {
 	return status.Status().Continue
 }
 
-// ErrPlacedAgain says that Berth placed an object again while it was cleaned up.
+// ErrPlacedAgain reports that Berth placed an object again while it was being cleaned up.
 var ErrPlacedAgain = errors.New("it was placed again: delete the policy that matches it, and run the command again")
 
-// ErrUntrusted says that the keyring does not trust the record of an object: somebody forged it, it was copied from another
-// object, or another key signed it.
+// ErrUntrusted reports that the keyring does not trust an object's record. The record was forged, copied from another
+// object, or signed with another key.
 var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is left alone: pass --unverified to trust it, if Berth " +
 	"was installed again with another key, or --drop-untrusted to remove the record and leave all values")
 
-// Clean undoes what Berth did to an object. It returns nil if there is nothing to undo any more.
+// Clean undoes Berth's changes to an object. It returns nil if there is nothing left to undo.
 //
-// The record is removed last, and objects that have copies of the object's annotations without a record get one before. So a
-// run that is interrupted leaves a record wherever something is left to do, and the next run finds it.
+// Clean removes the record last. Before that, it adds the record to objects that have copies of the object's
+// annotations but no record. So after an interruption, every object that is not clean has a record, and the next run
+// finds it.
 func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, error) {
 	var out *placement.Undoing
 	var marked []Target
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		undone, copies, err := c.try(ctx, t)
 		marked = copies
-		// An earlier attempt may have restored values before its last patch met a conflict.
+		// An earlier attempt may have restored values before its last patch failed with a conflict.
 		if out == nil || undone != nil && len(undone.Changes) > len(out.Changes) {
 			out = undone
 		}
@@ -210,8 +214,9 @@ func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, erro
 	return out, nil
 }
 
-// try is one attempt. It fails with a conflict if somebody changed the object meanwhile. It returns the objects that it marked
-// too: they are cleaned up once this object is, since its controller copies annotations to them until then.
+// try makes one attempt. It fails with a conflict if the object changes meanwhile. It also returns the objects that it
+// marked with a record. They must be cleaned up after this object, because its controller copies annotations to them
+// until then.
 func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, marked []Target, err error) {
 	obj, err := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
@@ -254,14 +259,14 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, ma
 	return out, marked, err
 }
 
-// undo returns the object as it is to be.
+// undo returns the object without Berth's changes.
 func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.Undoing, error) {
 	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
 	return d.Undo(ctx, t.Resource, obj)
 }
 
-// restore makes all changes but the removal of the record, which has the owners of the fields that they take from then on. It
-// returns the changed object.
+// restore makes all changes except the removal of the record. It also stores in the record who owned the changed
+// fields. It returns the changed object.
 func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.Undoing, changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
 	if err != nil {
@@ -281,8 +286,9 @@ func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstr
 	return after, nil
 }
 
-// mark adds the record to the objects that have copies of the annotations of its object, and no record: policies that match
-// them have dropped it there, since it is not theirs. It returns those that have one now.
+// mark adds the record to objects that have copies of the annotations of its object, but no record. They have none if a
+// policy matched them: Berth dropped the record because it belongs to another object. It returns the objects that have
+// the record now.
 func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]Target, error) {
 	var marked []Target
 	for _, t := range c.copies[owner] {
@@ -311,7 +317,8 @@ func (c *Cleaner) mark(ctx context.Context, owner types.UID, record string) ([]T
 	return marked, nil
 }
 
-// withRecord returns an object that has a record, or none if the record is empty. It shares all but the annotations with obj.
+// withRecord returns the object with the record, or without any if record is empty. It shares everything except the
+// metadata with obj.
 func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Unstructured {
 	annotations := obj.GetAnnotations()
 	delete(annotations, placementv1.RequestedAnnotation)
@@ -329,7 +336,7 @@ func withRecord(obj *unstructured.Unstructured, record string) *unstructured.Uns
 	return out
 }
 
-// patch sends a patch that fails with a conflict if the object is not the one before any more.
+// patch sends a patch that fails with a conflict if the object has changed since before was read.
 func (c *Cleaner) patch(ctx context.Context, t Target, before *unstructured.Unstructured, ops []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	ops = append(ops, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", before.GetResourceVersion()))
 	text, err := json.Marshal(ops)

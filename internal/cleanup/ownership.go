@@ -17,37 +17,38 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// The API server makes whoever changes the value of a field its owner. A developer who applies a changed manifest
-// server-side would get a conflict with the cleanup. So once a requested value is restored, the field goes back to the field
-// managers that owned it while it had the policy's value. That takes a second patch: managed fields in a patch that changes
-// fields as well count for what they were before. Between the patches, the record names the owners.
+// The API server makes the client that changes a field's value the owner of the field. If the cleanup owned restored
+// fields, a developer who applies a changed manifest server-side would get a conflict. So the cleanup returns a
+// restored field to the managers that owned it while it had the policy's value. This takes a second patch: managed
+// fields in a patch that also changes fields are applied to the state before that patch. Between the two patches, the
+// record stores the owners.
 
-// ownersMember is the member of a record that names the owners of fields. Berth ignores it, and signatures of records are not
-// over it.
+// ownersMember is the member of a record that stores field owners. Berth ignores it, and the record's signatures do not
+// cover it.
 const ownersMember = "owners"
 
-// fieldOwners are the owners of the fields of an object that were restored.
+// fieldOwners are the owners of an object's restored fields.
 type fieldOwners struct {
-	// UID is the object's. Controllers copy records, and the owners of a copy's fields are others.
+	// UID is the UID of the object. Controllers copy records, and the fields of a copy have other owners.
 	UID     types.UID                   `json:"uid"`
 	Entries []metav1.ManagedFieldsEntry `json:"entries"`
 }
 
-// takesFields reports whether operations of placement.Patch may make whoever sends them the owner of a field. Those that
-// remove members of a map don't; one that removes an item may change a list that is owned as a whole.
+// takesFields reports whether operations of placement.Patch may make the sender the owner of a field. Removing members
+// of a map does not. Removing a list item does if the list is owned as a whole.
 func takesFields(ops []jsonpatch.Operation) bool {
 	return slices.ContainsFunc(ops, func(op jsonpatch.Operation) bool {
 		return op.Operation != "remove" || isIndex(op.Path[strings.LastIndex(op.Path, "/")+1:])
 	})
 }
 
-// isIndex reports whether a token of a JSON pointer may be the index of an item. It may be the name of a member, too.
+// isIndex reports whether a token of a JSON pointer may be a list index. Such a token may also be the name of a member.
 func isIndex(token string) bool {
 	_, err := strconv.Atoi(token)
 	return err == nil || token == "-"
 }
 
-// ownersIn returns the owners that the object's record names; none if it names none for this object.
+// ownersIn returns the field owners in the object's record; nil if the record has none for this object.
 func ownersIn(obj *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
 	var record map[string]json.RawMessage
 	if json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.RequestedAnnotation]), &record) != nil {
@@ -60,14 +61,14 @@ func ownersIn(obj *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
 	return out.Entries
 }
 
-// recordWithOwners returns the object's record, which names besides who owns the fields that operations of placement.Patch
+// recordWithOwners returns the object's record extended by the owners of the fields that operations of placement.Patch
 // change.
 func recordWithOwners(obj *unstructured.Unstructured, ops []jsonpatch.Operation) (string, error) {
 	var record map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.RequestedAnnotation]), &record); err != nil {
 		return "", fmt.Errorf("reading the record: %w", err)
 	}
-	// An interrupted run may have left some.
+	// An interrupted run may have stored owners already.
 	owners := fieldOwners{UID: obj.GetUID(), Entries: ownersIn(obj)}
 	for _, entry := range obj.GetManagedFields() {
 		if isBerths(entry) {
@@ -96,8 +97,8 @@ func recordWithOwners(obj *unstructured.Unstructured, ops []jsonpatch.Operation)
 	return string(text), nil
 }
 
-// changedBy returns the fields that operations of placement.Patch may change: those that they name, and those below and above
-// them. It takes a list for one field.
+// changedBy returns the fields that operations of placement.Patch may change: the named fields, and those below and
+// above them. It treats a list as one field.
 func changedBy(fields *fieldpath.Set, ops []jsonpatch.Operation) *fieldpath.Set {
 	var paths []fieldpath.Path
 	for _, op := range ops {
@@ -125,14 +126,14 @@ func changedBy(fields *fieldpath.Set, ops []jsonpatch.Operation) *fieldpath.Set 
 
 var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
-// isBerths reports whether Berth is the field manager of an entry, by this package or by remediation. Nothing that Berth owns
-// is left in an object that is cleaned up.
+// isBerths reports whether the field manager of an entry is this package or remediation. A clean object has no fields
+// that Berth owns.
 func isBerths(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == FieldManager || entry.Manager == remediation.FieldManager
 }
 
-// returned returns the managed fields without those of Berth, each of which its owners before own again; changed is false if
-// Berth has none.
+// returned returns the managed fields after the cleanup without Berth's entries. It gives Berth's fields back to the
+// managers that owned them before. changed is false if Berth has no entries.
 func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	taken := fieldpath.NewSet()
 	for _, entry := range after {
@@ -168,7 +169,7 @@ func returned(before, after []metav1.ManagedFieldsEntry) (out []metav1.ManagedFi
 			return nil, false, err
 		}
 	}
-	// The API server takes an empty list for a wish to forget who owns what.
+	// The API server interprets an empty list as a request to reset all managed fields.
 	return out, len(out) > 0, nil
 }
 
@@ -187,7 +188,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
 	return out, nil
 }
 
-// withFields returns an entry that has more fields.
+// withFields returns an entry with additional fields.
 func withFields(entry metav1.ManagedFieldsEntry, more *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {
 	fields, err := fieldsOf(entry)
 	if err != nil {
