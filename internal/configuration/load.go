@@ -19,8 +19,8 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Load reads a file. Errors name it, and the fields that are not known, or that are no fields of their type. What the rest
-// means, and whether it is valid, is for those to say whom it is about.
+// Load reads a configuration file. Errors contain the path of the file, and list unknown fields and fields of the wrong
+// type. Load does not validate the values; the packages that use them do.
 func Load(path string) (*ManagerConfiguration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func Load(path string) (*ManagerConfiguration, error) {
 	return out, nil
 }
 
-// decode reads one document of YAML or JSON, and refuses fields that there are not, or that are there twice.
+// decode decodes a single YAML or JSON document. It rejects unknown and duplicate fields.
 func decode(text []byte) (*ManagerConfiguration, error) {
 	asJSON, err := document(text)
 	if err != nil {
@@ -44,7 +44,7 @@ func decode(text []byte) (*ManagerConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is of another kind has other fields, too.
+	// Check the kind before unknown fields, because another kind has other fields.
 	if errs := out.validateType(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
@@ -59,7 +59,7 @@ func decode(text []byte) (*ManagerConfiguration, error) {
 	return out, nil
 }
 
-// document returns the only document of a file, as JSON.
+// document returns the only document of a file as JSON.
 func document(text []byte) ([]byte, error) {
 	var out [][]byte
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
@@ -75,7 +75,7 @@ func document(text []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A part that has comments alone is none.
+		// Skip documents that only have comments.
 		if string(asJSON) != "null" {
 			out = append(out, asJSON)
 		}
@@ -97,7 +97,7 @@ func (c *ManagerConfiguration) validateType() field.ErrorList {
 	return errs
 }
 
-// Templates returns the pod templates of Kubernetes and of PodTemplates.
+// Templates returns the pod templates of the kinds built into Kubernetes and of those in PodTemplates.
 func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	templates := make([]workload.Template, len(c.PodTemplates))
 	for i, t := range c.PodTemplates {
@@ -106,7 +106,7 @@ func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 	return workload.NewTemplates(templates...)
 }
 
-// Fields is the path as the names of fields; nil if there is none.
+// Fields returns the path as a list of field names; nil if the path is empty.
 func (t *PodTemplate) Fields() []string {
 	if t.Path == "" {
 		return nil

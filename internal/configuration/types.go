@@ -1,5 +1,5 @@
-// Package configuration reads the manager's configuration file, in the form of Kubernetes' component configurations. It
-// is for what flags have no room for.
+// Package configuration loads the manager's configuration file, which has the form of a Kubernetes component
+// configuration. The file is for settings that are too complex for flags.
 package configuration
 
 import (
@@ -9,46 +9,46 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// What the file has to say of itself.
+// The type that the file must declare.
 const (
 	APIVersion = "config.berth.dev/v1alpha1"
 	Kind       = "ManagerConfiguration"
 )
 
-// ManagerConfiguration is the content of the file.
+// ManagerConfiguration is the content of the configuration file.
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Predicates configure the predicates of --predicates.
+	// Predicates configures the predicates that --predicates enables.
 	Predicates Predicates `json:"predicates,omitzero"`
-	// PodTemplates are kinds of workloads that Kubernetes does not know.
+	// PodTemplates are kinds of workloads that are not built into Kubernetes.
 	PodTemplates []PodTemplate `json:"podTemplates,omitempty"`
-	// Inventories are resource types whose objects stand for clusters, besides those that Berth knows and after them.
+	// Inventories are resource types whose objects represent clusters. They come after those that Berth knows.
 	Inventories []replication.Declaration `json:"inventories,omitempty"`
 }
 
-// Predicates configure predicates.
+// Predicates configures predicates.
 type Predicates struct {
-	// PluginConfig are the arguments of predicates, each at most once, as in KubeSchedulerConfiguration. What they do not
-	// set has the scheduler's defaults.
+	// PluginConfig are the arguments of predicates, each at most once, as in KubeSchedulerConfiguration. Unset
+	// arguments get the scheduler's defaults.
 	PluginConfig []PluginConfig `json:"pluginConfig,omitempty"`
 }
 
-// PluginConfig are the arguments of one predicate.
+// PluginConfig holds the arguments of one predicate.
 type PluginConfig struct {
-	// Name is the predicate's.
+	// Name is the name of the predicate.
 	Name string `json:"name"`
-	// Args are its arguments, with apiVersion and kind or without.
+	// Args are the arguments. apiVersion and kind are optional.
 	Args runtime.RawExtension `json:"args"`
 }
 
-// PodTemplate says where a kind of one's own has the template of its pods.
+// PodTemplate declares where a custom kind has its pod template.
 type PodTemplate struct {
-	// Group and Resource name the resource, as in a rule of spec.match.
+	// Group and Resource identify the resource, as in a rule of spec.match.
 	Group    string `json:"group"`
 	Resource string `json:"resource"`
 	// Kind is the resource's kind.
 	Kind string `json:"kind"`
-	// Path leads to the template, as the paths of a CustomResourceDefinition do, as in .spec.template.
+	// Path is the path of the pod template, in the syntax of CustomResourceDefinitions, for example .spec.template.
 	Path string `json:"path"`
 }
