@@ -1,24 +1,24 @@
-// Package audit holds what the admission webhooks have in common in what they tell the API server's audit log.
+// Package audit holds what the admission webhooks share for their audit annotations.
 //
-// Keys of annotations are few and fixed, so that who indexes audit logs gets no new field with each policy. The API
-// server puts the webhook's name and a slash before them, and keeps the first value of a key where it asks more than
-// once within one request.
+// The annotations have few, fixed keys, so that an index of audit logs gets no new field with each policy. The API
+// server prefixes them with the webhook's name and a slash. If it calls a webhook more than once within a request, it
+// keeps the first value of a key.
 package audit
 
 import "strings"
 
 // Keys that both webhooks use.
 const (
-	// Outcome is how the request was answered.
+	// Outcome is the key for the result of the request.
 	Outcome = "outcome"
-	// Would is what policies or quotas in mode DryRun would have done.
+	// Would is the key for what policies or quotas in mode DryRun would have done.
 	Would = "would"
 )
 
 // maxValue bounds the value of an annotation, in bytes.
 const maxValue = 4096
 
-// Value joins texts to a value of an annotation, and cuts it off where it would be too long.
+// Value joins texts to the value of an annotation, and truncates it to maxValue.
 func Value(texts []string, separator string) string {
 	out := strings.Join(texts, separator)
 	if len(out) <= maxValue {
