@@ -1,4 +1,5 @@
-// Package events tells users what became of their objects. Every event that Berth emits is made here.
+// Package events records the Kubernetes events that Berth emits on objects, policies, and quotas. All events of Berth
+// are created here.
 package events
 
 import (
@@ -37,7 +38,7 @@ const (
 	actionRemediate = "Remediate"
 )
 
-// maxNote is what the events API admits.
+// maxNote is the maximum length of a note in the events API, in bytes.
 const maxNote = 1024
 
 // Recorder emits events. It is safe for concurrent use.
@@ -45,23 +46,24 @@ type Recorder struct {
 	recorder events.EventRecorder
 }
 
-// New returns a recorder on top of one that is bound to a controller name.
+// New returns a recorder that emits events through r, which is bound to a controller name.
 func New(r events.EventRecorder) *Recorder {
 	return &Recorder{recorder: r}
 }
 
-// Denied says that a policy denied an object.
+// Denied emits an event that a policy denied an object.
 func (r *Recorder) Denied(obj *unstructured.Unstructured, namespace, message string) {
 	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonDenied, actionAdmit, message)
 }
 
-// EvaluationFailed says that an object could not be decided.
+// EvaluationFailed emits an event that an object could not be decided.
 func (r *Recorder) EvaluationFailed(obj *unstructured.Unstructured, namespace, message string) {
 	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonEvaluationFailed, actionAdmit, message)
 }
 
-// QuotaDenied says that a quota or a limit denied a request in a namespace. The event is about the quota, since the
-// object does not come to be; who creates objects of its own, as a ReplicaSet does, tells of the denial itself.
+// QuotaDenied emits an event that a quota or a limit denied a request in a namespace. The event is on the quota,
+// because the object was not created. Controllers that create objects, such as that of ReplicaSets, emit events about
+// the denial themselves. QuotaDenied does nothing if by is nil.
 func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	if by == nil {
 		return
@@ -69,67 +71,68 @@ func (r *Recorder) QuotaDenied(by runtime.Object, namespace, message string) {
 	r.recorder.Eventf(by, nil, corev1.EventTypeWarning, ReasonQuotaDenied, actionAdmit, "%s", short(fmt.Sprintf("in namespace %s: %s", namespace, message)))
 }
 
-// QuotaUnchecked says that an object was admitted that no quota was asked for.
+// QuotaUnchecked emits an event that an object was admitted without a quota check.
 func (r *Recorder) QuotaUnchecked(obj *unstructured.Unstructured, namespace, message string) {
 	r.emit(obj, namespace, corev1.EventTypeWarning, ReasonQuotaUnchecked, actionAdmit, message)
 }
 
-// Remediated says that an existing object was brought into line.
+// Remediated emits an event that an existing object was brought into line.
 func (r *Recorder) Remediated(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeNormal, ReasonRemediated, actionRemediate, message)
 }
 
-// RemediationFailed says that an existing object could not be brought into line.
+// RemediationFailed emits an event that an existing object could not be brought into line.
 func (r *Recorder) RemediationFailed(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationFailed, actionRemediate, message)
 }
 
-// RemediationStopped says that an object's decision does not settle and that it is left as it is.
+// RemediationStopped emits an event that an object's decision does not settle, so that the object is no longer patched.
 func (r *Recorder) RemediationStopped(obj *unstructured.Unstructured, message string) {
 	r.emit(obj, obj.GetNamespace(), corev1.EventTypeWarning, ReasonRemediationStopped, actionRemediate, message)
 }
 
-// PolicyReady tells on a policy that it decides.
+// PolicyReady emits an event on a policy that it is in force.
 func (r *Recorder) PolicyReady(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyReady, actionReport, message)
 }
 
-// PolicyNotReady tells on a policy that it does not decide.
+// PolicyNotReady emits an event on a policy that it is not in force.
 func (r *Recorder) PolicyNotReady(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyNotReady, actionReport, message)
 }
 
-// PolicyUndecided tells on a policy that it can't decide some existing objects.
+// PolicyUndecided emits an event on a policy that it cannot decide some existing objects.
 func (r *Recorder) PolicyUndecided(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyUndecided, actionReport, message)
 }
 
-// PolicyDecided tells on a policy that it can decide all existing objects again.
+// PolicyDecided emits an event on a policy that it can decide all existing objects again.
 func (r *Recorder) PolicyDecided(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonPolicyDecided, actionReport, message)
 }
 
-// PolicyViolated tells on a policy that existing objects differ from what it decides.
+// PolicyViolated emits an event on a policy that existing objects violate its decisions.
 func (r *Recorder) PolicyViolated(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonPolicyViolated, actionReport, message)
 }
 
-// RemediationPaused says, of a policy, that a change of it or of its data would harm too many objects and is not carried out.
+// RemediationPaused emits an event on a policy that a change of it or of its data would harm too many objects, so that
+// remediation is paused.
 func (r *Recorder) RemediationPaused(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemediationPaused, actionRemediate, message)
 }
 
-// RemediationResumed says, of a policy, that its remediation goes on after a pause.
+// RemediationResumed emits an event on a policy that its remediation continues after a pause.
 func (r *Recorder) RemediationResumed(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemediationResumed, actionRemediate, message)
 }
 
-// RemoteFailing says, of a policy, that the engine which decides it gives no answers.
+// RemoteFailing emits an event on a policy that its remote engine does not answer.
 func (r *Recorder) RemoteFailing(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeWarning, ReasonRemoteFailing, actionAsk, message)
 }
 
-// RemoteRecovered says, of a policy, that the engine which decides it answers again.
+// RemoteRecovered emits an event on a policy that its remote engine answers again.
 func (r *Recorder) RemoteRecovered(policy runtime.Object, message string) {
 	r.emitOnPolicy(policy, corev1.EventTypeNormal, ReasonRemoteRecovered, actionAsk, message)
 }
@@ -140,7 +143,7 @@ func (r *Recorder) emitOnPolicy(policy runtime.Object, eventType, reason, action
 
 func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, reason, action, message string) {
 	message = short(message)
-	// An object that is being created may have no name yet, and an event needs one to be about.
+	// An object that is being created may have no name yet, but the event's reference needs one.
 	name := obj.GetName()
 	if name == "" {
 		name = strings.TrimSuffix(obj.GetGenerateName(), "-")
@@ -148,13 +151,13 @@ func (r *Recorder) emit(obj *unstructured.Unstructured, namespace, eventType, re
 	apiVersion, kind := obj.GroupVersionKind().ToAPIVersionAndKind()
 	about := &corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name,
-		// Without a version, by which what happens to an object again and again would be an Event each time, and not a series.
+		// Omit the resource version. With it, repeated events on an object would not be combined to a series.
 		UID: types.UID(obj.GetUID()),
 	}
 	r.recorder.Eventf(about, nil, eventType, reason, action, "%s", message)
 }
 
-// short cuts a message to what the events API admits.
+// short truncates a message to the length that the events API accepts.
 func short(message string) string {
 	if len(message) <= maxNote {
 		return message
