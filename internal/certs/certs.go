@@ -1,6 +1,7 @@
-// Package certs makes, renews and serves the webhook's certificate. It lives in a Secret, from which every replica
-// takes it the moment it changes, without a mounted volume. Who fills the Secret is Berth's leader (see rotation.go) or
-// somebody else, such as cert-manager; for how it is served that makes no difference (see source.go).
+// Package certs creates, renews, and serves the webhook's certificate. The certificate is stored in a Secret. Every
+// replica watches the Secret and loads changes at once, without a mounted volume. Either Berth's leader fills the
+// Secret (see rotation.go), or another program, such as cert-manager. Serving works the same in both cases (see
+// source.go).
 package certs
 
 import (
@@ -16,10 +17,10 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// SecretName is the Secret that has the webhook's certificate and its authority.
+// SecretName is the name of the Secret with the webhook's certificate and certificate authority.
 const SecretName = "berth-webhook-cert"
 
-// KeySecretName is the Secret that has the key which developers' intents are signed with.
+// KeySecretName is the name of the Secret with the key that signs the records of requested values.
 const KeySecretName = "berth-intent-key"
 
 const (
@@ -28,11 +29,11 @@ const (
 	caKeyName = "ca.key"
 )
 
-// LoadKeyring returns the keyring that signs developers' intents. Its key is made once and shared by all replicas
-// through a Secret, which outlives them. c must not read from a cache.
+// LoadKeyring returns the keyring that signs the records of requested values. It creates the key once. All replicas
+// share the key through a Secret, which survives restarts. c must not read from a cache.
 func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*placement.Keyring, error) {
 	fresh := make([]byte, placement.KeySize)
-	// Never fails on the platforms that Go supports.
+	// rand.Read does not fail on the platforms that Go supports.
 	_, _ = rand.Read(fresh)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: KeySecretName},
@@ -48,7 +49,7 @@ func LoadKeyring(ctx context.Context, c client.Client, namespace string) (*place
 	return KeyringOf(secret)
 }
 
-// KeyringOf returns the keyring over the key in the Secret KeySecretName.
+// KeyringOf returns a keyring with the key in the Secret KeySecretName.
 func KeyringOf(secret *corev1.Secret) (*placement.Keyring, error) {
 	keyring, err := placement.NewKeyring(secret.Data[keyName])
 	if err != nil {

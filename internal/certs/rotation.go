@@ -25,32 +25,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Lifetimes of what Berth makes itself.
+// Lifetimes of the certificates that Berth creates.
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	leafLifetime      = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a certificate is replaced: long enough for whoever must repair something.
+	// renewBefore is the remaining lifetime at which a certificate is renewed. It leaves enough time to repair a
+	// failing renewal.
 	renewBefore = 90 * 24 * time.Hour
-	// backdating is for API servers whose clock is behind.
+	// backdating allows for API servers whose clock is behind.
 	backdating = time.Hour
-	// lookAgain is how often is looked at the clock at least: timers stand still while a machine sleeps.
+	// lookAgain is the maximum time between two checks of the clock, because timers stop while a machine is suspended.
 	lookAgain = 12 * time.Hour
 )
 
-// rotation fills the Secret and renews what is in it; the leader runs it.
+// rotation creates and renews the certificate in the Secret. It runs on the leader.
 //
-// It is our own since the library for it, cert-controller, judges the authority and the certificate by one and the same
-// span, so that near the authority's end it signs certificates that outlive their authority; does not make a Secret
-// anew that somebody deleted; and needs a folder and a second cache of Secrets.
+// Berth does not use the library cert-controller for this, for three reasons. It renews the authority and the
+// certificate by the same remaining lifetime, so near the authority's end it signs certificates that outlive their
+// authority. It does not create a deleted Secret again. It needs a directory and a second cache of Secrets.
 type rotation struct {
 	client client.Client
 	name   types.NamespacedName
-	// hosts are what the certificate is for; the first is its own name.
+	// hosts are the names that the certificate is valid for. The first is its common name.
 	hosts []string
 	clock clock.PassiveClock
 }
 
-// Reconcile renews the certificate if it is time.
+// Reconcile renews the certificate if it is due.
 func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, r.name, secret)
@@ -75,7 +76,8 @@ func (r *rotation) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: lookAgain}, r.client.Update(ctx, secret)
 }
 
-// dueAt is when the certificate is to be renewed; the zero time if what is there can't be served.
+// dueAt returns the time at which the certificate must be renewed. It returns the zero time if the data cannot be
+// served.
 func dueAt(data map[string][]byte, hosts []string) time.Time {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
@@ -85,7 +87,7 @@ func dueAt(data map[string][]byte, hosts []string) time.Time {
 	roots.AppendCertsFromPEM(data[caName])
 	due := pair.Leaf.NotAfter.Add(-renewBefore)
 	for _, host := range hosts {
-		// At that time: an authority that ends before is no good either.
+		// Verify at that time, because the authority must not expire before.
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: due}); err != nil {
 			return time.Time{}
 		}
@@ -93,8 +95,9 @@ func dueAt(data map[string][]byte, hosts []string) time.Time {
 	return due
 }
 
-// renew returns the Secret's data with a new certificate, and with a new authority where the present one would not
-// outlive the certificate. Authorities are replaced then only, and so always together with what they signed.
+// renew returns the Secret's data with a new certificate. It also creates a new authority if the current one would
+// expire before the certificate. Authorities are only replaced then, and always together with the certificate that they
+// signed.
 func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]byte, error) {
 	out := maps.Clone(data)
 	if out == nil {
@@ -129,7 +132,7 @@ func renew(data map[string][]byte, hosts []string, now time.Time) (map[string][]
 	return out, err
 }
 
-// sign makes a key and its certificate from a template; without an authority it signs itself.
+// sign creates a key and its certificate from a template. Without an authority, the certificate is self-signed.
 func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time) (certificate, key []byte, err error) {
 	template.NotBefore = now.Add(-backdating)
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -140,7 +143,7 @@ func sign(template *x509.Certificate, authority *tls.Certificate, now time.Time)
 	if authority != nil {
 		parent, signer = authority.Leaf, authority.PrivateKey
 	}
-	// Its serial number is made at random where the template has none.
+	// CreateCertificate generates a random serial number if the template has none.
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, own.Public(), signer)
 	if err != nil {
 		return nil, nil, err
@@ -156,7 +159,7 @@ func encode(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// decode returns the certificates of a PEM text, and an error if there is none or one is broken.
+// decode returns the certificates in a PEM text. It returns an error if there are none or one is invalid.
 func decode(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for {

@@ -31,53 +31,58 @@ import (
 )
 
 const (
-	// settle is how long the webhook configurations must have a new authority before anybody serves what it signed:
-	// API servers, of which there may be several, take a moment to follow a configuration.
+	// settle is how long the webhook configurations must contain a new authority before replicas serve a certificate
+	// that it signed. API servers, of which there may be several, take a moment to load a configuration.
 	settle = 10 * time.Second
-	// defaultOverlap is far longer than settle, for replicas that learn late that a configuration has changed.
+	// defaultOverlap is much longer than settle, for replicas that notice late that a configuration has changed.
 	defaultOverlap = time.Hour
-	// retry is how often is looked at a Secret that can't be used: time alone may mend it.
+	// retry is the interval at which an invalid Secret is checked again. It may become valid with time alone.
 	retry = time.Minute
 )
 
 // Options configure the certificate.
 type Options struct {
-	// Namespace holds the Secrets.
+	// Namespace is the namespace of the Secrets.
 	Namespace string
-	// Hosts are the names or addresses by which the API server calls the webhook; the first is the certificate's own.
+	// Hosts are the names or addresses at which the API server calls the webhook. The first is the certificate's common
+	// name.
 	Hosts []string
-	// External says that somebody else fills the Secret and renews what is in it.
+	// External reports whether another program fills and renews the Secret.
 	External bool
-	// Overlap is how long an authority that was replaced is trusted still; 0 for an hour. It is to be much longer than
+	// Overlap is how long a replaced authority is still trusted; 0 selects one hour. It should be much longer than
 	// settle.
 	Overlap time.Duration
-	// Bundles returns the authorities, in PEM, that the served API server trusts, one text for each webhook configured.
+	// Bundles returns the CA bundles that the served API server trusts, in PEM, one for each configured webhook.
 	Bundles func(context.Context) ([][]byte, error)
 }
 
-// Source is the certificate as this replica has it. It is safe for concurrent use.
+// Source provides the certificate that this replica serves. It is safe for concurrent use.
 //
-// When an authority is replaced, replicas and API servers learn it at different times, and neither is to meet one that
-// it does not know. Hence an order, which everybody keeps by looking at the webhook configurations alone:
+// When an authority is replaced, replicas and API servers notice it at different times. No API server may get a
+// certificate whose authority it does not trust yet. So the replacement takes these steps, which all replicas derive
+// from the webhook configurations alone:
 //
-//  1. The Secret has a new certificate of a new authority. Replicas that have one go on serving that.
-//  2. The leader adds the new authority to the webhook configurations; the old one stays.
-//  3. Each replica that has seen the new authority in all of them, for as long as settle, serves the new certificate.
-//  4. After a much longer time, Overlap, the leader takes the old authority out.
+//  1. The Secret gets a new certificate of a new authority. Replicas that serve an older certificate continue to do so.
+//  2. The leader adds the new authority to the webhook configurations, beside the old one.
+//  3. Each replica serves the new certificate after it has seen the new authority in all configurations for the time
+//     settle.
+//  4. After the much longer time Overlap, the leader removes the old authority.
 //
-// The configurations are the record of what was trusted, so that nothing is lost when the Secret is, when the leader
-// ends, or when somebody else than Berth fills the Secret. When step 2 does not come about, nor do 3 and 4. A replica
-// that starts meanwhile has nothing older to serve: it serves the new one from the start, and is not ready before step
-// 2, see Trusted. Since when the configurations are as they are nobody tells it; step 4 it counts anew, and settle it
-// does not wait, or every start would take that long.
+// The configurations are the record of what is trusted. So nothing is lost if the Secret is deleted, if the leader
+// changes, or if another program fills the Secret. If step 2 does not happen, neither do steps 3 and 4.
+//
+// A replica that starts in between has no older certificate. It serves the new one from the start, and is not ready
+// before step 2; see Trusted. It does not know since when the configurations have their content. So it starts to count
+// the time for step 4 again. It does not wait for the time settle, because otherwise every start would take that long.
 type Source struct {
 	options Options
 	reader  client.Reader
 	clock   clock.PassiveClock
 	changes chan event.GenericEvent
 
-	// Of Reconcile, which runs once at a time: the newest certificate, which may not be served yet, and since when all
-	// webhook configurations are seen to trust it; zero if they don't.
+	// These fields belong to Reconcile, which runs once at a time. newest is the newest certificate, which may not be
+	// served yet. trustedSince is the time since which all webhook configurations are seen to trust it; zero if they do
+	// not.
 	newest       *loaded
 	trustedSince time.Time
 
@@ -86,15 +91,16 @@ type Source struct {
 	trusted atomic.Bool
 }
 
-// loaded is one certificate and the authorities that come with it.
+// loaded is a certificate with the authorities in its Secret.
 type loaded struct {
 	certificate   tls.Certificate
 	intermediates *x509.CertPool
 	authorities   []*x509.Certificate
 }
 
-// Add adds the renewal, which the leader does, and the loading, which every replica does, to a manager. The Secret is in
-// state, which may be the manager itself; the webhook configurations are in the manager's cluster.
+// Add adds two controllers to a manager: the renewal, which runs on the leader, and the loading, which runs on every
+// replica. state is the cluster that has the Secret, which may be the manager itself. The webhook configurations are in
+// the manager's cluster.
 func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error) {
 	s := &Source{options: o, reader: state.GetClient(), clock: clock.RealClock{}, changes: make(chan event.GenericEvent, 1)}
 	name := types.NamespacedName{Namespace: o.Namespace, Name: SecretName}
@@ -109,7 +115,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error)
 		err := builder.ControllerManagedBy(mgr).
 			Named("certificate-renewal").
 			WatchesRawSource(secret()).
-			// A Secret that is not there makes no event.
+			// A Secret that does not exist causes no event, so enqueue it once.
 			WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 				q.Add(reconcile.Request{NamespacedName: name})
 				return nil
@@ -132,7 +138,7 @@ func Add(mgr manager.Manager, state cluster.Cluster, o Options) (*Source, error)
 	return s, nil
 }
 
-// Reconcile loads the certificate from the Secret, and serves it when it is time.
+// Reconcile loads the certificate from the Secret, and starts to serve it when it is trusted.
 func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
 	if err := s.reader.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
@@ -144,7 +150,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		next = retry
 	}
 	if s.newest == nil {
-		// The Secret's being filled wakes us.
+		// The event for the filled Secret triggers the next call.
 		return reconcile.Result{RequeueAfter: next}, nil
 	}
 	present, err := s.options.Bundles(ctx)
@@ -154,7 +160,7 @@ func (s *Source) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return reconcile.Result{RequeueAfter: sooner(next, s.judge(ctx, present))}, nil
 }
 
-// sooner returns the shorter span; 0 stands for never.
+// sooner returns the shorter duration; 0 stands for never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -162,8 +168,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// load makes the newest certificate what the Secret has. One that the API server would refuse is an error, and nothing
-// changes; neither does it for a Secret that is empty.
+// load sets newest to the certificate in the Secret. It returns an error, and keeps the current one, if the API server
+// would reject the certificate. It also keeps the current one if the Secret is empty.
 func (s *Source) load(data map[string][]byte) error {
 	cert, key, bundle := data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], data[caName]
 	if len(cert) == 0 && len(key) == 0 {
@@ -198,7 +204,7 @@ func (s *Source) load(data map[string][]byte) error {
 	return nil
 }
 
-// verify does what the API server does with the certificate.
+// verify validates the certificate as the API server does.
 func (l *loaded) verify(bundle []byte, host string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -206,8 +212,8 @@ func (l *loaded) verify(bundle []byte, host string, now time.Time) error {
 	return err
 }
 
-// judge decides, from what the API server trusts, what is served and what is to be trusted. It returns after what time
-// that may come out differently; 0 for never.
+// judge decides which certificate to serve and which authorities the API server should trust. present are the CA
+// bundles that it trusts now. judge returns the time after which the result may change; 0 for never.
 func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	log := ctrllog.FromContext(ctx)
 	now := s.clock.Now()
@@ -244,7 +250,7 @@ func (s *Source) judge(ctx context.Context, present [][]byte) time.Duration {
 	if !trusted || now.Sub(s.trustedSince) < overlap {
 		previous := false
 		for _, bundle := range present {
-			// What can't be read is trusted by nobody.
+			// Ignore the error: nothing in an invalid bundle is trusted.
 			before, _ := decode(bundle)
 			for _, c := range before {
 				if !now.After(c.NotAfter) && !slices.ContainsFunc(authorities, c.Equal) {
@@ -275,7 +281,7 @@ func (s *Source) setBundle(authorities []*x509.Certificate) {
 	}
 }
 
-// GetCertificate is for tls.Config; handshakes fail until the certificate is there.
+// GetCertificate implements the field of tls.Config. Handshakes fail until a certificate is loaded.
 func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	l := s.serving.Load()
 	if l == nil {
@@ -284,7 +290,7 @@ func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return &l.certificate, nil
 }
 
-// Expiry is when the served certificate ends; the zero time until there is one.
+// Expiry returns the time at which the served certificate expires; the zero time if none is served.
 func (s *Source) Expiry() time.Time {
 	if l := s.serving.Load(); l != nil {
 		return l.certificate.Leaf.NotAfter
@@ -292,11 +298,10 @@ func (s *Source) Expiry() time.Time {
 	return time.Time{}
 }
 
-// Trusted says whether a certificate is served and the API server, as far as it is configured to ask Berth, trusts the
-// newest.
+// Trusted reports whether a certificate is loaded whose authority all webhook configurations trust.
 func (s *Source) Trusted() bool { return s.trusted.Load() }
 
-// CABundle is what the API server is to trust; nil until there is a certificate.
+// CABundle returns the authorities that the API server should trust, in PEM; nil until a certificate is loaded.
 func (s *Source) CABundle() []byte {
 	if b := s.bundle.Load(); b != nil {
 		return *b
@@ -304,5 +309,5 @@ func (s *Source) CABundle() []byte {
 	return nil
 }
 
-// Changes tells one receiver that CABundle has changed.
+// Changes returns the channel that signals changes of CABundle. It supports one receiver.
 func (s *Source) Changes() <-chan event.GenericEvent { return s.changes }
