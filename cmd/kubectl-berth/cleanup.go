@@ -49,7 +49,7 @@ const cleanupExample = `  # See what would be changed, in all namespaces and out
   # One namespace, after Berth and its key were removed
   kubectl berth cleanup -n shop --unverified`
 
-// cleanupOptions are the flags of cleanup.
+// cleanupOptions are the flags of the cleanup command.
 type cleanupOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
@@ -82,7 +82,7 @@ func newCleanup(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	return cmd
 }
 
-// clients are the clients of the command.
+// clients are the API clients of the command.
 type clients struct {
 	typed    kubernetes.Interface
 	metadata metadata.Interface
@@ -95,9 +95,9 @@ func (o *cleanupOptions) clients() (*clients, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config = rest.CopyConfig(config)
-	// There is a list for each type, and a read and a patch for each object.
+	// The command sends a list request for each type, and a read and a patch for each object.
 	config.QPS, config.Burst = 50, 100
-	// The API server warns of each deprecated type that is listed.
+	// The API server sends a warning for each deprecated type that is listed.
 	config.WarningHandler = rest.NoWarnings{}
 	out := &clients{}
 	var errs [3]error
@@ -107,7 +107,7 @@ func (o *cleanupOptions) clients() (*clients, error) {
 	return out, errors.Join(errs[:]...)
 }
 
-// managed selects what Berth makes at run time.
+// managed is the label selector of the objects that Berth creates at run time.
 const managed = "app.kubernetes.io/name=berth,app.kubernetes.io/managed-by=berth"
 
 func (o *cleanupOptions) run(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 		if o.dryRun {
 			break
 		}
-		// Until it learned that an object is cleaned up, a controller may have copied its record once more.
+		// Before a controller noticed that its object is clean, it may have copied the record once more.
 		if targets, unread = cleaner.Find(ctx, namespace); s.tried(targets) {
 			break
 		}
@@ -156,10 +156,10 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 	return errors.Join(unread, s.err())
 }
 
-// maxPasses is how often the objects are listed again to see what is left.
+// maxPasses is the number of times that the objects are listed again to find what is left.
 const maxPasses = 3
 
-// checkWebhooks refuses to run while Berth places objects.
+// checkWebhooks returns an error if Berth still places objects, unless --force is given.
 func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 	list, err := c.typed.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{LabelSelector: managed})
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *cleanupOptions) checkWebhooks(ctx context.Context, c *clients) error {
 }
 
 func (o *cleanupOptions) warn(format string, args ...any) {
-	// There is nowhere left to report that the report can't be written.
+	// Ignore the error: there is no other place to report it.
 	_, _ = fmt.Fprintf(o.ErrOut, "Warning: "+format+"\n", args...)
 }
 
@@ -212,7 +212,7 @@ func (o *cleanupOptions) cleaner(ctx context.Context, c *clients) (*cleanup.Clea
 	return out, nil
 }
 
-// confirm asks whether to go on.
+// confirm asks the user for confirmation.
 func (o *cleanupOptions) confirm(count int, namespace string) error {
 	where := "in all namespaces and outside them"
 	if namespace != "" {
@@ -221,7 +221,7 @@ func (o *cleanupOptions) confirm(count int, namespace string) error {
 	if _, err := fmt.Fprintf(o.ErrOut, "Clean up %s %s? Workloads whose scheduling fields change roll out again. [y/N] ", objects(count), where); err != nil {
 		return fmt.Errorf("asking: %w", err)
 	}
-	// An input that ends without an answer is a no.
+	// Treat an input that ends without an answer as a no.
 	answer, _ := bufio.NewReader(o.In).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
@@ -237,13 +237,13 @@ func objects(n int) string {
 	return fmt.Sprintf("%d objects", n)
 }
 
-// summary prints and counts what became of objects.
+// summary prints and counts the results for objects.
 type summary struct {
 	options *cleanupOptions
 	cleaner *cleanup.Cleaner
 
-	// cleaned are the objects that were cleaned up, kept those of them that keep fields that can't be changed, and failed those
-	// that could not be cleaned up.
+	// cleaned are the objects that were cleaned up. kept are those of them that keep fields that cannot be changed.
+	// failed are the objects that could not be cleaned up.
 	cleaned, kept, failed sets.Set[string]
 }
 
@@ -291,7 +291,7 @@ func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
 	_, _ = fmt.Fprint(s.options.Out, text.String())
 }
 
-// tried reports whether all the targets failed before.
+// tried reports whether all targets failed before.
 func (s *summary) tried(targets []cleanup.Target) bool {
 	for _, t := range targets {
 		if !s.failed.Has(t.String()) {
@@ -301,7 +301,7 @@ func (s *summary) tried(targets []cleanup.Target) bool {
 	return true
 }
 
-// giveUp reports the objects that have a record again each time they are looked at.
+// giveUp reports the objects that repeatedly get a record again.
 func (s *summary) giveUp(targets []cleanup.Target) {
 	for _, t := range targets {
 		if !s.failed.Has(t.String()) {
@@ -311,7 +311,7 @@ func (s *summary) giveUp(targets []cleanup.Target) {
 	}
 }
 
-// printTotals prints how many objects were cleaned up, and where the command did not look.
+// printTotals prints the number of clean objects, and where the command did not look.
 func (s *summary) printTotals(namespace string) {
 	done := "cleaned up"
 	if s.options.dryRun {
@@ -335,7 +335,7 @@ func (s *summary) err() error {
 	return nil
 }
 
-// leftovers are the cluster-scoped resources that Berth and its installation have objects of.
+// leftovers are the types of cluster-scoped objects that Berth or its installation create.
 var leftovers = []schema.GroupVersionResource{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
@@ -344,12 +344,13 @@ var leftovers = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }
 
-// isBerths reports whether an object of leftovers belongs to Berth. What controller-gen writes has a name and no labels.
+// isBerths reports whether an object of one of the leftovers types belongs to Berth. Objects that controller-gen
+// generates have no labels, so it also checks the name.
 func isBerths(obj metav1.Object) bool {
 	return obj.GetLabels()["app.kubernetes.io/name"] == "berth" || strings.HasPrefix(obj.GetName(), "berth-") || strings.HasSuffix(obj.GetName(), definitions)
 }
 
-// definitions is what the names of Berth's definitions end in.
+// definitions is the suffix of the names of Berth's CustomResourceDefinitions.
 const definitions = ".placement.berth.dev"
 
 // reportRest prints the commands that delete what is left of Berth after it is uninstalled. It leaves out types that the

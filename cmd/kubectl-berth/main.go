@@ -1,4 +1,4 @@
-// Command kubectl-berth is the kubectl plugin: on the PATH, it answers to `kubectl berth`.
+// Command kubectl-berth is Berth's kubectl plugin. If it is on the PATH, run it as `kubectl berth`.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	// Cobra has said what is wrong.
+	// Cobra has already printed the error.
 	if err := newCommand(streams).ExecuteContext(context.Background()); err != nil {
 		os.Exit(1)
 	}
@@ -39,10 +39,10 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return root
 }
 
-// release is set by the linker where make builds.
+// release is the version that make sets through the linker.
 var release string
 
-// version is what make says, or what Go has noted in the binary: a tag, or the commit's.
+// version returns the version that make sets, or the main module's version in the build information.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return cmp.Or(release, info.Main.Version)

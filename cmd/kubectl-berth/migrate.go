@@ -35,10 +35,11 @@ const migrateExample = `  # The policies of one namespace, to look at
   # Files, without a cluster
   kubectl berth migrate configmaps -f manifests/ --mode=Warn`
 
-// defaultResource is matched where no other type is named: kube-mgmt's ConfigMaps don't say what they are about.
+// defaultResource is matched if --resource is not given, because kube-mgmt's ConfigMaps do not name the types they
+// cover.
 const defaultResource = "deployments.apps/v1"
 
-// migrateOptions are the flags of migrate configmaps.
+// migrateOptions are the flags of the migrate configmaps command.
 type migrateOptions struct {
 	genericiooptions.IOStreams
 	flags *genericclioptions.ConfigFlags
@@ -108,7 +109,7 @@ func (o *migrateOptions) run() error {
 	return printPolicies(o.Out, result.Policies)
 }
 
-// options reads the flags.
+// options validates the flags and converts them to options for the conversion.
 func (o *migrateOptions) options() (migration.Options, error) {
 	out := migration.Options{Packages: o.packages}
 	var err error
@@ -156,7 +157,7 @@ func oneOf[T ~string, S ~string](flag string, value S, allowed ...T) (T, error) 
 	return "", fmt.Errorf("%s: %q is none of %s", flag, value, strings.Join(names, ", "))
 }
 
-// resourceRule reads <plural>.<group>/<version>.
+// resourceRule parses <plural>.<group>/<version>.
 func resourceRule(text string) (placementv1.ResourceRule, error) {
 	name, version, found := strings.Cut(text, "/")
 	plural, group, _ := strings.Cut(name, ".")
@@ -166,7 +167,7 @@ func resourceRule(text string) (placementv1.ResourceRule, error) {
 	return placementv1.ResourceRule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{plural}}, nil
 }
 
-// read gets ConfigMaps from files or from the cluster.
+// read returns the ConfigMaps from files or from the cluster.
 func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -195,7 +196,7 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 		if cm.Namespace == "" {
 			cm.Namespace = namespace
 		}
-		// A namespace's other ConfigMaps are nobody's business here. Files were named, so that their contents are.
+		// Ignore other ConfigMaps of a namespace. Files were named explicitly, so use all of their ConfigMaps.
 		set := labels.Set(cm.Labels)
 		if len(o.files.Filenames) > 0 || options.Policies.Matches(set) || options.Data.Matches(set) {
 			out = append(out, cm)
@@ -208,7 +209,7 @@ func (o *migrateOptions) read(options migration.Options) ([]corev1.ConfigMap, er
 	return out, nil
 }
 
-// report says what became of each source, and what the policies will do.
+// report prints the findings on the sources, and what each policy does.
 func (o *migrateOptions) report(result migration.Result) error {
 	var text strings.Builder
 	for _, f := range result.Findings {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/migration"
 )
 
-// printPolicies writes policies as YAML documents.
+// printPolicies writes the policies as YAML documents.
 func printPolicies(out io.Writer, policies []migration.Policy) error {
 	for _, p := range policies {
 		text, err := manifest(p.Object)
@@ -26,7 +26,7 @@ func printPolicies(out io.Writer, policies []migration.Policy) error {
 	return nil
 }
 
-// manifest renders a policy, without the status that the type always has.
+// manifest renders a policy without its status.
 func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	render := func(spec placementv1.PlacementPolicySpec) (string, error) {
 		text, err := yaml.Marshal(map[string]any{
@@ -38,8 +38,8 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding: %w", err)
 	}
-	// The encoder writes a text with tabs, as opa fmt leaves it, on one line in quotes. For people to read it, it becomes
-	// a block, if that says the same.
+	// The encoder writes text with tabs, as opa fmt formats it, as one quoted line. To make it readable, replace it by
+	// a block scalar, if that decodes to the same policy.
 	spec := p.Spec
 	spec.Rego = "text"
 	around, err := render(spec)
@@ -54,7 +54,7 @@ func manifest(p *placementv1.PlacementPolicy) (string, error) {
 	return nice, nil
 }
 
-// block is a field with a text of several lines.
+// block renders a field with a multi-line text as a YAML block scalar.
 func block(field, text string) string {
 	chomp := "-"
 	if body, ended := strings.CutSuffix(text, "\n"); ended {

@@ -1,8 +1,8 @@
-// Package app is the manager as a library, for those who build one with predicates of their own:
+// Package app runs the manager. It is a library, so that you can build a manager with your own predicates:
 //
 //	func main() { app.Main(app.WithPredicate(app.Predicate{Name: "Maintenance", New: newMaintenance, Judges: app.Nodes})) }
 //
-// It has the flags of the manager.
+// Such a manager has all flags of the standard manager.
 package app
 
 import (
@@ -18,32 +18,32 @@ import (
 	"github.com/berth-dev/berth/internal/setup"
 )
 
-// These are what a predicate is registered by.
+// The types with which you register a predicate.
 type (
-	// Predicate is a filter plugin of Kubernetes' scheduler, and what is said of it.
+	// Predicate is a filter plugin of the Kubernetes scheduler, with its properties.
 	Predicate = predicates.Predicate
-	// Factory makes the plugin, as the scheduler's own registries have it.
+	// Factory creates the plugin, as in the scheduler's own registries.
 	Factory = predicates.Factory
-	// Candidates are kinds of what a predicate can judge.
+	// Candidates is a set of the kinds of candidates that a predicate evaluates.
 	Candidates = predicates.Candidates
 )
 
-// What a predicate can judge.
+// The kinds of candidates.
 const (
 	Nodes    = predicates.Nodes
 	Clusters = predicates.Clusters
 )
 
-// Option changes the manager that is run.
+// Option changes the manager's options.
 type Option func(*setup.Options)
 
-// WithPredicate has the manager know a predicate besides the scheduler's own. It is asked after those, unless
-// --predicates says otherwise. A name that is known already is an error when the manager starts.
+// WithPredicate registers a predicate in addition to the scheduler's own. It runs after those, unless --predicates sets
+// another order. The manager does not start if the name is already registered.
 func WithPredicate(p Predicate) Option {
 	return func(o *setup.Options) { o.OwnPredicates = append(o.OwnPredicates, p) }
 }
 
-// Main runs the manager and ends the process with what came of it.
+// Main runs the manager. It exits the process with status 1 if the manager fails.
 func Main(options ...Option) {
 	if err := Run(options...); err != nil {
 		fmt.Fprintln(os.Stderr, "berth:", err)
@@ -51,7 +51,7 @@ func Main(options ...Option) {
 	}
 }
 
-// Run runs the manager as the process's arguments say, until it is told to end by a signal. It is called once.
+// Run runs the manager with the process's command-line arguments until a signal stops it. Call it only once.
 func Run(options ...Option) error {
 	g := bind(flag.CommandLine, options...)
 	flag.Parse()
@@ -76,7 +76,7 @@ func Run(options ...Option) error {
 	return nil
 }
 
-// given is what the command line says, besides --kubeconfig, which controller-runtime binds and reads itself.
+// given holds the parsed command line, except --kubeconfig, which controller-runtime binds and reads itself.
 type given struct {
 	options setup.Options
 	logging zap.Options
