@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// placeholder is the image that config/manager has where the release's own goes.
+// placeholder is the image in config/manager, which is replaced by the release's image.
 const placeholder = "controller:latest"
 
-// fillCSV adds to the ClusterServiceVersion what the release and the other manifests say.
+// fillCSV completes the ClusterServiceVersion with the release and the other manifests.
 func (in *input) fillCSV(r release) error {
 	cluster, own, err := in.permissions()
 	if err != nil {
@@ -66,7 +66,7 @@ func (in *input) fillCSV(r release) error {
 	return nil
 }
 
-// labels say on what platforms the operator runs. Without them, OLM's consoles take it for one of linux/amd64 alone.
+// labels declare the supported platforms. Without them, OLM's consoles assume linux/amd64 only.
 func (r release) labels() map[string]string {
 	const prefix, supported = "operatorframework.io/", "supported"
 	out := map[string]string{}
@@ -77,7 +77,7 @@ func (r release) labels() map[string]string {
 	return out
 }
 
-// annotate adds the annotations that follow from something else.
+// annotate adds the annotations that are derived from other information.
 func (in *input) annotate(r release) error {
 	examples := make([]map[string]any, len(in.samples))
 	for i, s := range in.samples {
@@ -98,9 +98,10 @@ func (in *input) annotate(r release) error {
 	maps.Copy(all, map[string]string{
 		"alm-examples":   text,
 		"containerImage": r.image,
-		// Whatever came before may go to this release directly: Berth keeps nothing that one in between would convert.
+		// Any earlier release can be upgraded directly to this one: no release in between has to convert stored data.
 		"olm.skipRange": "<" + r.version,
-		// Where it is installed unless the administrator says otherwise, with the labels that its Namespace has.
+		// The suggested namespace is used unless the administrator chooses another. The template has the Namespace's
+		// labels.
 		"operatorframework.io/suggested-namespace":          in.namespace.GetName(),
 		"operatorframework.io/suggested-namespace-template": strings.TrimSpace(string(namespace)),
 	})
@@ -117,7 +118,8 @@ func indent(v any) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// deploymentsOf returns the Deployments as the CSV has them, with the release's image, and all of their images.
+// deploymentsOf returns the Deployments in the form of the CSV, with the release's image, and all images of their
+// containers.
 func (in *input) deploymentsOf(r release) (deployments, images []any, err error) {
 	placed := false
 	for _, d := range in.deployments {
@@ -151,7 +153,7 @@ func (in *input) deploymentsOf(r release) (deployments, images []any, err error)
 	return deployments, images, nil
 }
 
-// owned completes what the CSV says of the kinds by what their definitions say.
+// owned completes the CSV's list of kinds with descriptions from their CustomResourceDefinitions.
 func (in *input) owned() ([]any, error) {
 	described, _, err := unstructured.NestedSlice(in.csv.Object, "spec", "customresourcedefinitions", "owned")
 	if err != nil {
@@ -181,7 +183,7 @@ func (in *input) owned() ([]any, error) {
 	return described, nil
 }
 
-// schemaOf returns the schema of a described kind, nil if it is not defined.
+// schemaOf returns the schema of a kind in the CSV; nil if no CustomResourceDefinition defines it.
 func (in *input) schemaOf(described map[string]any) map[string]any {
 	for _, crd := range in.crds {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -197,7 +199,7 @@ func (in *input) schemaOf(described map[string]any) map[string]any {
 	return nil
 }
 
-// descriptors describe fields for forms and views.
+// descriptors returns the descriptors of fields for forms and views in consoles.
 func descriptors(fields map[string]any) []any {
 	var out []any
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -219,13 +221,14 @@ func descriptors(fields map[string]any) []any {
 	return out
 }
 
-// sentence returns a schema's description without its line breaks.
+// sentence returns a schema's description without line breaks.
 func sentence(schema map[string]any) string {
 	text, _ := schema["description"].(string)
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// title makes "Scope Selector" of "scopeSelector", and "API Group" of "apiGroup".
+// title splits a camel-case name into words: "scopeSelector" becomes "Scope Selector", and "apiGroup" becomes "API
+// Group".
 func title(name string) string {
 	var out strings.Builder
 	for i, r := range name {

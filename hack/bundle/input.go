@@ -18,12 +18,12 @@ import (
 
 type object = *unstructured.Unstructured
 
-// input is what kustomize made, by the part that it plays in a bundle.
+// input holds the objects that kustomize rendered, by their role in the bundle.
 type input struct {
 	csv, scorecard, namespace object
 
 	crds, deployments, accounts, samples []object
-	// extra are the objects that OLM installs as they are.
+	// extra are the objects that OLM installs unchanged.
 	extra []object
 
 	roles    []role
@@ -34,7 +34,7 @@ type input struct {
 type role struct {
 	rbacv1.ClusterRole
 	source object
-	// granted says that an account of a Deployment has its rules, from the CSV.
+	// granted reports whether a Deployment's ServiceAccount gets its rules through the CSV.
 	granted bool
 }
 
@@ -44,8 +44,9 @@ type binding struct {
 	source object
 }
 
-// admitted are the kinds that OLM takes beside the CSV and the definitions, as far as Berth may come to have them. Those
-// of Prometheus are left out, although OLM takes them: where their definitions are absent the installation hangs.
+// admitted are the kinds that OLM accepts besides the CSV and CustomResourceDefinitions, as far as Berth may use them.
+// It omits Prometheus' kinds, although OLM accepts them: without their CustomResourceDefinitions, the installation
+// hangs.
 var admitted = []schema.GroupKind{
 	{Kind: "ConfigMap"},
 	{Kind: "Service"},
@@ -54,7 +55,7 @@ var admitted = []schema.GroupKind{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
 }
 
-// read sorts the documents of a stream of YAML.
+// read reads a stream of YAML documents and sorts the objects by their role.
 func read(stream io.Reader) (*input, error) {
 	in := &input{}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(stream))
@@ -66,7 +67,7 @@ func read(stream io.Reader) (*input, error) {
 		if err != nil {
 			return nil, err
 		}
-		// By way of JSON: YAML alone would make a float of every number.
+		// Convert to JSON first: decoding YAML directly would turn every number into a float.
 		text, err = yaml.YAMLToJSON(text)
 		if err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func (in *input) add(o object) error {
 	return nil
 }
 
-// complete looks for what is missing, and for what has no place in a bundle.
+// complete returns an error if an object is missing or cannot be part of a bundle.
 func (in *input) complete() error {
 	for what, o := range map[string]object{"ClusterServiceVersion": in.csv, "scorecard Configuration": in.scorecard, "Namespace": in.namespace} {
 		if o == nil {
@@ -145,7 +146,7 @@ func defines(crd object, gvk schema.GroupVersionKind) bool {
 	return group == gvk.Group && kind == gvk.Kind
 }
 
-// operators are the names of the ServiceAccounts that Deployments run as. OLM makes them.
+// operators returns the names of the ServiceAccounts of the Deployments. OLM creates these ServiceAccounts.
 func (in *input) operators() []string {
 	var out []string
 	for _, d := range in.deployments {
@@ -163,7 +164,8 @@ func fileName(o object) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "_") + ".yaml"
 }
 
-// withoutNamespace leaves the namespace to OLM, which knows where the administrator installs.
+// withoutNamespace removes the namespace. OLM sets it to the namespace in which the administrator installs the
+// operator.
 func withoutNamespace(o object) object {
 	o = o.DeepCopy()
 	unstructured.RemoveNestedField(o.Object, "metadata", "namespace")

@@ -1,6 +1,6 @@
-// Command bundle writes the bundle (registry+v1) by which the Operator Lifecycle Manager installs Berth. It reads what
-// kustomize makes of config/manifests, as `operator-sdk generate bundle` does, and refuses what OLM would refuse, drop or
-// wait for in vain.
+// Command bundle writes the bundle (registry+v1) with which the Operator Lifecycle Manager (OLM) installs Berth. Like
+// `operator-sdk generate bundle`, it reads the output of kustomize for config/manifests. It rejects what OLM would
+// reject or ignore, and what would make OLM wait forever.
 package main
 
 import (
@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// packageName is what catalogs and subscriptions call Berth.
+// packageName is the name of Berth's package in catalogs and subscriptions.
 const packageName = "berth"
 
-// release is what the manifests do not say.
+// release is the information that the manifests do not contain.
 type release struct {
 	version  string
 	image    string
 	channel  string
 	replaces string
-	// platforms are those of the image, as in linux/amd64.
+	// platforms are the platforms of the image, for example linux/amd64.
 	platforms []string
-	// icon is an SVG, in base64.
+	// icon is an SVG image in base64.
 	icon string
 }
 
@@ -70,7 +70,7 @@ func run(manifests io.Reader, args []string) error {
 	}
 	return write(out, files, map[string][]byte{
 		out + ".Dockerfile": dockerfile(r),
-		// The project's own .dockerignore leaves nothing of the bundle.
+		// The project's own .dockerignore excludes the bundle.
 		out + ".Dockerfile.dockerignore": []byte("**\n!bundle/**\n"),
 	})
 }
@@ -94,7 +94,7 @@ func (r release) validate() error {
 	return nil
 }
 
-// bundle returns the bundle's files by their paths in its folder.
+// bundle returns the bundle's files by path within its folder.
 func (in *input) bundle(r release) (map[string][]byte, error) {
 	if err := in.fillCSV(r); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (in *input) bundle(r release) (map[string][]byte, error) {
 	return files, nil
 }
 
-// write replaces the parts of a bundle in the folder by the files, and writes those beside it.
+// write replaces the parts of a bundle in the folder out by files. beside are further files by path.
 func write(out string, files, beside map[string][]byte) error {
 	for _, part := range []string{"manifests", "metadata", "tests"} {
 		if err := os.RemoveAll(filepath.Join(out, part)); err != nil {

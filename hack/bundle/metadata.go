@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// facts are what the bundle says of itself, in annotations.yaml and as labels of its image alike.
+// facts returns the bundle's metadata, which is written to annotations.yaml and to the labels of the bundle's image.
 func facts(r release) [][2]string {
 	const bundle, test = "operators.operatorframework.io.bundle.", "operators.operatorframework.io.test."
 	return [][2]string{
@@ -29,7 +29,7 @@ func annotations(r release) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// dockerfile is built in the project's folder, as operator-sdk's.
+// dockerfile returns the bundle's Dockerfile. As with operator-sdk, the project's folder is the build context.
 func dockerfile(r release) []byte {
 	lines := []string{"FROM scratch", ""}
 	for _, f := range facts(r) {

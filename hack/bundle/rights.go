@@ -12,18 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// permission is what the CSV gives a ServiceAccount. OLM makes role and binding of it.
+// permission is what the CSV grants a ServiceAccount. OLM creates a role and a binding from it.
 type permission struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
 	Rules              []rbacv1.PolicyRule `json:"rules"`
 }
 
-// permissions are what the bindings give the accounts of the Deployments: in the whole cluster, and in the operator's own
-// namespace. The other roles become extra objects.
+// permissions returns what the bindings grant the Deployments' ServiceAccounts: in the whole cluster, and in the
+// operator's own namespace. The other roles become extra objects.
 //
-// A bundle can have no binding of its own to these accounts: a subject must name its namespace, which is wherever the
-// administrator installs. So the rules that a role aggregates are copied as they are now. The role itself stays in the
-// bundle for administrators who bind it and extend it by label. So does a role that the manager is told the name of.
+// A bundle cannot contain bindings to these accounts. A binding's subject needs a namespace, which is unknown until the
+// administrator installs the operator. So the rules that an aggregated role has now are copied. The role itself stays
+// in the bundle for administrators, who can bind it and extend it by label. A role also stays if an argument of the
+// manager names it.
 func (in *input) permissions() (cluster, own []permission, err error) {
 	for _, b := range in.bindings {
 		for _, s := range b.Subjects {
@@ -49,7 +50,7 @@ func (in *input) permissions() (cluster, own []permission, err error) {
 	return cluster, own, nil
 }
 
-// named says whether an argument of a Deployment's container is this name.
+// named reports whether an argument of a Deployment's container has this name as its value.
 func (in *input) named(name string) bool {
 	for _, d := range in.deployments {
 		containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
@@ -73,7 +74,7 @@ func add(to []permission, account string, rules []rbacv1.PolicyRule) []permissio
 	return to
 }
 
-// grant returns the rules of the role and, of one that aggregates, those of the roles that it selects.
+// grant returns the rules of a role. For an aggregated role, these include the rules of the roles that it selects.
 func (in *input) grant(ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 	i := slices.IndexFunc(in.roles, func(r role) bool { return r.source.GetKind() == ref.Kind && r.Name == ref.Name })
 	if i < 0 {
@@ -101,7 +102,7 @@ func (in *input) grant(ref rbacv1.RoleRef) ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 }
 
-// plain makes of typed values what unstructured objects are made of.
+// plain converts typed values to the types of unstructured objects.
 func plain(permissions []permission) ([]any, error) {
 	var out []any
 	for _, p := range permissions {

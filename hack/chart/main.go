@@ -1,7 +1,7 @@
-// Command chart writes the parts of the Helm chart that are the same as in config/: the custom resource definitions, the
-// roles and who has them, the alerts and the dashboard, and the version. It reads what kustomize makes of config/default,
-// config/prometheus and config/grafana, as one stream of YAML. What it writes is data; the templates give it the names
-// and labels of a release.
+// Command chart generates the parts of the Helm chart that it shares with config/: the CustomResourceDefinitions, the
+// roles and their bindings, the alerts, the dashboard, and the version. It reads the output of kustomize for
+// config/default, config/prometheus, and config/grafana as one stream of YAML. The generated files are data. The
+// chart's templates add the names and labels of a release.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// prefix is what config/ gives to all names, in place of a release's name.
+	// prefix is the prefix of all names in config/. The chart replaces it by the release's name.
 	prefix = "berth-"
-	// account is the ServiceAccount that has the roles.
+	// account is the ServiceAccount that the roles are bound to.
 	account = prefix + "controller-manager"
-	// header is the first line of each file.
+	// header is the first line of each generated file.
 	header = "# Written by `make chart` from config/; do not edit.\n"
 )
 
@@ -89,7 +89,7 @@ func read(stream io.Reader) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		// By way of JSON: YAML alone would make a float of every number.
+		// Convert to JSON first: decoding YAML directly would turn every number into a float.
 		if text, err = yaml.YAMLToJSON(text); err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func read(stream io.Reader) ([]*unstructured.Unstructured, error) {
 
 var versions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
-// withVersion puts the version into a Chart.yaml.
+// withVersion sets the versions in the text of a Chart.yaml.
 func withVersion(text []byte, version string) ([]byte, error) {
 	if !regexp.MustCompile(`^\d+\.\d+\.\d+`).MatchString(version) {
 		return nil, fmt.Errorf("-version %q: must be a semantic version without v", version)
@@ -114,7 +114,7 @@ func withVersion(text []byte, version string) ([]byte, error) {
 	return versions.ReplaceAll(text, []byte("$1: "+version)), nil
 }
 
-// parts returns the chart's files by their paths in it.
+// parts returns the chart's files by path within the chart.
 func parts(objects []*unstructured.Unstructured) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var granted []grant
@@ -166,7 +166,7 @@ func add(files map[string][]byte, path string, content any) error {
 	return err
 }
 
-// grant is a role, or a binding of the operator's ServiceAccount to one. Names are without the prefix.
+// grant is a role, or a binding of the operator's ServiceAccount to a role. Names do not have the prefix.
 type grant struct {
 	Kind            string                  `json:"kind"`
 	Name            string                  `json:"name"`
@@ -184,14 +184,14 @@ type roleRef struct {
 
 func newGrant(o *unstructured.Unstructured) (grant, error) {
 	out := grant{Kind: o.GetKind(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
-	// These are of the release.
+	// The release sets these labels.
 	delete(out.Labels, "app.kubernetes.io/name")
 	delete(out.Labels, "app.kubernetes.io/managed-by")
 	var err error
 	if out.Name, err = withoutPrefix(o.GetName()); err != nil {
 		return grant{}, err
 	}
-	// One shape fits both kinds of roles, another both kinds of bindings.
+	// ClusterRole also fits Roles, and RoleBinding also fits ClusterRoleBindings.
 	if !strings.HasSuffix(out.Kind, "Binding") {
 		role := rbacv1.ClusterRole{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &role, true)
@@ -218,7 +218,7 @@ func withoutPrefix(name string) (string, error) {
 	return out, nil
 }
 
-// named lets the rules that name a role of the installation name that of the release.
+// named replaces the names of Berth's roles in rules on roles by templates with the release's name.
 func named(granted []grant) error {
 	for _, g := range granted {
 		for _, rule := range g.Rules {

@@ -1,6 +1,7 @@
 //go:build components
 
-// Package controlplane pins what the development and test control plane is built from, and the nodes of end-to-end tests.
+// Package controlplane pins the modules from which the control plane for development and tests, and the nodes of
+// end-to-end tests, are built.
 package controlplane
 
 import (

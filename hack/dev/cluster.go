@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// kubeconfigVariable names the kubeconfig of a cluster to use in place of a control plane of our own.
+	// kubeconfigVariable is the variable with the kubeconfig of a cluster to use instead of a local control plane.
 	kubeconfigVariable = "DEMO_KUBECONFIG"
-	// consentVariable is 1 if nobody needs to be asked whether that cluster may be used.
+	// consentVariable is 1 if that cluster may be used without confirmation.
 	consentVariable = "DEMO_YES"
 
-	// removeTimeout is kubectl's limit for waiting until objects are gone; namespaces wait for their pods.
+	// removeTimeout is kubectl's timeout for deletions. Namespaces take as long as their pods.
 	removeTimeout = "--timeout=2m"
 )
 
-// listWebhooks and deleteWebhooks are the arguments of kubectl that list and delete all webhook configurations of Berth.
+// listWebhooks and deleteWebhooks are the kubectl arguments that list and delete all webhook configurations of Berth.
 var (
 	webhookArguments = []string{
 		"mutatingwebhookconfigurations,validatingwebhookconfigurations",
@@ -32,13 +32,15 @@ var (
 	deleteWebhooks = slices.Concat([]string{"delete"}, webhookArguments)
 )
 
-// chooseCluster returns a kubectl of the cluster that DEMO_KUBECONFIG names, after it has checked that Berth can be
-// installed there and that the user agrees. It returns nil if the variable is not set. It changes nothing in the cluster.
-// The command's description and the objects that it makes beside those of config/dev are for messages and checks.
+// chooseCluster returns a kubectl for the cluster in DEMO_KUBECONFIG, or nil if that variable is not set. It checks
+// that Berth can be installed in the cluster, and asks the user for confirmation. It does not change the cluster.
+// description describes the command for the confirmation. makes are the objects that the command creates besides those
+// of config/dev.
 func chooseCluster(ctx context.Context, root, dir string, t terminal, description string, makes ...string) (*kubectl, error) {
 	own := os.Getenv(kubeconfigVariable)
 	if own == "" {
-		// Those of a control plane that make demo or make dev-up started are in directories of the repository.
+		// KUBECONFIG may name a control plane of make demo or make dev-up, whose directories are in the repository. Do
+		// not warn about those.
 		if ignored := os.Getenv("KUBECONFIG"); ignored != "" && filepath.Dir(filepath.Dir(ignored)) != root {
 			fmt.Fprintf(t.out, "KUBECONFIG=%s is not used: a local control plane is started. To use a cluster, set %s.\n", ignored, kubeconfigVariable)
 		}
@@ -73,14 +75,14 @@ func chooseCluster(ctx context.Context, root, dir string, t terminal, descriptio
 	return k, nil
 }
 
-// freeze writes the current context of k's kubeconfig to file, and returns a kubectl that uses the file and what to call
-// the cluster. What is installed is removed from the same cluster, whatever the user does to the kubeconfig meanwhile.
+// freeze copies the current context of k's kubeconfig to file. It returns a kubectl that uses the file, and a name for
+// the cluster. So Berth is removed from the cluster in which it was installed, even if the user changes the kubeconfig.
 func freeze(ctx context.Context, k kubectl, file string) (*kubectl, string, error) {
 	text, err := k.get(ctx, "config", "view", "--minify", "--flatten", "--raw")
 	if err != nil {
 		return nil, "", fmt.Errorf("reading %s=%s: %w", kubeconfigVariable, k.kubeconfig, err)
 	}
-	// An earlier file may have other permissions.
+	// Remove an earlier file, because it may have other permissions.
 	if err := os.RemoveAll(file); err != nil {
 		return nil, "", fmt.Errorf("removing an earlier kubeconfig: %w", err)
 	}
@@ -95,7 +97,7 @@ func freeze(ctx context.Context, k kubectl, file string) (*kubectl, string, erro
 	return &k, name, nil
 }
 
-// checkInstallable returns an error if Berth must not be installed in the cluster, or can't.
+// checkInstallable returns an error if Berth cannot or must not be installed in the cluster.
 func checkInstallable(ctx context.Context, k *kubectl, name string, makes []string) error {
 	if _, err := k.get(ctx, "get", "--raw=/readyz"); err != nil {
 		return fmt.Errorf("the API server of %s is not ready: %w", name, err)
@@ -127,10 +129,10 @@ func checkInstallable(ctx context.Context, k *kubectl, name string, makes []stri
 	return nil
 }
 
-// errNotRemoved says that something may be left in a cluster of the user's.
+// errNotRemoved reports that parts of Berth may be left in a user's cluster.
 var errNotRemoved = errors.New("removing Berth from the cluster")
 
-// removePolicies deletes all policies and quotas while the operator runs, which then deletes its webhooks.
+// removePolicies deletes all policies and quotas while the operator runs. The operator then deletes its webhooks.
 func removePolicies(ctx context.Context, k kubectl) error {
 	const group = ".placement.berth.dev"
 	_, err := k.get(ctx, "delete", "--all", removeTimeout, policies+",limitedresources"+group+",clusterscopedquotas"+group)
@@ -138,8 +140,8 @@ func removePolicies(ctx context.Context, k kubectl) error {
 	return errors.Join(err, quotaErr)
 }
 
-// removeInstallation deletes the webhook configurations and what config/dev installs. The operator must not run any more,
-// since it would make the webhook configurations again.
+// removeInstallation deletes the webhook configurations and the objects of config/dev. The operator must have stopped,
+// because it would create the webhook configurations again.
 func removeInstallation(ctx context.Context, k kubectl) error {
 	remove := []string{"delete", "--ignore-not-found", removeTimeout, "-k", "config/dev"}
 	_, err := k.get(ctx, deleteWebhooks...)

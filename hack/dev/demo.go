@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// demoOptions says where a demo runs and who watches it.
+// demoOptions configure a demo.
 type demoOptions struct {
 	root string
-	// dir receives state and logs.
+	// dir is the directory for state and logs.
 	dir string
-	// manager is the operator's binary.
+	// manager is the path of the operator's binary.
 	manager  string
 	terminal terminal
 	// oneshot stops everything at the end of the story, instead of when ctx ends.
@@ -22,8 +22,8 @@ type demoOptions struct {
 
 const demoDescription = `The demo installs Berth there, plays its story in namespaces of its own, and removes everything at the end.`
 
-// demo starts an environment, plays the story and checks every step of it. An interruption before the end of the story is
-// an error. Everything that the demo made is removed before it returns.
+// demo starts an environment, runs the story, and checks every step. It returns an error if it is interrupted before
+// the end of the story. It removes everything that it created before it returns.
 func demo(ctx context.Context, o demoOptions) (err error) {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -53,7 +53,7 @@ func demo(ctx context.Context, o demoOptions) (err error) {
 	defer func() {
 		fmt.Fprintln(out, "\nStopping everything")
 		if own != nil {
-			// ctx may be what ended the demo.
+			// ctx may have ended already.
 			err = errors.Join(err, removeStory(context.WithoutCancel(ctx), *own, crd))
 		}
 		err = errors.Join(err, e.stop())

@@ -15,47 +15,49 @@ import (
 )
 
 const (
-	// operatorUser and its groups are what the operator's ServiceAccount token would say, so that the operator has the
-	// rights that config/ grants it and no others.
+	// operatorUser and operatorGroups are the identity of the operator's ServiceAccount, so that the operator has
+	// exactly the permissions that config/ grants.
 	operatorUser      = "system:serviceaccount:" + operatorNamespace + ":berth-controller-manager"
 	operatorNamespace = "berth-system"
 
 	establishTimeout = time.Minute
 
-	// heartbeat is how often a start that takes long reports progress.
+	// heartbeat is the interval at which a long start reports progress.
 	heartbeat = 10 * time.Second
 )
 
 var operatorGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace}
 
-// environmentOptions says what to start.
+// environmentOptions configure what to start.
 type environmentOptions struct {
 	root string
-	// dir receives state and logs.
+	// dir is the directory for state and logs.
 	dir string
-	// manager is the operator's binary.
+	// manager is the path of the operator's binary.
 	manager string
-	// cluster is the user's, as chooseCluster returns it; nil for a control plane of our own.
+	// cluster is the user's cluster, as chooseCluster returns it; nil selects a local control plane.
 	cluster *kubectl
-	// controllers starts kube-controller-manager and kube-scheduler beside the API server, in a control plane of our own.
+	// controllers also starts kube-controller-manager and kube-scheduler in a local control plane.
 	controllers bool
 	progress    func(string)
 }
 
 // environment is a cluster with Berth in it.
 type environment struct {
-	// plane is nil if the cluster is the user's.
+	// plane is the local control plane; nil if the cluster is the user's.
 	plane    *controlplane.ControlPlane
 	kubectl  kubectl
 	operator *operator
-	// installed reports whether something may be installed in a cluster of the user's.
+	// installed reports whether parts of Berth may be installed in a user's cluster.
 	installed bool
-	// credentials are the files with copies of the user's credentials. They stay if something is left in the cluster.
+	// credentials are the files with copies of the user's credentials. They are kept if something is left in the
+	// cluster.
 	credentials []string
 }
 
-// startEnvironment starts a control plane, unless there is a cluster of the user's, installs config/dev, starts the
-// operator and returns when it is ready. After an error nothing is left running, or in a cluster of the user's.
+// startEnvironment starts a local control plane unless the user provides a cluster. It installs config/dev, starts the
+// operator, and returns when the operator is ready. If it returns an error, nothing is left running or, in a user's
+// cluster, installed.
 func startEnvironment(ctx context.Context, o environmentOptions) (_ *environment, err error) {
 	if _, err := os.Stat(o.manager); err != nil {
 		return nil, fmt.Errorf("the operator is not built: run make build: %w", err)
@@ -113,7 +115,7 @@ func startEnvironment(ctx context.Context, o environmentOptions) (_ *environment
 	return e, nil
 }
 
-// keepTelling reports progress at every heartbeat, until the returned function is called.
+// keepTelling reports the elapsed time at every heartbeat until the returned function is called.
 func keepTelling(progress func(string)) (stop func()) {
 	started := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +139,7 @@ func keepTelling(progress func(string)) (stop func()) {
 	}
 }
 
-// startCluster returns the operator's kubeconfig.
+// startCluster starts the local control plane and returns the operator's kubeconfig.
 func (e *environment) startCluster(ctx context.Context, o environmentOptions) ([]byte, error) {
 	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: o.dir, ControllerManager: o.controllers, Scheduler: o.controllers})
 	if err != nil {
@@ -159,7 +161,7 @@ func (e *environment) startCluster(ctx context.Context, o environmentOptions) ([
 // install applies the CRDs and RBAC, and waits until the API server serves the CRDs.
 func (e *environment) install(ctx context.Context, controllers bool) error {
 	e.installed = e.plane == nil
-	// Server-side, because the annotation of client-side apply has a limit that big CRDs exceed.
+	// Apply server-side, because large CRDs exceed the size limit of the annotation of client-side apply.
 	applied, err := e.kubectl.get(ctx, "apply", "--server-side", "--force-conflicts", "-k", "config/dev", "-o", "name")
 	if err != nil {
 		return fmt.Errorf("installing config/dev: %w", err)
@@ -181,17 +183,17 @@ func (e *environment) install(ctx context.Context, controllers bool) error {
 	if e.plane == nil || controllers {
 		return nil
 	}
-	// Nobody aggregates ClusterRoles without kube-controller-manager.
+	// Without kube-controller-manager, ClusterRoles are not aggregated, so bind the role directly.
 	if _, err := e.kubectl.get(ctx, "create", "clusterrolebinding", "berth-dev-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser); err != nil {
 		return fmt.Errorf("granting the operator its rights: %w", err)
 	}
 	return nil
 }
 
-// stop ends the operator, then the control plane if it is ours, and removes Berth with all policies and quotas from a
-// cluster of the user's. It may be called on an environment that is only partly started.
+// stop stops the operator, and then a local control plane. From a user's cluster it removes Berth with all policies and
+// quotas. It may be called on an environment that is only partly started.
 func (e *environment) stop() error {
-	// What made the caller stop must not keep this from cleaning up; the commands have timeouts.
+	// The cleanup must run even if the caller's context has ended. The commands have timeouts.
 	ctx := context.Background()
 	var errs []error
 	if e.operator != nil {

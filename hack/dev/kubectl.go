@@ -15,17 +15,18 @@ import (
 type kubectl struct {
 	path       string
 	kubeconfig string
-	// dir is the working directory, so that files can be named as the reader of the output would name them.
+	// dir is the working directory. With it, arguments can be relative paths that a reader of the output could use.
 	dir string
 }
 
-// output is what a run of kubectl printed, standard output and error in the order in which they came, and its exit code.
+// output is the interleaved standard output and standard error of a kubectl run, with its exit code.
 type output struct {
 	text string
 	code int
 }
 
-// run returns an error only if kubectl could not be run; a refusal by the API server is an exit code.
+// run runs kubectl. It returns an error only if kubectl could not be run. A rejection by the API server gives an exit
+// code.
 func (k kubectl) run(ctx context.Context, args ...string) (output, error) {
 	cmd := k.command(ctx, args)
 	var text bytes.Buffer
@@ -59,12 +60,12 @@ func (k kubectl) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, k.path, args...)
 	cmd.Dir = k.dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
-	// Ctrl-C ends the story, and not what removes its objects.
+	// Ctrl-C must end the story, but not the kubectl processes that remove its objects.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
-// commandLine is what one would type into a shell.
+// commandLine returns the command as a user would type it into a shell.
 func commandLine(args []string) string {
 	words := []string{"kubectl"}
 	for _, arg := range args {

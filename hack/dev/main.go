@@ -1,5 +1,5 @@
-// Command dev runs Berth on this machine: `up` and `down` a control plane and the operator in the background, `demo` the
-// story of the README in the foreground.
+// Command dev runs Berth on this machine. `up` and `down` start and stop a control plane and the operator in the
+// background. `demo` runs the demo of the README in the foreground.
 package main
 
 import (
@@ -30,7 +30,7 @@ Environment:
   BERTH_WEBHOOK_HOST  host at which its API server reaches this machine (default localhost)
 `
 
-// errUsage is returned for a command line that is not understood; usage has been printed.
+// errUsage reports an invalid command line. The usage has already been printed.
 var errUsage = errors.New("usage")
 
 func main() {
@@ -100,5 +100,5 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// managerBinary is where make build puts the operator.
+// managerBinary returns the path at which make build stores the operator.
 func managerBinary(root string) string { return filepath.Join(root, "bin", "manager") }

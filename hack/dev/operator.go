@@ -24,13 +24,14 @@ const (
 	operatorStopTimeout = 30 * time.Second
 	pollInterval        = 100 * time.Millisecond
 
-	// A restart waits from first to last backoff, doubling, and starts anew after a run of settledRun.
+	// Restarts wait from firstBackoff to lastBackoff, doubling each time. After a run of settledRun, the backoff
+	// restarts.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
 	settledRun   = time.Minute
 )
 
-// operator is the manager as a child process that is started again when it ends.
+// operator runs the manager as a child process and restarts it when it ends.
 type operator struct {
 	group     *process.Group
 	binary    string
@@ -39,12 +40,12 @@ type operator struct {
 	report    func(string)
 
 	stopping context.CancelFunc
-	// done is closed when the process is gone and will not be started again.
+	// done is closed when the process has ended and will not be restarted.
 	done chan struct{}
 }
 
-// startOperator starts the manager and returns when it is ready. One that ends before it ever was ready is not started
-// again: its log is the error. Its restarts are reported.
+// startOperator starts the manager and returns when it is ready. If the manager ends before it is ready, it is not
+// restarted, and the error contains its log. Later restarts are reported.
 func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, at endpoint, report func(string)) (_ *operator, err error) {
 	group, err := process.NewGroup(dir, false)
 	if err != nil {
@@ -61,7 +62,7 @@ func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, a
 		}
 	}()
 
-	// What an earlier run logged would be taken for this one's.
+	// Remove the log of an earlier run, which could be mistaken for this run's.
 	if err := os.RemoveAll(group.LogPath(operatorName)); err != nil {
 		return nil, fmt.Errorf("removing an earlier log: %w", err)
 	}
@@ -82,17 +83,18 @@ func startOperator(ctx context.Context, binary, dir string, kubeconfig []byte, a
 	return o, nil
 }
 
-// hostVariable names the host at which the API server reaches this machine.
+// hostVariable is the variable with the host at which the API server reaches this machine.
 const hostVariable = "BERTH_WEBHOOK_HOST"
 
-// endpoint is where the operator serves. It stays the same over restarts because the webhook configurations name it.
+// endpoint is where the operator serves. It does not change with restarts, because the webhook configurations contain
+// it.
 type endpoint struct {
-	// host is how the API server reaches the webhooks; bind is the address at which they listen.
+	// host is the host at which the API server calls the webhooks. bind is the address at which they listen.
 	host, bind                          string
 	webhookPort, metricsPort, probePort string
 }
 
-// chooseEndpoint chooses free ports.
+// chooseEndpoint returns an endpoint with free ports.
 func chooseEndpoint() (endpoint, error) {
 	ports, err := process.FreePorts(3)
 	if err != nil {
@@ -104,12 +106,12 @@ func chooseEndpoint() (endpoint, error) {
 		webhookPort: strconv.Itoa(ports[0]), metricsPort: strconv.Itoa(ports[1]), probePort: strconv.Itoa(ports[2]),
 	}
 	if at.host != "localhost" && at.host != loopback {
-		at.bind = "0.0.0.0" // The API server is on another machine, or in a container.
+		at.bind = "0.0.0.0" // The API server is on another machine or in a container.
 	}
 	return at, nil
 }
 
-// webhookURL is the base of the webhooks' URLs.
+// webhookURL returns the base of the webhooks' URLs.
 func (at endpoint) webhookURL() string { return "https://" + net.JoinHostPort(at.host, at.webhookPort) }
 
 func (o *operator) configure(kubeconfig string, at endpoint) {
@@ -125,7 +127,7 @@ func (o *operator) configure(kubeconfig string, at endpoint) {
 		"--metrics-secure=false",
 		"--health-probe-bind-address=" + probes,
 		"--leader-elect=false",
-		// Nobody else would answer.
+		// There is no other replica to take over requests.
 		"--shutdown-delay=0s",
 	}
 }
@@ -152,7 +154,7 @@ func (o *operator) waitReady(ctx context.Context, p *process.Process) error {
 	}
 }
 
-// ready returns nil if the probe answers 200.
+// ready returns nil if the probe responds with status 200.
 func ready(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -171,7 +173,7 @@ func ready(ctx context.Context, url string) error {
 	return nil
 }
 
-// keepRunning starts the operator again whenever it ends, until ctx is done; then it ends the operator.
+// keepRunning restarts the operator whenever it ends. When ctx ends, it stops the operator and returns.
 func (o *operator) keepRunning(ctx context.Context, p *process.Process) {
 	defer close(o.done)
 	backoff := firstBackoff
@@ -204,7 +206,7 @@ func (o *operator) keepRunning(ctx context.Context, p *process.Process) {
 	}
 }
 
-// stop ends the operator and returns when it is gone.
+// stop stops the operator and returns when its process has ended.
 func (o *operator) stop() error {
 	o.stopping()
 	<-o.done

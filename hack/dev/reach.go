@@ -29,12 +29,13 @@ const (
 	probeName  = "reach.demo.berth.dev"
 	probeLabel = "demo.berth.dev/reach"
 
-	// probeTimeout is how long API servers may take to notice the probe's webhook configuration.
+	// probeTimeout is how long API servers may take to load the probe's webhook configuration.
 	probeTimeout = time.Minute
 )
 
-// checkReachable returns an error unless the API server reaches the endpoint of the webhooks. It registers a webhook for
-// ConfigMaps with a random label, has the API server call it for one that is not stored, and removes it.
+// checkReachable returns an error unless the API server can call the webhooks' endpoint. It registers a webhook for
+// ConfigMaps with a random label, and creates such a ConfigMap as a server-side dry run, for which the API server calls
+// the webhook. It removes the webhook afterwards.
 func checkReachable(ctx context.Context, k kubectl, dir string, at endpoint) (err error) {
 	called := &atomic.Bool{}
 	authority, stop, err := serveProbe(at, called)
@@ -44,12 +45,12 @@ func checkReachable(ctx context.Context, k kubectl, dir string, at endpoint) (er
 	defer stop()
 	probe := "berth-demo-" + strings.ToLower(rand.Text())
 	file := filepath.Join(dir, "reach.json")
-	// Nobody needs the files after a failure: the error says what the API server answered.
+	// The files are not needed after a failure: the error contains the API server's response.
 	defer os.Remove(file)
 	if err := writeJSON(file, probeConfiguration(probe, at, authority)); err != nil {
 		return err
 	}
-	// Before it is created: whoever is interrupted doesn't know whether it was.
+	// Defer the deletion before the creation: after an interruption it is unknown whether the object was created.
 	defer func() {
 		_, deleteErr := k.get(context.WithoutCancel(ctx), "delete", "--ignore-not-found", "validatingwebhookconfiguration/"+probe)
 		err = errors.Join(err, deleteErr)
@@ -86,8 +87,8 @@ func checkReachable(ctx context.Context, k kubectl, dir string, at endpoint) (er
 	return nil
 }
 
-// serveProbe admits everything at the endpoint until stop, and records that it was called. It returns the certificate
-// authority of its certificate.
+// serveProbe serves a webhook at the endpoint that allows every request and sets called. It serves until stop is
+// called. It returns the certificate authority of its certificate.
 func serveProbe(at endpoint, called *atomic.Bool) (authority []byte, stop func(), err error) {
 	bundle, key, err := cert.GenerateSelfSignedCertKey(at.host, nil, nil)
 	if err != nil {
@@ -112,7 +113,7 @@ func serveProbe(at endpoint, called *atomic.Bool) (authority []byte, stop func()
 			review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 			review.Request = nil
 			w.Header().Set("Content-Type", "application/json")
-			// The API server reports an answer that does not arrive.
+			// Ignore the error: the API server reports a missing response.
 			_ = json.NewEncoder(w).Encode(review)
 		}),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
@@ -128,7 +129,7 @@ func probeConfiguration(name string, at endpoint, authority []byte) *admissionre
 	fail, none, timeout := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, int32(5)
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"},
-		// With the labels of Berth's own, so that what removes those removes this one too after a kill.
+		// Use the labels of Berth's own configurations, so that removing those also removes this one after a kill.
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "berth", "app.kubernetes.io/managed-by": "berth"}},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         probeName,

@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// patience is the maximum wait until the cluster is as the story says; on an idle machine it takes a second or two.
+// patience is the maximum time until the cluster has the expected state. On an idle machine it takes a second or two.
 const patience = time.Minute
 
-// stage shows the commands of the story with their output, and checks what comes out.
+// stage runs the commands of the story, shows them with their output, and checks the output.
 type stage struct {
 	kubectl kubectl
 	out     io.Writer
 	bold    bool
-	// pause waits for the reader before the next step; nil if nobody reads along.
+	// pause waits for the reader before the next step; nil if the demo is not interactive.
 	pause func(context.Context) error
 }
 
@@ -37,7 +37,7 @@ func (s *stage) headline(i, n int, a act) {
 	fmt.Fprintf(s.out, "\n%s\n%s\n", title, a.why)
 }
 
-// tell plays the acts, and waits for the reader between them.
+// tell runs the acts and pauses between them.
 func (s *stage) tell(ctx context.Context, acts []act) error {
 	for i, act := range acts {
 		if i > 0 && s.pause != nil {
@@ -53,7 +53,7 @@ func (s *stage) tell(ctx context.Context, acts []act) error {
 	return nil
 }
 
-// show runs a command, shows it with its output, and returns the output.
+// show runs a command, prints it with its output, and returns the output.
 func (s *stage) show(ctx context.Context, args []string) (output, error) {
 	fmt.Fprintf(s.out, "\n$ %s\n", commandLine(args))
 	o, err := s.kubectl.run(ctx, args...)
@@ -67,7 +67,7 @@ func (s *stage) show(ctx context.Context, args []string) (output, error) {
 	return o, nil
 }
 
-// showFile shows a file of the repository, as cat does.
+// showFile prints a file of the repository as if cat had printed it.
 func (s *stage) showFile(name string) error {
 	text, err := os.ReadFile(filepath.Join(s.kubectl.dir, name))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *stage) showFile(name string) error {
 	return nil
 }
 
-// succeeds shows a command that must succeed, and whose output must contain each of want.
+// succeeds shows a command that must succeed. Its output must contain each string in want.
 func (s *stage) succeeds(ctx context.Context, want []string, args ...string) error {
 	o, err := s.show(ctx, args)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *stage) succeeds(ctx context.Context, want []string, args ...string) err
 	return contains(args, o, want)
 }
 
-// fails shows a command that must fail, and whose output must contain each of want.
+// fails shows a command that must fail. Its output must contain each string in want.
 func (s *stage) fails(ctx context.Context, want []string, args ...string) error {
 	o, err := s.show(ctx, args)
 	if err != nil {
@@ -111,7 +111,7 @@ func contains(args []string, o output, want []string) error {
 	return nil
 }
 
-// becomes runs a command, unseen, until its output satisfies accept, then shows it once more.
+// becomes runs a command silently until accept accepts its output. Then it shows the command.
 func (s *stage) becomes(ctx context.Context, accept func(string) error, args ...string) error {
 	if err := s.waitFor(ctx, accept, args...); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *stage) waitFor(ctx context.Context, accept func(string) error, args ...
 	return nil
 }
 
-// placed waits until a Deployment's placement names just these clusters, and shows it.
+// placed waits until a Deployment's placement lists exactly these clusters, and shows it.
 func (s *stage) placed(ctx context.Context, deployment string, clusters ...string) error {
 	return s.becomes(ctx, func(text string) error { return isPlacement(text, clusters) },
 		"get", "deployment", deployment, "-n", storyNamespace, "-o", "jsonpath={.metadata.annotations."+clustersPath+"}")

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// clustersPath is the placement's annotation key in kubectl's path syntax.
+	// clustersPath is the key of the annotation with the clusters, in kubectl's JSONPath syntax.
 	clustersPath = `placement\.berth\.dev/clusters`
 
 	levelProperty = "demo.berth.dev/pci-level"
@@ -19,7 +19,7 @@ const (
 	eu2 = "gce-europe-west3"
 	us1 = "gce-us-east1"
 
-	// Namespaces of the story's workloads and of its inventory.
+	// The namespaces of the story's workloads and of its clusters.
 	storyNamespace = "berth-demo"
 	fleetNamespace = "berth-demo-fleet"
 	priorityClass  = "berth-demo-gold"
@@ -42,7 +42,7 @@ const (
 	mixedWorkload = "nginx-eu-and-us"
 	usWorkload    = "nginx-us"
 
-	// The kind's full name, because fleet managers have placementpolicies too.
+	// Use the full name of the kind, because fleet managers also have placementpolicies.
 	policies   = "placementpolicies.placement.berth.dev"
 	policy     = policies + "/eu-pci"
 	profiles   = "clusterprofiles.multicluster.x-k8s.io"
@@ -57,7 +57,7 @@ type act struct {
 	play  func(context.Context, *stage) error
 }
 
-// story returns the steps. Where the cluster has an API of ClusterProfiles already, crd is false, and the story uses that.
+// story returns the steps. crd is false if the cluster already serves ClusterProfiles; the story then uses that API.
 func story(crd bool) []act {
 	var inventory [][]string
 	if crd {
@@ -86,7 +86,7 @@ func story(crd bool) []act {
 	}})
 }
 
-// policyStory is the part up to the policy; inventory are the commands that make the inventory of clusters.
+// policyStory returns the steps up to the policy. inventory are the kubectl commands that create the clusters.
 func policyStory(inventory [][]string) []act {
 	return []act{
 		{
@@ -148,7 +148,7 @@ finds that in the policy.`,
 	}
 }
 
-// placementStory is the part in which workloads are placed.
+// placementStory returns the steps that place workloads.
 func placementStory() []act {
 	return []act{
 		{
@@ -192,7 +192,7 @@ func placementStory() []act {
 	}
 }
 
-// changeStory is the part in which the inventory changes.
+// changeStory returns the steps that change the clusters.
 func changeStory() []act {
 	return []act{
 		{
@@ -206,7 +206,7 @@ status of the policy, and records an event.`,
 				if err := s.placed(ctx, euWorkload, eu1); err != nil {
 					return err
 				}
-				// Status and events follow the patch a moment later.
+				// Status and events are updated shortly after the patch.
 				if err := s.waitFor(ctx, atLeastOne, "get", policy, "-o", "jsonpath={.status.remediated}"); err != nil {
 					return err
 				}
@@ -234,7 +234,8 @@ status of the policy, and records an event.`,
 	}
 }
 
-// setLevel returns the arguments of kubectl that set the PCI level of the second cluster in the EU; none if empty.
+// setLevel returns the kubectl arguments that set the PCI level of the second cluster in the EU. An empty level removes
+// it.
 func setLevel(level string) []string {
 	properties := "[]"
 	if level != "" {
@@ -279,7 +280,7 @@ the API server. The namespace ` + storyNamespace + ` gets such a quota, the othe
 	}
 }
 
-// noWebhook allows for the webhooks that others registered in a cluster that is not ours.
+// noWebhook returns an error if Berth has a webhook. A user's cluster may have webhooks of other programs.
 func noWebhook(text string) error {
 	if strings.Contains(text, "berth") {
 		return fmt.Errorf("\n  expected no webhook of Berth\n  got %s", text)
@@ -294,7 +295,7 @@ func atLeastOne(text string) error {
 	return nil
 }
 
-// unplaced reports an error unless the table has the plain workload, without a placement.
+// unplaced returns an error unless the table lists the plain workload without a placement.
 func unplaced(text string) error {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, plainWorkload) && strings.HasSuffix(strings.TrimSpace(line), "<none>") {
@@ -304,13 +305,13 @@ func unplaced(text string) error {
 	return fmt.Errorf("\n  expected no placement of %s\n  got %s", plainWorkload, text)
 }
 
-// storyObjects are the arguments of kubectl get and delete that name what the story makes, apart from the policy and the
-// CustomResourceDefinition of ClusterProfiles. Everything else is in the namespaces.
+// storyObjects are the arguments with which kubectl get and delete refer to the story's objects. They omit the policy
+// and the CustomResourceDefinition of ClusterProfiles. All other objects are in the namespaces.
 var storyObjects = []string{"namespace/" + storyNamespace, "namespace/" + fleetNamespace, "priorityclass/" + priorityClass}
 
-// removeStory deletes what the story made from a cluster that others use. It deletes the policy first: while the policy
-// exists and the operator does not answer, the API server denies what the policy matches. crd says whether the story made
-// the CustomResourceDefinition of ClusterProfiles.
+// removeStory deletes the story's objects from a user's cluster. It deletes the policy first: while the policy exists
+// and the operator does not run, the API server denies objects that the policy matches. crd reports whether the story
+// created the CustomResourceDefinition of ClusterProfiles.
 func removeStory(ctx context.Context, k kubectl, crd bool) error {
 	commands := [][]string{
 		{"delete", "--ignore-not-found", policy},

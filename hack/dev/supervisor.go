@@ -27,47 +27,47 @@ import (
 const (
 	superviseCommand = "supervise"
 
-	// downTimeout is more than the stop timeouts of all parts together, after which the supervisor is killed.
+	// downTimeout exceeds the sum of all stop timeouts. After it, down kills the supervisor.
 	downTimeout = 10 * time.Minute
 
 	upDescription = "make dev-up installs Berth there; make dev-down removes it again, with every policy and quota."
 
-	// The supervisor gets these from `up`, after standard input, output and error.
+	// The file descriptors that `up` passes to the supervisor, after standard input, output, and error.
 	messagesFD = 3
 	lockFD     = 4
 )
 
-// supervisor is the detached process that holds a development cluster, and what the other commands know of it. It lives
-// for as long as it holds the lock of its directory, whatever a file there says about process ids.
+// supervisor is the detached process that runs a development cluster, and the state that the other commands share with
+// it. It runs as long as the lock of its directory is held, whatever process id a file there has.
 type supervisor struct {
 	root string
 	dir  string
-	// manager is the operator's binary.
+	// manager is the path of the operator's binary.
 	manager string
 }
 
-// message is what the supervisor tells `up`, one JSON document each.
+// message is a message from the supervisor to `up`, encoded as one JSON document.
 type message struct {
 	Progress string `json:"progress,omitempty"`
 	Error    string `json:"error,omitempty"`
 	Ready    bool   `json:"ready,omitempty"`
 }
 
-// state is written when everything is ready. For a cluster of the user's it is written before anything is installed too, so
-// that down knows what to remove although the supervisor was killed.
+// state is stored when everything is ready. For a user's cluster it is also stored before the installation, so that
+// `down` knows what to remove even if the supervisor was killed.
 type state struct {
 	PID        int    `json:"pid"`
 	Kubeconfig string `json:"kubeconfig"`
 	Kubectl    string `json:"kubectl"`
-	// OwnCluster is whether the user's own cluster is used.
+	// OwnCluster reports whether the cluster is the user's.
 	OwnCluster bool `json:"ownCluster,omitempty"`
-	// OperatorHealth is the URL of the operator's readiness probe; empty until everything is ready.
+	// OperatorHealth is the URL of the operator's readiness probe. It is empty until everything is ready.
 	OperatorHealth string `json:"operatorHealth,omitempty"`
 }
 
 func (s supervisor) path(name string) string { return filepath.Join(s.dir, name) }
 
-// up starts a supervisor, unless one is there, and returns when everything is ready or everything is stopped.
+// up starts a supervisor unless one is running. It returns when everything is ready, or when everything has stopped.
 func (s supervisor) up(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
@@ -102,7 +102,7 @@ func (s supervisor) up(ctx context.Context) error {
 		return err
 	}
 	defer messages.Close()
-	// An interrupted start is ended by the supervisor, which knows what there is to stop.
+	// If the start is interrupted, the supervisor stops what it has started.
 	interrupted := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer interrupted()
 	failure := ""
@@ -132,8 +132,8 @@ func (s supervisor) up(ctx context.Context) error {
 	return fmt.Errorf("starting the development cluster: %s", failure)
 }
 
-// spawn starts the supervisor in a session of its own, hands it the lock, and returns the messages that it sends. With
-// ownCluster, the supervisor uses the cluster of the user's that the state directory's kubeconfig names.
+// spawn starts the supervisor in a new session, passes it the lock, and returns a reader for its messages. If
+// ownCluster is true, the supervisor uses the user's cluster, whose kubeconfig is in the state directory.
 func (s supervisor) spawn(lock *os.File, ownCluster bool) (*exec.Cmd, io.ReadCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -165,9 +165,9 @@ func (s supervisor) spawn(lock *os.File, ownCluster bool) (*exec.Cmd, io.ReadClo
 	return cmd, messages, nil
 }
 
-// supervise is the detached process: it starts everything, tells `up`, and stops everything when ctx ends.
+// supervise runs in the detached process. It starts everything, reports to `up`, and stops everything when ctx ends.
 func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
-	// What holds the lock is taken for the supervisor, so no child may inherit it.
+	// The holder of the lock is assumed to be the supervisor, so child processes must not inherit it.
 	syscall.CloseOnExec(messagesFD)
 	syscall.CloseOnExec(lockFD)
 	messages := os.NewFile(messagesFD, "messages")
@@ -184,7 +184,7 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 	}
 
 	encoder := json.NewEncoder(messages)
-	// `up` may have been killed; the development cluster is to come up all the same.
+	// Ignore errors: `up` may have been killed, but the development cluster must start anyway.
 	send := func(m message) { _ = encoder.Encode(m) }
 	var started atomic.Bool
 	o := environmentOptions{root: s.root, dir: s.dir, manager: s.manager, controllers: true, progress: func(line string) {
@@ -228,8 +228,8 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 	return s.cleanUnlessLeft(e.stop())
 }
 
-// cleanUnlessLeft removes the state, unless err says that something is left in a cluster of the user's: then down tries again
-// to remove it. It returns err, joined with what goes wrong.
+// cleanUnlessLeft removes the state, unless err reports that something is left in a user's cluster. In that case, down
+// tries to remove it again. It returns err, joined with errors of the removal.
 func (s supervisor) cleanUnlessLeft(err error) error {
 	if errors.Is(err, errNotRemoved) {
 		return fmt.Errorf("%w\nRun make dev-down to try again", err)
@@ -237,7 +237,7 @@ func (s supervisor) cleanUnlessLeft(err error) error {
 	return errors.Join(err, s.clean())
 }
 
-// writeState writes the state of this process.
+// writeState stores the state of this process.
 func (s supervisor) writeState(st state) error {
 	st.PID = os.Getpid()
 	text, err := json.MarshalIndent(st, "", "  ")
@@ -265,7 +265,7 @@ func (s supervisor) readState() (state, error) {
 	return st, nil
 }
 
-// readReadyState returns the state once everything is ready, and an error before.
+// readReadyState returns the state. It returns an error until everything is ready.
 func (s supervisor) readReadyState() (state, error) {
 	st, err := s.readState()
 	if err == nil && st.OperatorHealth == "" {
@@ -274,8 +274,8 @@ func (s supervisor) readReadyState() (state, error) {
 	return st, err
 }
 
-// clean removes the files that say that something is up, and credentials. The state is the last of them: it says what there
-// is to remove.
+// clean removes the state files and credentials. It removes the state last, because the state says what there is to
+// remove.
 func (s supervisor) clean() error {
 	for _, file := range []string{s.path("pid"), operatorKubeconfigFile(s.dir), s.path("kubeconfig"), s.path("state.json")} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -285,7 +285,7 @@ func (s supervisor) clean() error {
 	return nil
 }
 
-// down stops the supervisor and returns when nothing of it is left.
+// down stops the supervisor. It returns when all of its processes are gone.
 func (s supervisor) down(ctx context.Context) error {
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
 		fmt.Println("Nothing is up.")
@@ -306,7 +306,7 @@ func (s supervisor) down(ctx context.Context) error {
 	if err := s.sweep(); err != nil {
 		return err
 	}
-	// A supervisor that ends in order removes the state, and Berth from the cluster before.
+	// A supervisor that ends normally removes Berth from the cluster, and then the state.
 	if left, err := s.readState(); err == nil && left.OwnCluster {
 		if err := removeInstallation(ctx, kubectl{path: left.Kubectl, kubeconfig: left.Kubeconfig, dir: s.root}); err != nil {
 			return err
@@ -326,7 +326,7 @@ func (s supervisor) down(ctx context.Context) error {
 	return nil
 }
 
-// stopSupervisor returns the lock that the supervisor held.
+// stopSupervisor stops the supervisor and returns its lock.
 func (s supervisor) stopSupervisor(ctx context.Context) (*os.File, error) {
 	text, err := os.ReadFile(s.path("lock"))
 	if err != nil {
@@ -359,12 +359,12 @@ func (s supervisor) stopSupervisor(ctx context.Context) (*os.File, error) {
 	return nil, fmt.Errorf("waiting for the supervisor (process %d) to stop: %w", pid, err)
 }
 
-// sweep ends what a supervisor that was killed may have left.
+// sweep stops processes that a killed supervisor may have left.
 func (s supervisor) sweep() error {
 	return errors.Join(process.Sweep(operatorDir(s.dir)), process.Sweep(s.dir))
 }
 
-// status reports what runs; it is an error if not all does.
+// status prints which parts are ready. It returns an error if not all are.
 func (s supervisor) status(ctx context.Context, out io.Writer) error {
 	lock, err := s.lock()
 	if err == nil {
@@ -413,10 +413,11 @@ func (s supervisor) explain(st state) {
 		st.Kubeconfig, command, logs)
 }
 
-// errLocked is returned by lock when someone else holds it.
+// errLocked is the error of lock if another process holds the lock.
 var errLocked = errors.New("locked")
 
-// lock takes the lock of the state directory; it is given back when the file, and every copy of it in a child, is closed.
+// lock takes the lock of the state directory. Closing the file, and every copy of it in child processes, releases the
+// lock.
 func (s supervisor) lock() (*os.File, error) {
 	f, err := os.OpenFile(s.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

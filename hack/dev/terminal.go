@@ -12,11 +12,11 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is where a command talks to its user.
+// terminal is the terminal through which a command interacts with its user.
 type terminal struct {
 	in  *bufio.Reader
 	out io.Writer
-	// interactive reports whether a person is there to answer.
+	// interactive reports whether a user can answer questions.
 	interactive bool
 	// bold reports whether headlines may be bold.
 	bold bool
@@ -32,14 +32,15 @@ func standardTerminal() terminal {
 	}
 }
 
-// ask prints the question and returns the line that the user enters. It returns an error if ctx or the input ends before.
+// ask prints the question and returns the line that the user enters. It returns an error if ctx or the input ends
+// first.
 func (t terminal) ask(ctx context.Context, question string) (string, error) {
 	fmt.Fprint(t.out, question)
 	type answer struct {
 		line string
 		err  error
 	}
-	// A read of a terminal can't be canceled. The goroutine of one that is given up ends with the process.
+	// Reading from a terminal cannot be canceled. If ctx ends first, the goroutine ends with the process.
 	answers := make(chan answer, 1)
 	go func() {
 		line, err := t.in.ReadString('\n')

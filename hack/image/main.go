@@ -1,7 +1,10 @@
-// Command image builds the operator's container image without a container engine: a static binary for each platform on
-// an empty base, as one image index in a tar file of the OCI layout, which `docker load`, `podman load`, `skopeo copy
-// oci-archive:` and `ctr images import` read. Beside it are the binaries, each with a list of the modules that it is made
-// of. Equal sources, built in the same folder, give equal images. The end-to-end tests have it build another program, too.
+// Command image builds the operator's container image without a container engine. For each platform, it puts a static
+// binary on an empty base. The result is an image index in a tar file of the OCI layout, which `docker load`, `podman
+// load`, `skopeo copy oci-archive:`, and `ctr images import` can read. Command image also writes the binaries, each
+// with a list of its modules.
+//
+// Equal sources, built in the same folder, give equal images. The end-to-end tests use the command to build another
+// program.
 package main
 
 import (
@@ -27,7 +30,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// nonroot is the user that the image runs as; the manifests say so too.
+// nonroot is the user that the image runs as. The manifests set the same user.
 const nonroot = "65532:65532"
 
 // options are the command's flags.
@@ -74,7 +77,7 @@ func run(args []string) error {
 	return build(o)
 }
 
-// program is what the binary is called.
+// program returns the name of the binary.
 func (o options) program() string { return path.Base(o.pkg) }
 
 // build writes the archive.
@@ -111,7 +114,7 @@ func build(o options) error {
 	if err != nil {
 		return err
 	}
-	// The name by which an engine knows what it has loaded.
+	// Engines use this name for the loaded image.
 	name := map[string]string{"org.opencontainers.image.ref.name": o.name, "io.containerd.image.name": o.name}
 	if err := store.AppendIndex(annotated, layout.WithAnnotations(name)); err != nil {
 		return err
@@ -119,7 +122,7 @@ func build(o options) error {
 	return archive(dir, filepath.Join(o.out, o.archive), o.date)
 }
 
-// compile builds a static binary with the flags of `make build`, so that both share a build cache.
+// compile builds a static binary with the flags of `make build`, so that both share the build cache.
 func compile(o options, p *v1.Platform, binary string) error {
 	if err := os.MkdirAll(filepath.Dir(binary), 0o755); err != nil {
 		return err
@@ -133,7 +136,7 @@ func compile(o options, p *v1.Platform, binary string) error {
 	return cmd.Run()
 }
 
-// labels are the annotations that the OCI image specification defines.
+// labels returns the annotations that the OCI image specification defines.
 func labels(o options) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "berth",
@@ -146,7 +149,7 @@ func labels(o options) map[string]string {
 	}
 }
 
-// pack makes an image of a binary.
+// pack returns an image with the binary.
 func pack(o options, p *v1.Platform, binary string) (v1.Image, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {
@@ -154,7 +157,7 @@ func pack(o options, p *v1.Platform, binary string) (v1.Image, error) {
 	}
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
-	// The certificate's rotation wants a folder to write to; the manifests mount one.
+	// The base is empty, so add the directory for temporary files.
 	for _, entry := range []struct {
 		header  tar.Header
 		content []byte
@@ -189,7 +192,7 @@ func pack(o options, p *v1.Platform, binary string) (v1.Image, error) {
 }
 
 func config(o options, p *v1.Platform, image v1.Image) *v1.ConfigFile {
-	// What Append has written of layers is kept; it can't fail for an image in memory.
+	// Keep the configuration that Append wrote for layers. Reading it does not fail for an image in memory.
 	out, _ := image.ConfigFile()
 	out = out.DeepCopy()
 	out.OS, out.Architecture, out.Variant = p.OS, p.Architecture, p.Variant
@@ -198,7 +201,7 @@ func config(o options, p *v1.Platform, image v1.Image) *v1.ConfigFile {
 	return out
 }
 
-// archive makes a tar file of a folder, in the order of names and with one date.
+// archive writes a folder to a tar file, in the order of names and with the same date for all entries.
 func archive(dir, file string, date time.Time) error {
 	out, err := os.Create(file)
 	if err != nil {

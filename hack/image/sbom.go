@@ -13,7 +13,7 @@ import (
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// writeSBOM writes which modules a binary is made of, as the Go tool has recorded it there, in the form of SPDX 2.3.
+// writeSBOM writes the list of the modules in a binary, which the Go tool recorded there, in the SPDX 2.3 format.
 func writeSBOM(o options, binary string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

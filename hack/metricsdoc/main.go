@@ -1,4 +1,4 @@
-// Command metricsdoc writes the list of metrics from their declarations.
+// Command metricsdoc generates the list of metrics from their declarations.
 package main
 
 import (
@@ -32,12 +32,12 @@ func run(path string) error {
 	return os.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// libraryMetric is a metric of the libraries that Berth is built on.
+// libraryMetric is a metric of a library that Berth uses.
 type libraryMetric struct {
 	Name, Labels, What string
 }
 
-// library are those worth watching; the libraries have more.
+// library are the most useful of the libraries' metrics.
 var library = []libraryMetric{
 	{"controller_runtime_webhook_requests_total", "webhook, code", "Admission requests that reached this replica, by path of the webhook and HTTP status; 503 while it is not ready."},
 	{"controller_runtime_webhook_latency_seconds", "webhook", "Time to answer them, decoding and encoding included; a histogram."},
@@ -83,7 +83,7 @@ Berth is built on controller-runtime and client-go. Of what these tell, this is 
 Besides, ` + "`go_*` and `process_*`" + ` tell of memory, goroutines and CPU.
 `))
 
-// labels are the names of labels, each with its values where these are known.
+// labels returns the names of labels, each with its values if these are known.
 func labels(all []metrics.Label) string {
 	out := make([]string, len(all))
 	for i, l := range all {

@@ -1,5 +1,5 @@
-// Command reference prints the part of the API's reference that is not about fields: the conditions and their reasons,
-// from the constants in api/v1alpha1/conditions.go. Run it in the repository's root.
+// Command reference prints the part of the API reference that does not describe fields: the conditions and their
+// reasons. It reads the constants in api/v1alpha1/conditions.go. Run it in the root of the repository.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run(out io.Writer) error {
 	return err
 }
 
-// write writes one group of constants: the first sentence of its comment is the heading.
+// write writes one group of constants. The first sentence of the group's comment becomes the heading.
 func write(out io.Writer, group *ast.GenDecl) error {
 	heading, rest, _ := strings.Cut(prose(group.Doc), ".")
 	fmt.Fprintf(out, "\n### %s\n\n", heading)
@@ -85,7 +85,7 @@ func write(out io.Writer, group *ast.GenDecl) error {
 	return nil
 }
 
-// prose is a comment in one line.
+// prose returns a comment as one line.
 func prose(comment *ast.CommentGroup) string {
 	return strings.Join(strings.Fields(comment.Text()), " ")
 }

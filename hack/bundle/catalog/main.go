@@ -1,6 +1,6 @@
-// Command catalog renders the file-based catalog that offers the bundle to the Operator Lifecycle Manager, as
-// `opm alpha render-template semver` would from the bundle's image. It does so for a catalog of one release: opm reads the
-// images of the others, and is what to take once there are any.
+// Command catalog renders the file-based catalog that offers the bundle to the Operator Lifecycle Manager (OLM). Its
+// output is that of `opm alpha render-template semver` for the bundle's image. It only supports a catalog with one
+// release. For more releases, use opm, which reads the images of the other releases.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// template is opm's, of schema olm.semver.
+// template is opm's template of schema olm.semver.
 type template struct {
 	Schema                string `json:"schema"`
 	GenerateMajorChannels bool   `json:"generateMajorChannels,omitempty"`
@@ -88,7 +88,7 @@ func loadCSV(bundle string, csv *unstructured.Unstructured) error {
 	return load(paths[0], &csv.Object)
 }
 
-// render returns the catalog of the one release.
+// render returns the catalog with the single release.
 func render(t template, csv *unstructured.Unstructured) ([]byte, error) {
 	if t.Schema != "olm.semver" || !t.GenerateMajorChannels {
 		return nil, errors.New("the template must be of schema olm.semver and ask for channels of major versions")
@@ -122,7 +122,7 @@ func render(t template, csv *unstructured.Unstructured) ([]byte, error) {
 	if len(channels) == 0 {
 		return nil, errors.New("the template has no release")
 	}
-	// The channel of the most trusted stream is what who names none subscribes to.
+	// Subscriptions without a channel get the channel of the most trusted stream.
 	best, _ := channels[len(channels)-1].(map[string]any)
 	blobs := []any{map[string]any{
 		"schema": "olm.package", "name": pkg, "defaultChannel": best["name"],
@@ -137,8 +137,8 @@ func render(t template, csv *unstructured.Unstructured) ([]byte, error) {
 			return nil, err
 		}
 		if i == 0 {
-			// Within the first document: opm reads a comment before a separator as a document without a schema, and
-			// rejects the catalog.
+			// The comment must be inside the first document. opm reads a comment before a separator as a document
+			// without a schema, and rejects the catalog.
 			out.WriteString("# Made by `make catalog` from template.yaml and the bundle.\n")
 		} else {
 			out.WriteString("---\n")
@@ -157,7 +157,7 @@ func icon(spec map[string]any) map[string]any {
 	return out
 }
 
-// bundleOf is what a catalog says of a bundle: what it provides, how it is shown, and all images that it takes.
+// bundleOf returns the catalog's entry for a bundle: what it provides, its metadata for display, and all of its images.
 func bundleOf(pkg, image string, csv *unstructured.Unstructured, spec map[string]any) map[string]any {
 	var properties []any
 	described, _, _ := unstructured.NestedSlice(spec, "customresourcedefinitions", "owned")

@@ -1,8 +1,10 @@
-// Command build compiles the control plane that the tests, the demo and the development cluster run: etcd,
-// kube-apiserver, kubectl, kube-controller-manager and kube-scheduler; with -demo the first three alone; with -nodes also
-// what a node runs, kubelet and kube-proxy. With -prebuilt it downloads the first three, where it can and they are not
-// compiled already. Run it from hack/controlplane. With -apiserver it compiles kube-apiserver alone; run that from a
-// directory of hack/controlplane/compat, which pins another minor release of Kubernetes.
+// Command build compiles the control plane for the tests, the demo, and the development cluster: etcd, kube-apiserver,
+// kubectl, kube-controller-manager, and kube-scheduler. Run it in hack/controlplane.
+//
+// With -demo it only builds the first three. With -nodes it also builds the programs of a node: kubelet and kube-proxy.
+// With -prebuilt it downloads the first three if possible, unless they are already compiled. With -apiserver it only
+// builds kube-apiserver; run that in a directory of hack/controlplane/compat, which pins another minor release of
+// Kubernetes.
 package main
 
 import (
@@ -28,39 +30,40 @@ import (
 	"time"
 )
 
-// heartbeat is how often a running build says that it lives; a cold kube-apiserver compiles for minutes in silence.
+// heartbeat is the interval at which a running build reports progress. Compiling kube-apiserver without a cache takes
+// minutes.
 const heartbeat = 10 * time.Second
 
 const advice = "If modules could not be downloaded, check the network and `go env GOPROXY`; if the disk is full, free some GB; " +
 	"then run `make controlplane` again: what was downloaded and compiled so far is cached."
 
-// etcdSource is the source file of etcd's command.
+// etcdSource is the source file of the etcd command.
 const etcdSource = "etcd/main.go"
 
 type component struct {
 	name string
 	pkg  string
-	// module is what the component's version is read from.
+	// module is the module whose version is the component's version.
 	module string
 }
 
-// basicComponents are what an API server and its client take; the archives of envtest have the same.
+// basicComponents are the components that an API server and its client need. The archives of envtest contain the same.
 var basicComponents = []component{
 	{name: "etcd", pkg: "./etcd", module: "go.etcd.io/etcd/server/v3"},
 	apiServer,
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "k8s.io/kubernetes"},
 }
 
-// apiServer is what differs between the clusters of make test-compat.
+// apiServer is the component in which the clusters of make test-compat differ.
 var apiServer = component{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: "k8s.io/kubernetes"}
 
-// controllerComponents are for clusters in which pods are made, scheduled and deleted.
+// controllerComponents are for clusters in which pods are created, scheduled, and deleted.
 var controllerComponents = []component{
 	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "k8s.io/kubernetes"},
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: "k8s.io/kubernetes"},
 }
 
-// nodeComponents are for the end-to-end tests alone.
+// nodeComponents are only needed for the end-to-end tests.
 var nodeComponents = []component{
 	{name: "kubelet", pkg: "k8s.io/kubernetes/cmd/kubelet", module: "k8s.io/kubernetes"},
 	{name: "kube-proxy", pkg: "k8s.io/kubernetes/cmd/kube-proxy", module: "k8s.io/kubernetes"},
@@ -92,7 +95,8 @@ func main() {
 	}
 }
 
-// run provides the basic components, from the download if that names a directory, and builds the rest.
+// run provides the basic components and builds the rest. If download has a directory, it tries to download the basic
+// ones.
 func run(ctx context.Context, out string, download prebuilt, basic, rest []component) error {
 	if _, err := os.Stat("components.go"); err != nil {
 		return errors.New("components.go is not here: run this in hack/controlplane or in a directory of hack/controlplane/compat; " +
@@ -130,8 +134,8 @@ func run(ctx context.Context, out string, download prebuilt, basic, rest []compo
 	return nil
 }
 
-// downloadUnlessBuilt reports whether the basic components are in the download's directory. It does not download what is
-// built already.
+// downloadUnlessBuilt reports whether the basic components are in the download's directory. It does not download them
+// if they are already built.
 func downloadUnlessBuilt(ctx context.Context, out string, download *prebuilt) (bool, error) {
 	dir, err := filepath.Abs(download.dir)
 	if err != nil {
@@ -154,7 +158,7 @@ func downloadUnlessBuilt(ctx context.Context, out string, download *prebuilt) (b
 		built = built && upToDate(c, out, want)
 	}
 	if built {
-		// Binaries of another version would be used in place of these.
+		// Downloaded binaries of another version would be used instead of the built ones.
 		if err := os.RemoveAll(download.dir); err != nil {
 			return false, fmt.Errorf("removing downloaded binaries of another version: %w", err)
 		}
@@ -163,14 +167,14 @@ func downloadUnlessBuilt(ctx context.Context, out string, download *prebuilt) (b
 	return download.provide(ctx, version), ctx.Err()
 }
 
-// linkKubectl has out name the downloaded kubectl where there is none, for people who put out into their PATH. A build
+// linkKubectl links the downloaded kubectl in out, if there is none, for users who have out in their PATH. A build
 // replaces the link.
 func linkKubectl(out, downloaded string) error {
 	link := filepath.Join(out, "kubectl")
 	if _, err := os.Stat(link); err == nil {
 		return nil
 	}
-	// It may point to what was removed since.
+	// The link may point to a file that was removed.
 	if err := os.RemoveAll(link); err != nil {
 		return fmt.Errorf("replacing a link to kubectl: %w", err)
 	}
@@ -180,7 +184,8 @@ func linkKubectl(out, downloaded string) error {
 	return nil
 }
 
-// lock makes a second build wait for the first: the two would compile the same packages side by side.
+// lock waits for other builds to finish, because two builds would compile the same packages in parallel. It returns a
+// function that releases the lock.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -225,8 +230,8 @@ func build(ctx context.Context, c component, out, label string) error {
 
 	fmt.Println(label, "building; a first build takes minutes, later ones come from Go's cache")
 	started := time.Now()
-	// Built beside the target, because a rename is atomic only within a file system, and because writing into a binary
-	// that somebody runs fails.
+	// Build into the same directory and rename, because a rename is atomic only within a file system, and because
+	// writing to a running binary fails.
 	tmp := filepath.Join(out, fmt.Sprintf(".%s.%d.tmp", c.name, os.Getpid()))
 	defer os.Remove(tmp)
 	if err := compile(ctx, c.pkg, ldflags, tmp, label, started); err != nil {
@@ -242,10 +247,10 @@ func build(ctx context.Context, c component, out, label string) error {
 	return nil
 }
 
-// stampOf is the file that records what a component was built from.
+// stampOf returns the path of the file that records the inputs from which a component was built.
 func stampOf(c component, out string) string { return filepath.Join(out, "."+c.name+".stamp") }
 
-// upToDate reports whether the component in out was built from what is wanted.
+// upToDate reports whether the component in out was built from the wanted inputs.
 func upToDate(c component, out, want string) bool {
 	got, err := os.ReadFile(stampOf(c, out))
 	if err != nil || string(got) != want {
@@ -255,7 +260,7 @@ func upToDate(c component, out, want string) bool {
 	return err == nil
 }
 
-// wanted identifies everything that decides what the component will be.
+// wanted returns an identifier of all inputs that determine the component's binary.
 func wanted(ctx context.Context, c component) (string, error) {
 	ldflags, err := stamps(ctx)
 	if err != nil {
@@ -265,7 +270,8 @@ func wanted(ctx context.Context, c component) (string, error) {
 }
 
 func compile(ctx context.Context, pkg, ldflags, target, label string, started time.Time) error {
-	// Every build of Kubernetes here has the same flags, and none has -trimpath: one that differs shares no cache.
+	// All builds of Kubernetes here must have equal flags, none with -trimpath. With other flags they would not share
+	// the cache.
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", ldflags, "-o", target, pkg)
 	cmd.Env = buildEnv()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -294,7 +300,7 @@ func compile(ctx context.Context, pkg, ldflags, target, label string, started ti
 	return nil
 }
 
-// keepTelling calls tell at every heartbeat, until the returned function is called.
+// keepTelling calls tell at every heartbeat until the returned function is called.
 func keepTelling(tell func()) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -316,8 +322,8 @@ func keepTelling(tell func()) (stop func()) {
 	}
 }
 
-// readBuildOutput counts the import paths that go build -v prints, one for each package it compiles, shows the
-// downloads, and returns every other line: the compiler's messages.
+// readBuildOutput reads the output of go build -v. It counts the import paths, one for each compiled package, and
+// prints the downloads. It returns all other lines, which are the compiler's messages.
 func readBuildOutput(r io.Reader, compiled *atomic.Int64) string {
 	var messages bytes.Buffer
 	scanner := bufio.NewScanner(r)
@@ -332,13 +338,13 @@ func readBuildOutput(r io.Reader, compiled *atomic.Int64) string {
 			compiled.Add(1)
 		}
 	}
-	// A scanner that gave up would leave go build blocked on a full pipe.
+	// Read the rest even if the scanner failed: otherwise go build would block on a full pipe.
 	_, _ = io.Copy(io.Discard, r)
 	return messages.String()
 }
 
-// stamps are the linker flags that write the version into the binaries: a server without them calls itself v0.0.0, and
-// clients and webhooks that look at the version then misjudge it.
+// stamps returns the linker flags that set the version of the binaries. A server without them reports v0.0.0, which
+// misleads clients and webhooks that check the version.
 func stamps(ctx context.Context) (string, error) {
 	version, err := moduleVersion(ctx, "k8s.io/kubernetes")
 	if err != nil {
@@ -360,7 +366,7 @@ func moduleVersion(ctx context.Context, module string) (string, error) {
 	return v, nil
 }
 
-// inputs identifies everything that decides what the binary will be.
+// inputs returns an identifier of all inputs that determine the binary.
 func inputs(ctx context.Context, c component, ldflags string) (string, error) {
 	toolchain, err := goOutput(ctx, "env", "GOVERSION", "GOARCH", "GOOS")
 	if err != nil {
@@ -370,7 +376,7 @@ func inputs(ctx context.Context, c component, ldflags string) (string, error) {
 	fmt.Fprintln(h, c.pkg, ldflags, toolchain, runtime.Compiler)
 	for _, file := range []string{"go.mod", "go.sum", etcdSource} {
 		text, err := os.ReadFile(file)
-		// The modules in compat have no etcd.
+		// The modules in compat do not contain etcd.
 		if errors.Is(err, fs.ErrNotExist) && file == etcdSource {
 			continue
 		}

@@ -15,31 +15,32 @@ import (
 )
 
 const (
-	// defaultIndex is setup-envtest's own: what controller-tools publishes.
+	// defaultIndex is the default index of setup-envtest, which controller-tools publishes.
 	defaultIndex = "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
 
-	// reachTimeout is for the first answer of the index, so that a machine without a network starts to compile at once.
+	// reachTimeout is the timeout for reaching the index, so that a machine without a network starts to compile soon.
 	reachTimeout = 5 * time.Second
-	// downloadTimeout is about as long as compiling takes.
+	// downloadTimeout is about the time that compiling takes.
 	downloadTimeout = 6 * time.Minute
 )
 
-// prebuiltComponents are what the archives of envtest have.
+// prebuiltComponents are the components in the archives of envtest.
 var prebuiltComponents = []string{"etcd", "kube-apiserver", "kubectl"}
 
-// prebuilt is a directory with downloaded binaries: the newest patch release, for this platform, of the minor release that
-// go.mod requires. They serve the demo and the development cluster; tests use what go.mod pins.
+// prebuilt is a directory with downloaded binaries. They are of the newest patch release of the minor release that
+// go.mod requires, for this platform. The demo and the development cluster use them. Tests use the version that go.mod
+// pins.
 type prebuilt struct {
 	dir string
-	// index is the URL of the index, which has the checksums of the archives.
+	// index is the URL of the index, which contains the checksums of the archives.
 	index string
 	// tool is the directory of the module that pins setup-envtest.
 	tool string
 	out  io.Writer
 }
 
-// provide reports whether the directory has the binaries, which it downloads if necessary. If it can't, it says why, in one
-// line, and the directory does not exist.
+// provide downloads the binaries if necessary, and reports whether the directory has them. If it cannot download them,
+// it prints the reason in one line, and the directory does not exist afterwards.
 func (p prebuilt) provide(ctx context.Context, version string) bool {
 	if p.complete(version) {
 		fmt.Fprintf(p.out, "Using the downloaded %s in %s\n", strings.Join(prebuiltComponents, ", "), p.dir)
@@ -49,13 +50,13 @@ func (p prebuilt) provide(ctx context.Context, version string) bool {
 	if err == nil {
 		return true
 	}
-	// Errors of tools have several lines.
+	// The errors of tools have several lines.
 	reason := strings.Join(strings.Fields(err.Error()), " ")
 	fmt.Fprintf(p.out, "No prebuilt binaries, compiling instead (PREBUILT=no skips the attempt): %s\n", reason)
 	return false
 }
 
-// stamp identifies what the binaries have to be.
+// stamp returns an identifier of the required binaries.
 func (p prebuilt) stamp(version string) string {
 	return fmt.Sprintf("%s %s/%s\n", minor(version), runtime.GOOS, runtime.GOARCH)
 }
@@ -76,7 +77,7 @@ func (p prebuilt) download(ctx context.Context, version string) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	// Beside the directory: a rename is atomic only within a file system.
+	// Use the parent directory, because a rename is atomic only within a file system.
 	tmp, err := os.MkdirTemp(filepath.Dir(p.dir), ".prebuilt-")
 	if err != nil {
 		return fmt.Errorf("making a directory for the download: %w", err)
@@ -96,7 +97,7 @@ func (p prebuilt) download(ctx context.Context, version string) (err error) {
 	return p.install(ctx, unpacked, version)
 }
 
-// reach returns an error if the index does not answer soon.
+// reach returns an error if the index does not respond within reachTimeout.
 func (p prebuilt) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -115,7 +116,7 @@ func (p prebuilt) reach(ctx context.Context) error {
 	return nil
 }
 
-// run runs a command, which does what, reports progress meanwhile, and returns the command's output.
+// run runs a command and returns its output. It reports progress meanwhile, for which what describes the command.
 func (p prebuilt) run(ctx context.Context, what, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -136,7 +137,7 @@ func (p prebuilt) run(ctx context.Context, what, dir, name string, args ...strin
 	return strings.TrimSpace(string(out)), nil
 }
 
-// install checks the unpacked binaries and puts them into place.
+// install checks the unpacked binaries and moves them to the directory.
 func (p prebuilt) install(ctx context.Context, unpacked, version string) error {
 	for _, name := range prebuiltComponents {
 		info, err := os.Stat(filepath.Join(unpacked, name))
@@ -168,7 +169,7 @@ func (p prebuilt) install(ctx context.Context, unpacked, version string) error {
 	return nil
 }
 
-// removeReadOnly removes a directory that setup-envtest unpacked into.
+// removeReadOnly removes a directory into which setup-envtest unpacked read-only directories.
 func removeReadOnly(dir string) error {
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
@@ -182,7 +183,7 @@ func removeReadOnly(dir string) error {
 	return nil
 }
 
-// minor returns the minor release of a version: 1.36 of v1.36.3.
+// minor returns the minor release of a version, for example 1.36 for v1.36.3.
 func minor(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")

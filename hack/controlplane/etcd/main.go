@@ -1,4 +1,4 @@
-// Command etcd is the key-value store of the development and test control plane.
+// Command etcd is the key-value store of the control plane for development and tests.
 package main
 
 import (

@@ -1,6 +1,6 @@
 //go:build components
 
-// Package compat pins what the API server of Kubernetes 1.30 is built from.
+// Package compat pins the modules from which the API server of Kubernetes 1.30 is built.
 package compat
 
 import _ "k8s.io/kubernetes/cmd/kube-apiserver"
