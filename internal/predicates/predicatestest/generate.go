@@ -1,5 +1,6 @@
-// Package predicatestest generates worlds and pods on which verdicts of predicates are compared with the scheduler's.
-// What it makes passes the API server's validation, and uses everything that the default predicates look at.
+// Package predicatestest generates worlds and pods for tests that compare the verdicts of predicates with the
+// scheduler's. The generated objects pass the API server's validation, and use all features that the default predicates
+// read.
 package predicatestest
 
 import (
@@ -19,18 +20,18 @@ const (
 	generationLabel = "generation"
 )
 
-// gpu is the extended resource that some nodes have and some pods ask for.
+// gpu is the extended resource that some nodes have and some pods request.
 const gpu corev1.ResourceName = "example.com/gpu"
 
-// namespaces are the names of those that there are in each world.
+// namespaces are the names of the namespaces of each world.
 var namespaces = []string{"blue", "green", "red"}
 
-// overhead is that of the RuntimeClass.
+// overhead is the pod overhead of the RuntimeClass.
 var overhead = corev1.ResourceList{
 	corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("120Mi"),
 }
 
-// RuntimeClass returns the one that pods name.
+// RuntimeClass returns the RuntimeClass that pods name.
 func RuntimeClass() *nodev1.RuntimeClass {
 	return &nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"},
@@ -39,28 +40,28 @@ func RuntimeClass() *nodev1.RuntimeClass {
 	}
 }
 
-// World is what there is before a pod is judged.
+// World holds the objects that exist before a pod is evaluated.
 type World struct {
 	Nodes []*corev1.Node
-	// Pods are on nodes, and some on one that there is not. Some have ended, some have a DeletionTimestamp, and some have
-	// a status that says what they were given.
+	// Pods are bound to nodes, and some to a node that does not exist. Some have terminated, some have a
+	// DeletionTimestamp, and some have a status with allocated resources.
 	Pods       []*corev1.Pod
 	Namespaces []*corev1.Namespace
 }
 
-// Generator makes worlds and pods of a source of numbers. It is not safe for concurrent use.
+// Generator generates worlds and pods from a source of random numbers. It is not safe for concurrent use.
 type Generator struct {
 	rng *rand.Rand
-	// prefix is what the names of nodes and pods begin with.
+	// prefix is the prefix of the names of nodes and pods.
 	prefix string
-	// nodes are the names of the world's.
+	// nodes are the names of the world's nodes.
 	nodes []string
-	// ports are those of running pods, as in "node-1 8080".
+	// ports are the host ports of running pods, in the form "node-1 8080".
 	ports map[string]bool
 	made  int
 }
 
-// New returns a generator. Names of nodes and pods begin with the prefix, so that worlds of several prefixes share none.
+// New returns a generator. With different prefixes, worlds have no nodes or pods of the same name.
 func New(rng *rand.Rand, prefix string) *Generator {
 	return &Generator{rng: rng, prefix: prefix, ports: map[string]bool{}}
 }
@@ -69,7 +70,7 @@ func (g *Generator) chance(percent int) bool { return g.rng.IntN(100) < percent 
 
 func pick[T any](g *Generator, of ...T) T { return of[g.rng.IntN(len(of))] }
 
-// some returns a few of the values, at least one, in their order.
+// some returns at least one of the values, in their order.
 func some[T any](g *Generator, of ...T) []T {
 	var out []T
 	for _, v := range of {
@@ -88,10 +89,10 @@ func (g *Generator) name(kind string) string {
 	return g.prefix + kind + "-" + strconv.Itoa(g.made)
 }
 
-// gone is a node that there is not.
+// gone returns the name of a node that does not exist.
 func (g *Generator) gone() string { return g.prefix + "gone" }
 
-// anyNode returns the name of a node, or of the one that there is not.
+// anyNode returns the name of a node, or the name from gone.
 func (g *Generator) anyNode() string {
 	if n := g.rng.IntN(len(g.nodes) + 1); n < len(g.nodes) {
 		return g.nodes[n]
@@ -99,7 +100,7 @@ func (g *Generator) anyNode() string {
 	return g.gone()
 }
 
-// World makes a world of that many nodes. The pods that are made later are meant for it.
+// World generates a world with this number of nodes. Pods that are generated later refer to its nodes.
 func (g *Generator) World(nodes int) World {
 	g.nodes = nil
 	w := World{Namespaces: g.Namespaces()}
@@ -119,7 +120,7 @@ func (g *Generator) World(nodes int) World {
 	return w
 }
 
-// Namespaces makes all namespaces, with other labels each time.
+// Namespaces generates all namespaces, with new labels on each call.
 func (g *Generator) Namespaces() []*corev1.Namespace {
 	out := make([]*corev1.Namespace, 0, len(namespaces))
 	for _, name := range namespaces {
@@ -132,7 +133,7 @@ func (g *Generator) Namespaces() []*corev1.Namespace {
 	return out
 }
 
-// Node makes a node of that name.
+// Node generates a node with the name.
 func (g *Generator) Node(name string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	for _, label := range []struct {
@@ -181,7 +182,7 @@ func (g *Generator) Node(name string) *corev1.Node {
 		}
 	}
 	node.Status.Capacity = node.Status.Allocatable.DeepCopy()
-	// What is allocatable counts, not what there is.
+	// The capacity differs from what is allocatable, because only the latter may count.
 	node.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("64")
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 	return node

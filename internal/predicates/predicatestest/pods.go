@@ -15,13 +15,13 @@ import (
 const (
 	appLabel  = "app"
 	tierLabel = "tier"
-	// versionLabel is named by matchLabelKeys alone: the API server refuses a key that a selector has too.
+	// versionLabel is only used in matchLabelKeys: the API server rejects a key that is also in the selector.
 	versionLabel = "version"
 )
 
-// Pod makes a pod that is to be judged on the world.
+// Pod generates a pod to evaluate on the world.
 func (g *Generator) Pod() *corev1.Pod {
-	// Else there would mostly be something cheap that is in the way already.
+	// If all pods were picky, cheap predicates would reject most of them before the other predicates run.
 	picky := g.chance(60)
 	pod := g.pod(picky)
 	affinity := &corev1.Affinity{}
@@ -58,7 +58,7 @@ func (g *Generator) Pod() *corev1.Pod {
 	return pod
 }
 
-// Running makes a pod that is on a node, and what its status says.
+// Running generates a pod on the node, with a status.
 func (g *Generator) Running(node string) *corev1.Pod {
 	pod := g.pod(g.chance(60))
 	pod.Spec.NodeName = node
@@ -88,8 +88,9 @@ func (g *Generator) Running(node string) *corev1.Pod {
 	return pod
 }
 
-// takePorts leaves a pod only those host ports that no pod before it had on its node. The scheduler would not bind it
-// otherwise, and its NodeInfo does not count who has a port: where one of two pods goes, the port is free.
+// takePorts removes the host ports of a pod that an earlier pod has on its node. The scheduler would not bind such a
+// pod. And its NodeInfo does not count the users of a port: if one of two such pods is deleted, it treats the port as
+// free.
 func (g *Generator) takePorts(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
@@ -103,10 +104,10 @@ func (g *Generator) takePorts(pod *corev1.Pod) {
 	}
 }
 
-// little is less than any container asks for.
+// little is less than any container requests.
 var little = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
 
-// resized reports what a pod was given in another amount than it asks for.
+// resized sets the allocated resources in the pod's status, with amounts that may differ from the requests.
 func (g *Generator) resized(pod *corev1.Pod) {
 	for _, c := range pod.Spec.Containers {
 		status := corev1.ContainerStatus{
@@ -135,7 +136,8 @@ func (g *Generator) resized(pod *corev1.Pod) {
 	}
 }
 
-// pod makes what pods have in common, on nodes or not. One that takes no resources takes ports all the more.
+// pod generates the parts that pods to evaluate and running pods have in common. takes reports whether the pod requests
+// resources.
 func (g *Generator) pod(takes bool) *corev1.Pod {
 	name := g.name("pod")
 	pod := &corev1.Pod{
@@ -157,7 +159,8 @@ func (g *Generator) pod(takes bool) *corev1.Pod {
 			pod.Labels[label.key] = label.value
 		}
 	}
-	// An image of its own: the scheduler remembers where it put the last pod of equal images, and looks there alone.
+	// Each pod has its own image. The scheduler remembers the node of the last pod with equal images, and tries only
+	// that node.
 	container := func(kind string) corev1.Container {
 		c := corev1.Container{Name: kind, Image: "registry.example/" + name + ":1"}
 		if takes {
@@ -210,20 +213,21 @@ func (g *Generator) resources() corev1.ResourceRequirements {
 	if g.chance(8) {
 		r.Requests[corev1.ResourceEphemeralStorage] = resource.MustParse(pick(g, "500Mi", "3Gi"))
 	}
-	// Of these there is no more than is asked for.
+	// Limits and requests of these resources must be equal.
 	if g.chance(12) {
 		r.Limits[gpu] = resource.MustParse("1")
 	}
 	if g.chance(9) && len(r.Requests) > 0 {
 		r.Limits[corev1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("32Mi")
-		// The API server refuses huge pages without either of these.
+		// The API server rejects huge pages without a request for CPU or memory.
 		r.Requests[corev1.ResourceMemory] = g.amount(corev1.ResourceMemory)
 	}
 	maps.Copy(r.Requests, r.Limits)
 	return r
 }
 
-// podResources are those of the pod as a whole: no less than its containers ask for together, of cpu and memory.
+// podResources returns requests for the whole pod that are at least the sum of its containers' requests for CPU and
+// memory.
 func podResources(spec *corev1.PodSpec, more string) *corev1.ResourceRequirements {
 	sum := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(more), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -282,7 +286,7 @@ func (g *Generator) nodeTerm() corev1.NodeSelectorTerm {
 			Values: []string{g.anyNode()},
 		}
 		term.MatchFields = append(term.MatchFields, field)
-		// Two names at once are none.
+		// No node satisfies two terms with different names.
 		if g.chance(20) {
 			field.Values = []string{g.anyNode()}
 			term.MatchFields = append(term.MatchFields, field)
@@ -335,7 +339,7 @@ func (g *Generator) tolerations() []corev1.Toleration {
 	return out
 }
 
-// selector selects pods by their labels; nil selects none.
+// selector generates a selector of pods by label; nil selects none.
 func (g *Generator) selector() *metav1.LabelSelector {
 	switch g.rng.IntN(10) {
 	case 0:
@@ -363,7 +367,7 @@ func (g *Generator) topologyKey() string {
 	return pick(g, corev1.LabelHostname, corev1.LabelHostname, corev1.LabelTopologyZone, rackLabel)
 }
 
-// podTerms makes one term, and with that chance a second one.
+// podTerms generates one term and, with a probability of percent, a second one.
 func (g *Generator) podTerms(percent int) []corev1.PodAffinityTerm {
 	terms := []corev1.PodAffinityTerm{g.podTerm()}
 	if g.chance(percent) {
@@ -400,7 +404,7 @@ func (g *Generator) podTerm() corev1.PodAffinityTerm {
 	return term
 }
 
-// spread makes constraints of spread with that chance.
+// spread generates topology spread constraints with a probability of percent.
 func (g *Generator) spread(percent int) []corev1.TopologySpreadConstraint {
 	if !g.chance(percent) {
 		return nil

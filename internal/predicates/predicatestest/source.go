@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Source returns a source of the numbers that are in the bytes, and then of others: what a fuzzer changes in the bytes
-// changes one choice, and not all.
+// Source returns a source of random numbers that uses the bytes first, and then a pseudo-random sequence. When a fuzzer
+// changes one byte, only one choice changes.
 func Source(data []byte) rand.Source {
 	return &source{data: data, rest: rand.NewPCG(uint64(len(data)), 1)}
 }
@@ -16,7 +16,8 @@ type source struct {
 	rest *rand.PCG
 }
 
-// Uint64 implements rand.Source. One byte makes a number: rand's choices among a few look at the highest bits.
+// Uint64 implements rand.Source. It makes a number from one byte. The byte becomes the highest bits, on which choices
+// among few values depend.
 func (s *source) Uint64() uint64 {
 	n := s.rest.Uint64()
 	if len(s.data) > 0 {
