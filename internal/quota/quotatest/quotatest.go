@@ -1,4 +1,4 @@
-// Package quotatest reads the cases that the tests of several packages hold quotas against.
+// Package quotatest reads test cases for quotas that the tests of several packages share.
 package quotatest
 
 import (
@@ -18,17 +18,17 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Case is a row of requests to the same quotas.
+// Case is a sequence of requests to the same quotas.
 type Case struct {
 	Name string `json:"name"`
-	// Source says where the case is from.
+	// Source says where the case comes from.
 	Source           string                            `json:"source"`
 	Quotas           []Quota                           `json:"quotas"`
 	LimitedResources []placementv1.LimitedResourceSpec `json:"limitedResources"`
 	Steps            []Step                            `json:"steps"`
 }
 
-// Quota is a quota, whichever its kind is.
+// Quota is a quota of any kind.
 type Quota struct {
 	Name      string                  `json:"name"`
 	Namespace string                  `json:"namespace"`
@@ -36,7 +36,7 @@ type Quota struct {
 	Status    placementv1.QuotaStatus `json:"status"`
 }
 
-// Step is a request and what is to become of it.
+// Step is a request with the expected result.
 type Step struct {
 	Operation   admissionv1.Operation `json:"operation"`
 	Group       string                `json:"group"`
@@ -48,13 +48,13 @@ type Step struct {
 	OldObject   json.RawMessage       `json:"oldObject"`
 
 	Allowed bool `json:"allowed"`
-	// Message is a part of the message.
+	// Message is a part of the expected message.
 	Message string `json:"message"`
-	// Used is what the step writes, by quota.
+	// Used is the usage that the step writes, by quota.
 	Used map[string]corev1.ResourceList `json:"used"`
 }
 
-// Cases reads a list of cases.
+// Cases decodes a list of cases from YAML.
 func Cases(t testing.TB, text []byte) []Case {
 	t.Helper()
 	var out []Case
@@ -67,7 +67,7 @@ func Cases(t testing.TB, text []byte) []Case {
 	return out
 }
 
-// Used is what is used of each quota before any step.
+// Used returns the usage of each quota before the first step.
 func (c *Case) Used() map[string]corev1.ResourceList {
 	out := map[string]corev1.ResourceList{}
 	for _, q := range c.Quotas {
@@ -76,7 +76,7 @@ func (c *Case) Used() map[string]corev1.ResourceList {
 	return out
 }
 
-// ScopedQuotas are the quotas as ScopedQuotas of which used is counted.
+// ScopedQuotas returns the quotas as ScopedQuotas whose status is up to date.
 func (c *Case) ScopedQuotas() []*placementv1.ScopedQuota {
 	var out []*placementv1.ScopedQuota
 	for _, q := range c.Quotas {
@@ -91,7 +91,7 @@ func (c *Case) ScopedQuotas() []*placementv1.ScopedQuota {
 	return out
 }
 
-// Limits are the limited resources.
+// Limits returns the LimitedResources.
 func (c *Case) Limits() []*placementv1.LimitedResource {
 	var out []*placementv1.LimitedResource
 	for i, spec := range c.LimitedResources {
@@ -103,12 +103,12 @@ func (c *Case) Limits() []*placementv1.LimitedResource {
 	return out
 }
 
-// GroupResource is the type of the step's object.
+// GroupResource returns the type of the step's object.
 func (s *Step) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: s.Group, Resource: s.Resource}
 }
 
-// Request is the step as an API server asks it.
+// Request returns the admission request that the API server sends for the step.
 func (s *Step) Request(t testing.TB, uid types.UID) *admissionv1.AdmissionRequest {
 	t.Helper()
 	object := metav1.PartialObjectMetadata{}
