@@ -10,7 +10,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// allows is an enforced policy that names clusters; nil for one that names none.
+// allows returns an enforced policy that allows the clusters. If clusters is nil, the policy does not restrict them.
 func allows(t *testing.T, name string, clusters []string) *placement.Policy {
 	t.Helper()
 	return &placement.Policy{
@@ -20,7 +20,7 @@ func allows(t *testing.T, name string, clusters []string) *placement.Policy {
 	}
 }
 
-// That a policy names no clusters is not the same as that it says nothing.
+// TestNoClustersAreNotUnsaid checks that allowing no clusters differs from not restricting clusters.
 func TestNoClustersAreNotUnsaid(t *testing.T) {
 	none, unsaid := placement.Decision{Clusters: []string{}}, placement.Decision{}
 	if none.Equal(unsaid) || !none.Equal(placement.Decision{Clusters: []string{}}) {

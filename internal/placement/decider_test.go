@@ -30,7 +30,7 @@ func matcher(t *testing.T, m placementv1.Match) *match.Matcher {
 	return out
 }
 
-// sets is an enforced policy that sets one annotation.
+// sets returns an enforced policy that sets one annotation.
 func sets(t *testing.T, name string, priority int32, key, value string) *placement.Policy {
 	t.Helper()
 	return &placement.Policy{
@@ -53,7 +53,7 @@ func TestConflicts(t *testing.T) {
 	tests := map[string]struct {
 		policies []*placement.Policy
 		want     string
-		// conflicts are by policy: "key with other", with a ! for the one that won.
+		// conflicts are by policy name, in the form "key with other", with a "!" if the policy wins.
 		conflicts map[string][]string
 	}{
 		"SameValue":      {policies: []*placement.Policy{sets(t, "a", 0, "k", "1"), sets(t, "b", 0, "k", "1")}, want: "1"},
@@ -98,7 +98,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// shared always returns the same decision.
+// shared is an evaluator that always returns the same decision.
 type shared struct{ placement.Decision }
 
 func (s shared) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
@@ -108,7 +108,7 @@ func (shared) Revision() uint64 { return 1 }
 
 func (shared) Input() *projection.Fields { return projection.Everything() }
 
-// An engine hands the same decision to many, at the same time: nobody changes it. The race detector sees who tries.
+// TestDecisionsAreShared checks, with the race detector, that nothing changes a decision that concurrent callers share.
 func TestDecisionsAreShared(t *testing.T) {
 	decision := func() placement.Decision {
 		return placement.Decision{
@@ -160,14 +160,14 @@ func TestChangeAction(t *testing.T) {
 	}
 }
 
-// The record must survive what the API server does to an object between two decisions.
+// TestRecordFollowsTheObject checks that a record survives what the API server does to an object between two decisions.
 func TestRecordFollowsTheObject(t *testing.T) {
 	p := sets(t, "p", 0, "k", "policy")
 	silent := &placement.Policy{Name: "p", Matcher: p.Matcher, Mode: placementv1.ModeEnforce, Evaluator: &fakeEvaluator{}}
 	tests := map[string]struct {
 		create func(*unstructured.Unstructured)
 		stored func(*unstructured.Unstructured)
-		// replaced makes the object that a client puts in the stored one's place; nil for no request.
+		// replaced changes the object that a client sends to replace the stored one; nil for no request.
 		replaced func(*unstructured.Unstructured)
 		want     string
 	}{
@@ -183,7 +183,7 @@ func TestRecordFollowsTheObject(t *testing.T) {
 		"OtherGroup":       {stored: func(o *unstructured.Unstructured) { o.SetAPIVersion("extensions/v1") }, want: "policy"},
 		"RecordRemoved":    {replaced: func(o *unstructured.Unstructured) { setRecord(o, "") }, want: "mine"},
 		"GenerateNameDropped": {
-			// A manifest without generateName, put in the place of an object that was made with one.
+			// A manifest without generateName replaces an object that was created with one.
 			create:   func(o *unstructured.Unstructured) { o.SetName(""); o.SetGenerateName("web-") },
 			stored:   func(o *unstructured.Unstructured) { o.SetName("web-x1") },
 			replaced: func(o *unstructured.Unstructured) { o.SetGenerateName("") }, want: "mine",
@@ -214,7 +214,7 @@ func TestRecordFollowsTheObject(t *testing.T) {
 	}
 }
 
-// A record is worth nothing in another namespace.
+// TestRecordOfAnotherNamespace checks that a record is not valid in another namespace.
 func TestRecordOfAnotherNamespace(t *testing.T) {
 	p := sets(t, "p", 0, "k", "policy")
 	stored := decide(t, newObject("web", metadata{"annotations": {"k": "mine"}}), nil, p).Object
@@ -231,7 +231,7 @@ func TestRecordOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// namespaceLabels knows the labels of one namespace.
+// namespaceLabels are the labels of the only namespace.
 type namespaceLabels map[string]string
 
 func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]string, error) {
@@ -293,7 +293,8 @@ func TestDecideMatches(t *testing.T) {
 	}
 }
 
-// A namespace's record is the same whether the request names a namespace, as the API server's does, or not.
+// TestRecordOfANamespace checks that the record of a Namespace is the same whether or not the request has a namespace.
+// The API server's request has one.
 func TestRecordOfANamespace(t *testing.T) {
 	all := []placementv1.ResourceRule{{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}
 	m := matcher(t, placementv1.Match{ResourceRules: all})
@@ -386,8 +387,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// While remediation of a policy is paused, an update leaves what it has set as it is. New objects are placed, and
-// remediation sees what differs.
+// TestPausedPolicyKeepsPlacement checks that an update keeps what a policy set while its remediation is paused. New
+// objects are still placed, and remediation still reports changes.
 func TestPausedPolicyKeepsPlacement(t *testing.T) {
 	d := &placement.Decider{Policies: policies{sets(t, "p", 0, "k", "1")}, Namespaces: namespaces{}, Keyring: keyring(t, "k")}
 	place := func(obj, old *unstructured.Unstructured) *placement.Outcome {

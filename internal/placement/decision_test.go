@@ -11,7 +11,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// parseJSON reads rules as the engine hands them over: numbers are kept as they are written.
+// parseJSON parses rules in the form that the engine returns: numbers keep their text.
 func parseJSON(t testing.TB, text string) map[string]any {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -84,7 +84,7 @@ func TestParseDecision(t *testing.T) {
 	}
 }
 
-// FuzzParseDecision has every value of the contract's rules taken or refused, and what is taken kept.
+// FuzzParseDecision checks that every value of the rules is either rejected, or accepted and preserved.
 func FuzzParseDecision(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"annotations": {"a": {"b": [1, 2.0, "<"]}}}`, `{"labels": {"a": "b"}, "errors": ["x"]}`, `{"errors": [["a"]]}`,

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// randomOutcome returns what a few policies decide; from one seed always the same, in maps and slices of its own.
+// randomOutcome returns a random outcome of a few policies. Equal seeds give equal outcomes that share no maps or
+// slices.
 func randomOutcome(seed uint64) *placement.Outcome {
 	r := rand.New(rand.NewPCG(seed, 0))
 	texts := func() []string {
@@ -48,7 +49,7 @@ func randomOutcome(seed uint64) *placement.Outcome {
 	return out
 }
 
-// Each change of a decision, and what it has to do to the digest.
+// differences are changes of an outcome that must change its digest.
 var differences = map[string]func(*placement.Outcome, *placement.Verdict){
 	"policy":           func(_ *placement.Outcome, v *placement.Verdict) { v.Policy.Name += "x" },
 	"mode":             func(_ *placement.Outcome, v *placement.Verdict) { v.Policy.Mode += "x" },
@@ -93,7 +94,7 @@ func TestDigest(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(differences)) {
 			o := randomOutcome(seed)
 			if o.Verdicts[0].Err != nil && name != "policy" && name != "mode" {
-				// What a policy that failed would have said does not count.
+				// The decision of a policy that failed does not count.
 				continue
 			}
 			differences[name](o, o.Verdicts[0])
@@ -131,7 +132,8 @@ func TestDigestOfEqualDecisions(t *testing.T) {
 	}
 }
 
-// The digest does not depend on how a replica came to know its policies, nor on whether it was asked before.
+// TestDigestOfOneObject checks that the digest depends neither on how a replica loaded its policies nor on earlier
+// decisions.
 func TestDigestOfOneObject(t *testing.T) {
 	all := []*placement.Policy{sets(t, "a", 0, "k", "1"), sets(t, "b", 5, "k", "2"), sets(t, "c", 0, "l", "3")}
 	first := decide(t, newObject("web", newMetadata()), nil, all...)

@@ -25,7 +25,7 @@ func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 	return out
 }
 
-// What the API server would refuse of an existing object is said, and neither patched nor recorded.
+// TestImmutable checks that changes which the API server would reject are reported, but neither patched nor recorded.
 func TestImmutable(t *testing.T) {
 	m := everything(t)
 	rule := scheduling(t, `{"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "a"}], "schedulerName": "mine", "affinity": `+inA+`}`)
@@ -42,7 +42,7 @@ func TestImmutable(t *testing.T) {
 		text, resource string
 		exists         bool
 		rule           map[string]string
-		// want is why each key can't be changed, by subject.
+		// want are the reasons why keys cannot be changed, by subject.
 		want map[string]string
 	}{
 		"NewPod":            {pod, "pods", false, rule, map[string]string{"nodeSelector disk": "", "toleration": "", "schedulerName": "", "affinity": ""}},
@@ -88,8 +88,8 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-// A Pod that is another class's loses what the API server made of the first one; only the members that change are in the
-// patch.
+// TestPodPriority checks that a Pod whose priority class changes loses the fields that the API server derived from the
+// old class, and that the patch only contains changed members.
 func TestPodPriority(t *testing.T) {
 	obj := fromYAML(t, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: low, priority: 5, preemptionPolicy: Never, tolerations: [{key: b}]}}")
 	patched := func(rule string) []string {
@@ -113,7 +113,7 @@ func TestPodPriority(t *testing.T) {
 	}
 }
 
-// Lists keep their order, and what a policy adds comes last.
+// TestOrderOfLists checks that lists keep their order, and that the additions of policies come last.
 func TestOrderOfLists(t *testing.T) {
 	obj := made(t, corev1.PodSpec{
 		Tolerations: []corev1.Toleration{{Key: "z"}, {Key: "m", Operator: corev1.TolerationOpEqual, Value: "v"}, {Key: "b"}},
@@ -137,7 +137,8 @@ func TestOrderOfLists(t *testing.T) {
 	}
 }
 
-// A policy that speaks of scheduling where nobody knows the pods, or none can be seen, can't decide.
+// TestUnknownPods checks that a policy fails if it decides on scheduling for an object whose pod template is unknown or
+// missing.
 func TestUnknownPods(t *testing.T) {
 	tests := map[string]struct{ text, resource, want string }{
 		"Unknown":  {"{apiVersion: example.com/v1, kind: Gadget, metadata: {name: a}, spec: {template: {spec: {}}}}", "gadgets.example.com", "rule scheduling: Gadget.example.com has no pod template that is known: declare it in the manager's configuration, under podTemplates"},
@@ -170,7 +171,7 @@ func TestUnknownPods(t *testing.T) {
 	}
 }
 
-// reading decides from the object's node selector.
+// reading is an evaluator that decides by the object's node selector.
 type reading struct{ says }
 
 func (reading) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
@@ -180,7 +181,8 @@ func (reading) Evaluate(_ context.Context, input map[string]any) (placement.Deci
 
 func (reading) Input() *projection.Fields { return projection.Everything() }
 
-// A policy sees what the developer wants, and not its own earlier output, so it settles.
+// TestInputIsTheDevelopers checks that a policy gets the requested state and not its own earlier output, so that it
+// settles.
 func TestInputIsTheDevelopers(t *testing.T) {
 	p := schedules(everything(t), "p", nil)
 	p.Evaluator = reading{}
@@ -218,7 +220,7 @@ func TestSchedulingActions(t *testing.T) {
 	}
 }
 
-// What a single policy would make of an object is merged alike, without a record.
+// TestSchedule checks that Schedule merges the decision of a single policy as Decide does, but without a record.
 func TestSchedule(t *testing.T) {
 	obj := made(t, corev1.PodSpec{NodeSelector: map[string]string{"disk": "hdd", "own": "1"}, SchedulerName: "default-scheduler"})
 	before := obj.DeepCopy()
@@ -240,8 +242,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A manifest that is applied again is not refused for what policies made of it where that can't be changed any more,
-// whatever they say by now.
+// TestFixedAppliedAgain checks that applying a manifest again is not rejected because of values that policies set and
+// that can no longer be changed, whatever the policies decide now.
 func TestFixedAppliedAgain(t *testing.T) {
 	m := everything(t)
 	said := `{"nodeSelector": {"disk": "ssd", "new": "1"}, "tolerations": [{"key": "a"}], "affinity": ` + inA + `}`
@@ -265,7 +267,7 @@ func TestFixedAppliedAgain(t *testing.T) {
 					}
 				}
 			}
-			// What else the developer asks for is for the API server to refuse.
+			// The API server must reject other values that the developer requests.
 			other := fromYAML(t, strings.ReplaceAll(tc.manifest, "hdd", "tape"))
 			out := decideAs(t, resource, other, stands, schedules(m, "p", scheduling(t, `{}`)))
 			if text := recordOf(out.Object); strings.Contains(text, "nodeSelector/disk") {

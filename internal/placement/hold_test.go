@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// zoned is a policy that sets annotation zone for objects with label app: web, and reads nothing else.
+// zoned returns a policy that sets annotation zone for objects with the label app: web, and reads nothing else.
 func zoned(t *testing.T, mode placementv1.RemediationMode, zone string) *placement.Policy {
 	t.Helper()
 	reads := &projection.Fields{}
@@ -44,7 +44,7 @@ func label(key, value string) func(*unstructured.Unstructured) {
 	}
 }
 
-// An update keeps what a policy set, or has it decided, by what the developer changes.
+// TestUpdatesThatKeepThePlacement checks which updates keep what a policy set before, and which have it decided again.
 func TestUpdatesThatKeepThePlacement(t *testing.T) {
 	const manual, newOnly = placementv1.RemediationManual, placementv1.RemediationNewOnly
 	tests := map[string]struct {
@@ -52,7 +52,7 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 		asked  string
 		update func(*unstructured.Unstructured)
 		want   string
-		// wish is what is left when the policy decides no more.
+		// wish is the annotation's value after the policy no longer sets it.
 		wish string
 	}{
 		"Automatic":                  {mode: placementv1.RemediationAutomatic, update: annotate("note", "x"), want: "v2"},
@@ -84,7 +84,7 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 			if got := out.GetAnnotations()["zone"]; got != tc.want {
 				t.Errorf("zone %q, want %q", got, tc.want)
 			}
-			// The wish is remembered all the same.
+			// The requested value must be recorded in either case.
 			silent := zoned(t, placementv1.RemediationAutomatic, "")
 			silent.Evaluator = &fakeEvaluator{}
 			if got := decide(t, out, out, silent).Object.GetAnnotations()["zone"]; got != tc.wish {
@@ -94,7 +94,8 @@ func TestUpdatesThatKeepThePlacement(t *testing.T) {
 	}
 }
 
-// A record that stood before, with the value that it is about, is no way back to an earlier placement.
+// TestRecordsThatAreReplayed checks that sending an earlier record with its value does not restore an earlier
+// placement.
 func TestRecordsThatAreReplayed(t *testing.T) {
 	p := func(zone string) *placement.Policy { return zoned(t, placementv1.RemediationManual, zone) }
 	first := decide(t, newObject("web", metadata{"labels": {"app": "web"}}), nil, p("v1")).Object
@@ -110,7 +111,7 @@ func TestRecordsThatAreReplayed(t *testing.T) {
 	}
 }
 
-// An object that begins to match is new to the policy.
+// TestObjectsThatBeginToMatch checks that an object counts as new to a policy when it begins to match.
 func TestObjectsThatBeginToMatch(t *testing.T) {
 	for _, mode := range []placementv1.RemediationMode{placementv1.RemediationManual, placementv1.RemediationNewOnly} {
 		p := zoned(t, mode, "v1")
@@ -129,7 +130,7 @@ func TestObjectsThatBeginToMatch(t *testing.T) {
 	}
 }
 
-// What a policy denies it denies, unless it decides new objects alone.
+// TestDenialsOfUpdatesThatKeepThePlacement checks that policies deny updates unless their remediation mode is NewOnly.
 func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	before := newObject("web", metadata{"annotations": {"other": "y"}})
 	after := before.DeepCopy()
@@ -146,7 +147,8 @@ func TestDenialsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	}
 }
 
-// A policy that warns says nothing of an update that would keep the placement.
+// TestWarningsOfUpdatesThatKeepThePlacement checks that a policy in mode Warn reports nothing for an update that would
+// keep the placement.
 func TestWarningsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	before := newObject("web", metadata{"labels": {"app": "web"}, "annotations": {"other": "y"}})
 	after := before.DeepCopy()
@@ -161,7 +163,8 @@ func TestWarningsOfUpdatesThatKeepThePlacement(t *testing.T) {
 	}
 }
 
-// The clusters of a policy that is held count as they were, and others narrow them.
+// TestClustersOfUpdatesThatKeepThePlacement checks that the clusters of a held policy count as before, and that other
+// policies narrow them.
 func TestClustersOfUpdatesThatKeepThePlacement(t *testing.T) {
 	part := func(name string, mode placementv1.RemediationMode, names ...string) *placement.Policy {
 		p := allows(t, name, names)
@@ -175,7 +178,7 @@ func TestClustersOfUpdatesThatKeepThePlacement(t *testing.T) {
 	if got := decide(t, next, stored, part("a", held, "ap"), part("b", automatic, "ap", "us")).Object.GetAnnotations()[clustersKey]; got != `["us"]` {
 		t.Errorf("an update that leaves the list alone: %q", got)
 	}
-	// Applying the manifest again changes nothing; another list is decided.
+	// Applying the manifest again changes nothing. Another list is decided.
 	annotate(clustersKey, `["ap","eu","us"]`)(next)
 	if got := decide(t, next, stored, part("a", held, "ap"), part("b", automatic, "ap", "eu", "us")).Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
 		t.Errorf("the same manifest: %q", got)

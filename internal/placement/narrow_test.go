@@ -13,7 +13,7 @@ import (
 
 const clustersKey = placementv1.ClustersAnnotation
 
-// with changes a policy.
+// with changes a policy and returns it.
 func with(p *placement.Policy, change func(*placement.Policy)) *placement.Policy {
 	change(p)
 	return p
@@ -29,7 +29,7 @@ func warns(p *placement.Policy) { p.Mode = placementv1.ModeWarn }
 
 func manual(p *placement.Policy) { p.Remediation = placementv1.RemediationManual }
 
-// asking is a Deployment whose developer asks for clusters; empty for one that does not.
+// asking returns a Deployment with the requested clusters. It has no such annotation if text is empty.
 func asking(text string) *unstructured.Unstructured {
 	annotations := map[string]string{}
 	if text != "" {
@@ -109,11 +109,12 @@ func TestClustersOfNewObjects(t *testing.T) {
 	}
 }
 
-// What an existing object has follows the developer and the policies, and returns to what the developer asked for.
+// TestClustersOfExistingObjects checks that an object's clusters follow the developer and the policies, and return to
+// the requested ones.
 func TestClustersOfExistingObjects(t *testing.T) {
 	steps := []struct {
 		name string
-		// ask is the developer's new list; empty for an update that leaves it alone.
+		// ask is the developer's new list. It is empty for an update that does not change the list.
 		ask  string
 		by   policies
 		want string
@@ -159,7 +160,8 @@ func remediated(t *testing.T, obj *unstructured.Unstructured, all ...*placement.
 	return out
 }
 
-// The list of a policy that is not remediated, or that can't be asked, counts as it was.
+// TestClustersThatAreHeld checks that the last list of a policy counts if the policy is not remediated or cannot
+// decide.
 func TestClustersThatAreHeld(t *testing.T) {
 	placed := func(t *testing.T) *unstructured.Unstructured {
 		return decide(t, asking(`["ap","eu","us"]`), nil, allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})).Object
@@ -198,7 +200,8 @@ func TestClustersThatAreHeld(t *testing.T) {
 	})
 }
 
-// An object for which no cluster is left stays as it is, and no policy has anything to patch.
+// TestNoClusterIsLeftOfAnExistingObject checks that an object stays as it is if no cluster is left, and that there is
+// no patch.
 func TestNoClusterIsLeftOfAnExistingObject(t *testing.T) {
 	stored := decide(t, asking(""), nil, allows(t, "a", []string{"eu"})).Object
 	out := remediated(t, stored, allows(t, "a", []string{"eu"}), allows(t, "b", []string{"us"}))
@@ -212,7 +215,7 @@ func TestNoClusterIsLeftOfAnExistingObject(t *testing.T) {
 	}
 }
 
-// Messages are bounded, however many clusters and policies there are.
+// TestMessagesOnClustersAreBounded checks that messages have a bounded length with any number of clusters and policies.
 func TestMessagesOnClustersAreBounded(t *testing.T) {
 	var all policies
 	for i := range 20 {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// owners is a fake API server, by kind, namespace and name. It counts what it is asked for.
+// owners is a fake API server. Its objects are by kind, namespace, and name. It counts requests.
 type owners struct {
 	objects map[string]*unstructured.Unstructured
 	err     error
@@ -34,7 +34,7 @@ const (
 	otherTemplate  = "{metadata: {labels: {app: web}}, spec: {nodeSelector: {disk: tape}, containers: [{name: c, image: i}]}}"
 )
 
-// replicaSet is one that a controller of some kind is said to own.
+// replicaSet returns a ReplicaSet with a controller reference of the kind.
 func replicaSet(t testing.TB, apiVersion, kind, name, uid, template string) *unstructured.Unstructured {
 	t.Helper()
 	return fromYAML(t, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-x, ownerReferences: [{apiVersion: "+apiVersion+
@@ -69,7 +69,7 @@ func TestOwnedReplicaSet(t *testing.T) {
 	tests := map[string]struct {
 		object, old *unstructured.Unstructured
 		err         error
-		// kept says that the template stays as it is, and asked how often the API server is.
+		// kept reports whether the template stays. asked is the number of requests to the API server.
 		kept  bool
 		asked int
 	}{
@@ -85,7 +85,7 @@ func TestOwnedReplicaSet(t *testing.T) {
 		"OtherTemplate":     {object: older, asked: 1},
 		"OtherLabels":       {object: relabeled, asked: 1},
 		"TemplateElsewhere": {object: set("argoproj.io/v1", "Rollout", "templates", "u", hashedTemplate), asked: 1},
-		// The owner changes a ReplicaSet of an older revision, whose template is another one.
+		// The owner changes a ReplicaSet of an older revision, which has another template.
 		"OlderRevision":        {object: scaled, old: older, kept: true, asked: 1},
 		"OlderRevisionExists":  {object: older, old: older, kept: true, asked: 1},
 		"TemplateReplaced":     {object: older, old: real, asked: 1},
@@ -133,7 +133,7 @@ func TestOwnedReplicaSet(t *testing.T) {
 			if diff := cmp.Diff(tc.asked, api.asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
-			// A policy that says nothing of scheduling costs no look-up.
+			// A policy that does not decide on scheduling causes no lookup.
 			api.asked = 0
 			decide(&placement.Policy{
 				Name: "q", Matcher: everything(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail,

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// decoded is an object as both the webhook and the API machinery's clients decode it.
+// decoded returns an object as both the webhook and API clients decode it.
 func decoded(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	out := &unstructured.Unstructured{}
@@ -24,12 +24,12 @@ func decoded(t testing.TB, text string) *unstructured.Unstructured {
 	return out
 }
 
-// podsOf is a Deployment with a spec of its pods.
+// podsOf returns a Deployment with the pod spec.
 func podsOf(spec string) string {
 	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"template":{"spec":` + spec + `}}}`
 }
 
-// TestPatchOfItems: a patch names the items that change and no others.
+// TestPatchOfItems checks that a patch only names the list items that change.
 func TestPatchOfItems(t *testing.T) {
 	terms := func(terms string) string {
 		return `{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` + terms + `]}}}}`
@@ -74,7 +74,8 @@ func TestPatchOfItems(t *testing.T) {
 	}
 }
 
-// TestPatchMakesTheOther: whatever two objects have, the patch makes one the other, and has not many operations on a list.
+// TestPatchMakesTheOther checks that a patch turns one object into the other, whatever they contain, and that it has a
+// bounded number of operations on a list.
 func TestPatchMakesTheOther(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	list := func(most int, item func() string) string {

@@ -27,17 +27,17 @@ func decidePaused(t *testing.T, paused []string, obj, old *unstructured.Unstruct
 
 func noAnnotations(obj *unstructured.Unstructured) { obj.SetAnnotations(nil) }
 
-// failing makes a policy that can't decide and is ignored then.
+// failing makes a policy fail with failure policy Ignore.
 func failing(p *placement.Policy) {
 	p.FailurePolicy, p.Evaluator = placementv1.FailurePolicyIgnore, &fakeEvaluator{err: errFake}
 }
 
-// While a policy is paused, an update keeps what the policy set, or has it decided where it asks for another value.
+// TestUpdatesWhileAPolicyIsPaused checks that updates keep what a paused policy set, unless they request another value.
 func TestUpdatesWhileAPolicyIsPaused(t *testing.T) {
 	tests := map[string]struct {
 		asked  string
 		update func(*unstructured.Unstructured)
-		// now is what the policy sets while it is paused; empty for a policy that can't decide.
+		// now is what the policy sets while it is paused. It is empty for a policy that cannot decide.
 		now, want string
 	}{
 		"Note":           {update: annotate("note", "x"), now: "v2", want: "v1"},
@@ -74,7 +74,8 @@ func TestUpdatesWhileAPolicyIsPaused(t *testing.T) {
 	}
 }
 
-// A pause is no way to clusters that neither stood nor are allowed.
+// TestClustersWhileAPolicyIsPaused checks that an update during a pause cannot add clusters that the object did not
+// have and that are not allowed.
 func TestClustersWhileAPolicyIsPaused(t *testing.T) {
 	update := func(list string) func(*unstructured.Unstructured) { return annotate(clustersKey, list) }
 	residency := func(t *testing.T) *placement.Policy { return allows(t, "residency", []string{"eu-1", "eu-2"}) }
@@ -121,7 +122,8 @@ func TestClustersWhileAPolicyIsPaused(t *testing.T) {
 
 func denying(p *placement.Policy) { p.Evaluator = &fakeEvaluator{errors: []string{"no"}} }
 
-// For every update of an object whose policy is paused, the result is either what stands or what the policy decides.
+// TestPausedUpdatesKeepOrAreDecided checks that an update of an object whose policy is paused gives either the current
+// values or what the policy decides.
 func TestPausedUpdatesKeepOrAreDecided(t *testing.T) {
 	lists := []string{"", `["eu-1"]`, `["us-1"]`, `["eu-1","us-1"]`, `["eu-1","eu-2"]`, `["eu-2","us-1"]`, `[]`, `null`, "eu-1"}
 	nows := [][]string{nil, {}, {"eu-1"}, {"eu-2", "us-1"}, {"us-1"}}
@@ -131,7 +133,7 @@ func TestPausedUpdatesKeepOrAreDecided(t *testing.T) {
 		if refused(first) {
 			continue
 		}
-		// The record of an earlier placement may be sent again.
+		// A client may send the record of an earlier placement again.
 		stored := decide(t, first.Object, first.Object, allows(t, "p", []string{"eu-1"})).Object
 		for _, record := range []string{"", recordOf(first.Object), recordOf(stored)} {
 			for i, list := range lists {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// firstRecord is the record of the first versions, as they read, sign, and write it. It is frozen: replicas of these versions
-// run beside newer ones during an upgrade, and after a rollback.
+// firstRecord is the record as the first versions read, sign, and write it. It is frozen: replicas of these versions
+// run beside newer ones during an upgrade and after a rollback.
 type firstRecord struct {
 	Annotations map[string]firstEntry `json:"annotations,omitempty"`
 	Labels      map[string]firstEntry `json:"labels,omitempty"`
@@ -34,7 +34,7 @@ type firstEntry struct {
 
 type firstIdentity struct{ Group, Kind, Namespace, Name, GenerateName string }
 
-// sign returns the signature for the Deployment web in the namespace default.
+// sign returns the signature for the Deployment web in namespace default.
 func (r firstRecord) sign(t *testing.T) string {
 	t.Helper()
 	r.Signature = ""
@@ -44,7 +44,7 @@ func (r firstRecord) sign(t *testing.T) string {
 	}{firstIdentity{Group: "apps", Kind: "Deployment", Namespace: "default", Name: "web"}, r})
 }
 
-// macOf is the HMAC of a value's JSON with the key of the tests' keyring.
+// macOf returns the HMAC of a value's JSON with the key of the tests' keyring.
 func macOf(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -82,7 +82,7 @@ func writeFirst(t *testing.T, obj *unstructured.Unstructured, r firstRecord) *un
 	return out
 }
 
-// edited returns a copy of the object whose record has other members; nil removes one.
+// edited returns a copy of the object with the members in its record. nil removes a member.
 func edited(t *testing.T, obj *unstructured.Unstructured, members map[string]json.RawMessage) *unstructured.Unstructured {
 	t.Helper()
 	var record map[string]json.RawMessage
@@ -115,7 +115,8 @@ func extensionOf(t *testing.T, obj *unstructured.Unstructured) (text json.RawMes
 	return record.Extension, record.ExtensionSignature
 }
 
-// Replicas of the first versions trust what newer ones write, and know the developer's list.
+// TestRecordsAreReadByTheFirstVersions checks that replicas of the first versions trust the records of newer ones, and
+// find the developer's list in them.
 func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
 	const asked = `["ap","eu","us"]`
 	tests := map[string]struct {
@@ -142,7 +143,8 @@ func TestRecordsAreReadByTheFirstVersions(t *testing.T) {
 	}
 }
 
-// What replicas of the first versions write counts, with the developer's list, also after they dropped what others wrote.
+// TestRecordsOfTheFirstVersions checks that records of the first versions are valid and have the developer's list, even
+// after these versions dropped the extension of a newer one.
 func TestRecordsOfTheFirstVersions(t *testing.T) {
 	const asked = `["ap","eu","us"]`
 	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
@@ -154,7 +156,7 @@ func TestRecordsOfTheFirstVersions(t *testing.T) {
 	if got := remediated(t, dropped, allows(t, "a", nil), allows(t, "b", nil)).Object.GetAnnotations()[clustersKey]; got != asked {
 		t.Errorf("the developer's list is %q", got)
 	}
-	// A policy that is held and of which nothing is known any more neither moves the object nor lets others add to it.
+	// A held policy whose last list is unknown neither moves the object nor lets other policies add clusters.
 	if got := remediated(t, dropped, allows(t, "a", []string{"ap", "eu", "us"}), with(allows(t, "b", []string{"us"}), manual)).Object.GetAnnotations()[clustersKey]; got != `["eu","us"]` {
 		t.Errorf("clusters beside a held policy: %q", got)
 	}
@@ -164,7 +166,7 @@ func TestRecordsOfTheFirstVersions(t *testing.T) {
 	}
 }
 
-// What policies allowed is worth something with the very record that it was signed for.
+// TestExtensionsOfRecords checks that an extension is only valid with the record that it was signed for.
 func TestExtensionsOfRecords(t *testing.T) {
 	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
 	stored := decide(t, asking(`["ap","eu","us"]`), nil, a, b).Object
@@ -173,7 +175,7 @@ func TestExtensionsOfRecords(t *testing.T) {
 	if err := json.Unmarshal([]byte(recordOf(stored)), &main); err != nil {
 		t.Fatal(err)
 	}
-	// The format of an extension's signature is frozen, too.
+	// The format of an extension's signature is frozen as well.
 	sign := func(text string) json.RawMessage {
 		return json.RawMessage(`"` + macOf(t, struct{ Extension, Of string }{text, main.Signature}) + `"`)
 	}
@@ -185,7 +187,7 @@ func TestExtensionsOfRecords(t *testing.T) {
 	const later = `{"clusters":{"a":["eu","us"],"b":["ap","eu"]},"later":[1,{"x":1.0}]}`
 	tests := map[string]struct {
 		members map[string]json.RawMessage
-		// known says that what policy a allowed is known.
+		// known reports whether the list that policy a allowed is known.
 		known bool
 	}{
 		"Untouched":   {known: true},
@@ -211,7 +213,7 @@ func TestExtensionsOfRecords(t *testing.T) {
 			if got := remediated(t, obj, allows(t, "a", nil), allows(t, "b", nil)).Object.GetAnnotations()[clustersKey]; got != `["ap","eu","us"]` {
 				t.Errorf("the developer's list is %q", got)
 			}
-			// Who sends the record with another extension gets nothing by it.
+			// A client that sends the record with another extension gains nothing.
 			if got := decide(t, obj, stored, undecided, wider).Object; got.GetAnnotations()[clustersKey] != `["eu","us"]` {
 				t.Errorf("clusters of an update %q", got.GetAnnotations()[clustersKey])
 			}
@@ -223,7 +225,7 @@ func TestExtensionsOfRecords(t *testing.T) {
 	}
 }
 
-// An extension that was left over from before does not come back with the record that replaced it.
+// TestExtensionsThatAreReplayed checks that an earlier extension is not valid with the record that replaced its own.
 func TestExtensionsThatAreReplayed(t *testing.T) {
 	a, b := allows(t, "a", []string{"eu", "us"}), allows(t, "b", []string{"ap", "eu"})
 	before := decide(t, asking(`["ap","eu","us"]`), nil, a, b).Object

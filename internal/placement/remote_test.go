@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// distant is an evaluator that another process has, which takes its time.
+// distant is a remote evaluator that takes some time.
 type distant struct {
 	placement.Evaluator
 	takes time.Duration
@@ -41,7 +41,7 @@ func (d *distant) Evaluate(ctx context.Context, input map[string]any) (placement
 
 func (*distant) Health() placement.RemoteHealth { return placement.RemoteHealth{} }
 
-// elsewhere has a policy decided by another process.
+// elsewhere returns the policy with a remote evaluator.
 func elsewhere(p *placement.Policy, takes time.Duration) *placement.Policy {
 	out := *p
 	out.Evaluator = &distant{Evaluator: p.Evaluator, takes: takes}
@@ -53,7 +53,8 @@ func decider(t *testing.T, all ...*placement.Policy) *placement.Decider {
 	return &placement.Decider{Policies: policies(all), Namespaces: namespaces{}, Keyring: keyring(t, "k")}
 }
 
-// Whoever is asked elsewhere is asked beside all others, until the request's deadline and no longer.
+// TestSlowOnesDelayNobody checks that remote evaluators run concurrently with all others, and until the request's
+// deadline at most.
 func TestSlowOnesDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -95,7 +96,7 @@ func TestSlowOnesDelayNobody(t *testing.T) {
 	})
 }
 
-// A panic of one evaluation is the failure of its policy.
+// TestPanicElsewhere checks that a panic of an evaluation is an error of its policy only.
 func TestPanicElsewhere(t *testing.T) {
 	p := elsewhere(sets(t, "p", 0, "k", "1"), 0)
 	p.Evaluator.(*distant).panic = true
@@ -111,7 +112,8 @@ func TestPanicElsewhere(t *testing.T) {
 	}
 }
 
-// Where policies are decided, and who answers first, makes no difference to what is decided.
+// TestElsewhereDecidesTheSame checks that the result depends neither on where policies are evaluated nor on which of
+// them finishes first.
 func TestElsewhereDecidesTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -140,7 +142,7 @@ func TestElsewhereDecidesTheSame(t *testing.T) {
 	})
 }
 
-// said is what the policies say, in words.
+// said describes the verdicts of an outcome as text.
 func said(out *placement.Outcome) []string {
 	lines := []string{out.Digest()}
 	for _, v := range out.Verdicts {
@@ -149,7 +151,7 @@ func said(out *placement.Outcome) []string {
 	return lines
 }
 
-// learns turns out to read all of an object while it evaluates.
+// learns is an evaluator that turns out to read the whole object while it evaluates.
 type learns struct {
 	placement.Evaluator
 	learned atomic.Bool
@@ -173,7 +175,7 @@ var names = func() *projection.Fields {
 	return f.Seal()
 }()
 
-// lacking is an object whose spec comes when it is asked for, and that changes whenever it is completed.
+// lacking is the source of an object without its spec. Completing the object changes it.
 type lacking struct {
 	object    *unstructured.Unstructured
 	completed int
@@ -192,7 +194,8 @@ func (l *lacking) Complete() error {
 	return nil
 }
 
-// reads is an evaluator of another process that says whether it got all of the object. It looks as long as it is given.
+// reads is a remote evaluator that records whether the input was complete. It waits for others before it reads the
+// input.
 type reads struct {
 	placement.Evaluator
 	others chan struct{}
@@ -210,7 +213,8 @@ func (r *reads) Evaluate(ctx context.Context, input map[string]any) (placement.D
 
 func (*reads) Health() placement.RemoteHealth { return placement.RemoteHealth{} }
 
-// Nobody completes the object while it is read elsewhere: it is complete before. The race detector sees who tries.
+// TestObjectIsCompleteElsewhere checks, with the race detector, that the object is complete before a remote evaluator
+// reads it, and does not change meanwhile.
 func TestObjectIsCompleteElsewhere(t *testing.T) {
 	remote := &reads{Evaluator: &fakeEvaluator{}, others: make(chan struct{})}
 	p, q := sets(t, "p", 0, "k", "1"), sets(t, "q", 0, "l", "1")

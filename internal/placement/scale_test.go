@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// ofTeam is an enforced policy for the Deployments in the namespaces of some teams.
+// ofTeam returns an enforced policy for Deployments in the namespaces of some teams.
 func ofTeam(t testing.TB, name string, priority int32, teams ...string) *placement.Policy {
 	t.Helper()
 	m, errs := match.New(placementv1.Match{
@@ -34,7 +34,7 @@ func ofTeam(t testing.TB, name string, priority int32, teams ...string) *placeme
 	}
 }
 
-// registryOf has n policies of as many teams, and matching ones of the team "shop".
+// registryOf returns a registry with n policies for n teams, and with the given number of policies for team "shop".
 func registryOf(t testing.TB, n, matching int) *placement.Registry {
 	t.Helper()
 	r := placement.NewRegistry()
@@ -49,7 +49,8 @@ func registryOf(t testing.TB, n, matching int) *placement.Registry {
 	return r
 }
 
-// Of many policies those decide that match, once each, in order of precedence, as if there were no others.
+// TestOthersMakeNoDifference checks that exactly the matching policies decide, once each and in order of precedence, as
+// if there were no others.
 func TestOthersMakeNoDifference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	teams := []string{"shop", "bank", "farm", "mill"}
@@ -93,7 +94,7 @@ func TestOthersMakeNoDifference(t *testing.T) {
 	}
 }
 
-// What a change of one policy costs does not depend on how many others there are.
+// TestChangeCostsTheSame checks that the cost of changing a policy does not depend on the number of other policies.
 func TestChangeCostsTheSame(t *testing.T) {
 	cost := func(n int) float64 {
 		r := registryOf(t, n, 1)
@@ -110,7 +111,7 @@ func TestChangeCostsTheSame(t *testing.T) {
 	}
 }
 
-// What a decision costs depends on the policies that match, not on those that don't.
+// TestOthersCostNothing checks that the cost of a decision depends only on the number of policies that match.
 func TestOthersCostNothing(t *testing.T) {
 	cost := func(r *placement.Registry) float64 {
 		d := &placement.Decider{Policies: r, Namespaces: namespaceLabels{"team": "shop"}, Keyring: keyring(t, "k")}
@@ -142,7 +143,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkMatching is a decision by policies that evaluate nothing: what is left is to find them, and to merge.
+// BenchmarkMatching measures a decision by policies without evaluation: finding the policies, and merging.
 func BenchmarkMatching(b *testing.B) {
 	for _, size := range []struct{ policies, matching int }{{1, 1}, {3, 3}, {500, 3}, {2000, 3}} {
 		b.Run(fmt.Sprintf("policies=%d/matching=%d", size.policies, size.matching), func(b *testing.B) {

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// says always decides the same of scheduling.
+// says is an evaluator that always returns the same decision on scheduling.
 type says map[string]string
 
 func (s says) Evaluate(_ context.Context, _ map[string]any) (placement.Decision, error) {
@@ -36,7 +36,7 @@ func (says) Revision() uint64 { return 1 }
 
 func (says) Input() *projection.Fields { return projection.Everything() }
 
-// everything matches what may have pods, and some that has none.
+// everything returns a matcher for kinds with pod templates, and for some without.
 func everything(t testing.TB) *match.Matcher {
 	t.Helper()
 	m, errs := match.New(placementv1.Match{ResourceRules: []placementv1.ResourceRule{{
@@ -48,7 +48,7 @@ func everything(t testing.TB) *match.Matcher {
 	return m
 }
 
-// scheduling is what the rule says, by key.
+// scheduling returns the parsed rule scheduling, by merge key.
 func scheduling(t testing.TB, rule string) map[string]string {
 	t.Helper()
 	d, err := placement.ParseDecision(parseJSON(t, `{"scheduling": `+rule+`}`))
@@ -89,7 +89,7 @@ func decideAs(t testing.TB, resource schema.GroupVersionResource, obj, old *unst
 	return out
 }
 
-// made is a Deployment of the pod's spec.
+// made returns a Deployment with the pod spec.
 func made(t testing.TB, spec corev1.PodSpec) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
@@ -117,7 +117,7 @@ func specOf(t testing.TB, obj *unstructured.Unstructured, path ...string) corev1
 
 var template = []string{"spec", "template", "spec"}
 
-// world makes random affinities, and nodes to tell them apart.
+// world generates random affinities, and nodes with which they can be distinguished.
 type world struct{ *rand.Rand }
 
 func (w world) pick(options ...string) string { return options[w.IntN(len(options))] }
@@ -207,7 +207,7 @@ func (w world) spec() corev1.PodSpec {
 	return out
 }
 
-// decision is a random rule, as it is parsed.
+// decision returns a random rule as it is parsed.
 func (w world) decision(t testing.TB) map[string]string {
 	t.Helper()
 	spec := w.spec()
@@ -230,7 +230,7 @@ func (w world) decision(t testing.TB) map[string]string {
 	return scheduling(t, string(text))
 }
 
-// nodes are of every kind that a requirement can tell apart.
+// nodes returns nodes of all kinds that the requirements can distinguish.
 func nodes() []*corev1.Node {
 	var out []*corev1.Node
 	for _, zone := range []string{"", "a", "b", "1"} {
@@ -251,7 +251,7 @@ func nodes() []*corev1.Node {
 	return out
 }
 
-// fits says which of the nodes a required node affinity lets a pod run on.
+// fits reports for each node whether the required node affinity allows it.
 func fits(t testing.TB, a *corev1.Affinity) []bool {
 	t.Helper()
 	required := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: corev1.PodSpec{Affinity: a}})
@@ -266,8 +266,8 @@ func fits(t testing.TB, a *corev1.Affinity) []bool {
 	return out
 }
 
-// appliedByClient is what kubectl makes of an object and the developer's manifest: it replaces the lists that are in the
-// manifest, and leaves the others as they are.
+// appliedByClient returns the object after kubectl applied the developer's manifest: it replaces the lists that the
+// manifest contains, and leaves the others as they are.
 func appliedByClient(manifest, object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := object.DeepCopy()
 	at := append(slices.Clone(template), "affinity")
@@ -282,9 +282,9 @@ func appliedByClient(manifest, object *unstructured.Unstructured) *unstructured.
 	return out
 }
 
-// What several policies and the developer say of scheduling is merged by Kubernetes' own rules: the result does not
-// depend on the order of the policies, is stable, lets a pod run where all affinities do, and gives way to the very
-// object of the developer.
+// TestScheduling checks that the decisions of several policies on scheduling are merged with the requested state by
+// Kubernetes' own rules. The result does not depend on the order of the policies, and is stable. It allows exactly the
+// nodes that all affinities allow. When the policies stop deciding, the developer's original object returns.
 func TestScheduling(t *testing.T) {
 	m := everything(t)
 	conflicts, silent, restricted := 0, 0, 0
@@ -306,7 +306,7 @@ func TestScheduling(t *testing.T) {
 			conflicts += len(v.Conflicts)
 		}
 
-		// By the patch, as the API server applies it.
+		// Compare with the patched object, as the API server applies the patch.
 		result := applyPatch(t, developer, placement.Patch(developer, out.Object, out.PodSpec...))
 		if diff := cmp.Diff(viaJSON(t, out.Object).Object, result.Object); diff != "" {
 			t.Fatalf("seed %d: the patch does not yield the object (-want +got):\n%s", seed, diff)
@@ -355,7 +355,7 @@ func TestScheduling(t *testing.T) {
 			t.Fatalf("seed %d: the developer's object does not return (-want +got):\n%s", seed, diff)
 		}
 
-		// The oracle of affinities.
+		// Check affinities against Kubernetes' own implementation.
 		got := specOf(t, result, template...)
 		want := fits(t, specOf(t, developer, template...).Affinity)
 		before := slices.Clone(want)
@@ -388,7 +388,7 @@ const (
 	hasGo = `{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "go", "operator": "Exists"}]}]}}}`
 )
 
-// expressions are the keys that each required term is about.
+// expressions returns the keys in each required term.
 func expressions(t *testing.T, obj *unstructured.Unstructured) string {
 	t.Helper()
 	a := specOf(t, obj, template...).Affinity
@@ -406,8 +406,8 @@ func expressions(t *testing.T, obj *unstructured.Unstructured) string {
 	return strings.Join(out, " ")
 }
 
-// What a policy adds to an affinity goes with the policy's decision, stays where nobody decides, and is no part of what
-// the developer wants.
+// TestAffinityByPolicy checks that a policy's addition to an affinity follows the policy's decision. It stays if
+// nothing decides, and is not part of the requested state.
 func TestAffinityByPolicy(t *testing.T) {
 	m := everything(t)
 	a, b := schedules(m, "a", scheduling(t, `{"affinity": `+inA+`}`)), schedules(m, "b", scheduling(t, `{"affinity": `+hasGo+`}`))
@@ -496,7 +496,7 @@ func TestTooManyTerms(t *testing.T) {
 	}
 }
 
-// What the developer's affinity says already is neither added nor recorded.
+// TestNeedlessAffinity checks that what the developer's affinity already contains is neither added nor recorded.
 func TestNeedlessAffinity(t *testing.T) {
 	var a corev1.Affinity
 	if err := json.Unmarshal([]byte(inA), &a); err != nil {
@@ -509,7 +509,8 @@ func TestNeedlessAffinity(t *testing.T) {
 	}
 }
 
-// Who edits an affinity that policies added to neither takes over what they added, nor loses what is new.
+// TestEditedAffinity checks edits of an affinity to which policies added terms. The policies' additions do not become
+// part of the requested state, and the developer's new terms are not lost.
 func TestEditedAffinity(t *testing.T) {
 	m := everything(t)
 	terms := func(keys ...[]string) *unstructured.Unstructured {
@@ -544,13 +545,13 @@ func TestEditedAffinity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stands := viaJSON(t, decideAs(t, deployments, tc.before, nil, exists("old")).Object)
 			edited := withRecord(tc.edited, stands)
-			// The policy in force is asked first, and another version of it later.
+			// Decide with the version in force first, and with another version later.
 			next := viaJSON(t, decideAs(t, deployments, edited, stands, exists("old")).Object)
 			next = viaJSON(t, decideAs(t, deployments, next, next, exists("new")).Object)
 			if diff := cmp.Diff(specOf(t, tc.want, template...).Affinity, specOf(t, next, template...).Affinity); diff != "" {
 				t.Errorf("affinity (-want +got):\n%s", diff)
 			}
-			// One that is gone moves nothing.
+			// If the policy does not exist any more, nothing changes.
 			other := schedules(m, "q", scheduling(t, `{"schedulerName": "mine"}`))
 			kept := decideAs(t, deployments, edited, stands, other).Object
 			if diff := cmp.Diff(fits(t, specOf(t, edited, template...).Affinity), fits(t, specOf(t, kept, template...).Affinity)); diff != "" {

@@ -68,7 +68,7 @@ func TestParseScheduling(t *testing.T) {
 	}
 }
 
-// Whatever a policy says, it is an error or something that a second reading makes no difference to.
+// FuzzScheduling checks that a rule is either rejected, or that parsing its result again makes no difference.
 func FuzzScheduling(f *testing.F) {
 	for _, seed := range []string{
 		`{"nodeSelector":{"a":"b"}}`, `{"tolerations":[{}]}`, `{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{}]}}}`,

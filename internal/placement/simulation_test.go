@@ -31,7 +31,7 @@ var (
 	errFake     = errors.New("fake evaluation error")
 )
 
-// metadata is what of an object is merged, by field and key.
+// metadata are the merged values of an object, by field and key.
 type metadata map[string]map[string]string
 
 func newMetadata() metadata {
@@ -46,7 +46,7 @@ func (m metadata) clone() metadata {
 	return out
 }
 
-// metadataOf reads an object, without the record.
+// metadataOf returns the merged values of an object without the record.
 func metadataOf(obj *unstructured.Unstructured) metadata {
 	out := newMetadata()
 	maps.Copy(out["labels"], obj.GetLabels())
@@ -76,7 +76,7 @@ func metadataOf(obj *unstructured.Unstructured) metadata {
 	return out
 }
 
-// podSpec is the spec of pods with the scheduling.
+// podSpec returns a pod spec with the scheduling values.
 func podSpec(scheduling map[string]string) map[string]any {
 	out := map[string]any{}
 	parse := func(text string) any {
@@ -135,7 +135,7 @@ func recordOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[placementv1.RequestedAnnotation]
 }
 
-// clause is one line of a fake policy: it sets a key to a value where the input has another key at another value.
+// clause is one rule of a fake policy. It sets a key to a value if the input has another key with another value.
 type clause struct {
 	ifField, ifKey, ifValue string
 	field, key, value       string
@@ -144,11 +144,11 @@ type clause struct {
 // fakeEvaluator is a pure function of the input, as policies are.
 type fakeEvaluator struct {
 	clauses []clause
-	// clusters are those that the policy allows; nil if it does not say.
+	// clusters are those that the policy allows; nil if it does not restrict them.
 	clusters []string
 	errors   []string
 	err      error
-	// reads is what the policy reads; nil for all of the input.
+	// reads are the fields that the policy reads; nil for the whole input.
 	reads *projection.Fields
 }
 
@@ -189,7 +189,7 @@ func (f *fakeEvaluator) Input() *projection.Fields {
 	return projection.Everything()
 }
 
-// readsOf are the fields that clauses read.
+// readsOf returns the fields that clauses read.
 func readsOf(clauses []clause) *projection.Fields {
 	out := &projection.Fields{}
 	for _, c := range clauses {
@@ -232,17 +232,17 @@ func keyring(t *testing.T, fill string) *placement.Keyring {
 	return k
 }
 
-// simulation is one object on a tiny API server, whose only webhook is the decision path, and what its developer
-// asked for, which the simulation knows without any record.
+// simulation is one object on a minimal API server whose only webhook is the decision path. It knows what the developer
+// requested without reading any record.
 type simulation struct {
 	*testing.T
 	rand    *rand.Rand
 	matcher *match.Matcher
 	keyring *placement.Keyring
-	// everything are all policies that ever were, by name; live are those in force.
+	// everything are the names of all policies that ever existed. live are the policies in force.
 	everything map[string]bool
 	live       policies
-	// paused are the policies whose remediation is paused, by name.
+	// paused are the names of the policies whose remediation is paused.
 	paused map[string]bool
 
 	stored *unstructured.Unstructured
@@ -258,7 +258,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 
 func (s *simulation) pick(options ...string) string { return options[s.rand.IntN(len(options))] }
 
-// entry is a field, a key of it and a value.
+// entry returns a random field, key, and value.
 func (s *simulation) entry() (field, key, value string) {
 	field = s.pick("labels", "annotations", "scheduling")
 	if field != "scheduling" {
@@ -277,7 +277,8 @@ func (s *simulation) entry() (field, key, value string) {
 	}
 }
 
-// wish is an entry that a developer may write: clusters as well, which policies give by a rule of their own.
+// wish returns a random entry that a developer may write. It may be the list of clusters, which policies set with a
+// separate rule.
 func (s *simulation) wish() (field, key, value string) {
 	if s.rand.IntN(4) > 0 {
 		return s.entry()
@@ -285,7 +286,7 @@ func (s *simulation) wish() (field, key, value string) {
 	return "annotations", placementv1.ClustersAnnotation, s.pick(`["eu"]`, `["us", "eu"]`, `["ap","eu","us"]`, `["us"]`, `["eu","eu"]`, `[]`, `null`, `eu,us`)
 }
 
-// change makes one policy appear, change or disappear.
+// change adds, changes, or deletes a policy.
 func (s *simulation) change() {
 	name := s.pick("p1", "p2", "p3", "p4")
 	s.live = slices.DeleteFunc(slices.Clone(s.live), func(p *placement.Policy) bool { return p.Name == name })
@@ -350,7 +351,7 @@ func (s *simulation) decide(all policies, obj, old *unstructured.Unstructured, a
 	return out
 }
 
-// refused says what the webhook would answer.
+// refused reports whether the webhook would deny the request.
 func refused(out *placement.Outcome) bool {
 	return slices.ContainsFunc(out.Verdicts, func(v *placement.Verdict) bool {
 		return v.Policy.Mode == placementv1.ModeEnforce &&
@@ -358,8 +359,8 @@ func refused(out *placement.Outcome) bool {
 	})
 }
 
-// admit is one request: the API server calls the webhook once or several times and stores the result. It says
-// whether the request was let through.
+// admit simulates one request: the API server calls the webhook once or several times and stores the result. It reports
+// whether the request was allowed.
 func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) bool {
 	s.Helper()
 	first := s.decide(s.live, obj, s.stored, automaticOnly)
@@ -384,7 +385,7 @@ func (s *simulation) admit(obj *unstructured.Unstructured, automaticOnly bool) b
 	return true
 }
 
-// patch applies the JSON patch between two objects.
+// patch applies the JSON patch from one object to the other.
 func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Unstructured {
 	s.Helper()
 	out := applyPatch(s.T, from, placement.Patch(from, to, "spec", "template", "spec"))
@@ -395,7 +396,7 @@ func (s *simulation) patch(from, to *unstructured.Unstructured) *unstructured.Un
 	return out
 }
 
-// applyPatch applies a patch as the API server does: a parent that is missing, or a member to remove that is, is an error.
+// applyPatch applies a patch as the API server does. A missing parent, or a missing member to remove, is an error.
 func applyPatch(t testing.TB, from *unstructured.Unstructured, ops []jsonpatch.Operation) *unstructured.Unstructured {
 	t.Helper()
 	text, err := json.Marshal(from.Object)
@@ -409,7 +410,7 @@ func applyPatch(t testing.TB, from *unstructured.Unstructured, ops []jsonpatch.O
 	return out
 }
 
-// applyTo applies a patch to an object's text.
+// applyTo applies a patch to the JSON of an object.
 func applyTo(t testing.TB, text []byte, ops []jsonpatch.Operation) []byte {
 	t.Helper()
 	encoded, err := json.Marshal(ops)
@@ -430,7 +431,7 @@ func applyTo(t testing.TB, text []byte, ops []jsonpatch.Operation) []byte {
 	return out
 }
 
-// viaJSON is a copy as it comes over the wire.
+// viaJSON returns a copy that was encoded and decoded.
 func viaJSON(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	text, err := json.Marshal(obj.Object)
@@ -444,7 +445,7 @@ func viaJSON(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstruc
 	return out
 }
 
-// checkOrder has the same decided with the policies in another order.
+// checkOrder checks that the policies in another order give the same decision.
 func (s *simulation) checkOrder(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
 	s.Helper()
 	shuffled := slices.Clone(s.live)
@@ -458,7 +459,7 @@ func (s *simulation) checkOrder(out *placement.Outcome, obj *unstructured.Unstru
 	}
 }
 
-// summary is what the verdicts say, in words.
+// summary describes the verdicts as text.
 func summary(out *placement.Outcome) []string {
 	var lines []string
 	for _, v := range out.Verdicts {
@@ -471,7 +472,7 @@ func summary(out *placement.Outcome) []string {
 	return lines
 }
 
-// checkDecision compares an outcome with the contract, written down once more in the simplest way.
+// checkDecision compares an outcome with a second, very simple implementation of the contract.
 func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
 	s.Helper()
 	got, current := metadataOf(out.Object), metadataOf(obj)
@@ -502,20 +503,20 @@ func (s *simulation) checkDecision(out *placement.Outcome, obj *unstructured.Uns
 	}
 }
 
-// mayHold reports whether an update may leave a policy's part of the object as it is.
+// mayHold reports whether an update may leave a policy's keys as they are.
 func (s *simulation) mayHold(v *placement.Verdict) bool {
 	return s.stored != nil && (v.Policy.Remediation == placementv1.RemediationManual || v.Policy.Remediation == placementv1.RemediationNewOnly || s.paused[v.Policy.Name])
 }
 
-// checkClusters looks whether an object that is let through has no clusters but those that the developer and the policies
-// allow, and all of these where every policy could be followed.
+// checkClusters checks that an admitted object only has clusters that the developer and the policies allow. If no
+// policy was held or failed, the object must have all of them.
 func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Unstructured, automaticOnly bool) {
 	s.Helper()
 	const key = placementv1.ClustersAnnotation
 	if refused(out) {
 		return
 	}
-	// What the developer wants now, as develop finds it out.
+	// Determine the requested list in the same way as develop.
 	wish, wished := obj.GetAnnotations()[key]
 	if s.stored != nil {
 		if standing, stands := s.stored.GetAnnotations()[key]; stands && wished && standing == wish {
@@ -565,7 +566,7 @@ func (s *simulation) checkClusters(out *placement.Outcome, obj *unstructured.Uns
 	}
 }
 
-// checkIntent stops every policy from deciding anything and looks whether the developer's object returns.
+// checkIntent makes all policies stop deciding and checks that the developer's object returns.
 func (s *simulation) checkIntent() {
 	s.Helper()
 	if s.stored == nil {
@@ -588,7 +589,7 @@ func (s *simulation) checkIntent() {
 	s.checkUndo()
 }
 
-// checkUndo undoes all placements, and looks whether the developer's object returns and every change is reported.
+// checkUndo undoes all placements, and checks that the developer's object returns and that every change is reported.
 func (s *simulation) checkUndo() {
 	s.Helper()
 	d := &placement.Decider{Keyring: s.keyring}
@@ -616,7 +617,7 @@ func (s *simulation) checkUndo() {
 	}
 }
 
-// countDifferences counts the keys that differ.
+// countDifferences returns the number of keys with different values.
 func countDifferences(a, b metadata) int {
 	out := 0
 	for field := range a {
@@ -634,7 +635,7 @@ func countDifferences(a, b metadata) int {
 	return out
 }
 
-// random returns what a developer may have written.
+// random returns random values that a developer may have written.
 func (s *simulation) random() metadata {
 	out := newMetadata()
 	for range s.rand.IntN(5) {
@@ -644,14 +645,14 @@ func (s *simulation) random() metadata {
 	return out
 }
 
-// forgery is a record that the developer may not have written.
+// forgery returns a record that the developer must not be able to use.
 func (s *simulation) forgery() string {
 	s.Helper()
 	switch s.rand.IntN(4) {
 	case 0:
 		return s.pick("", "{}", "null", "nonsense", `{"labels":{"a":{"requested":"v1","by":"p1","set":""}}}`)
 	case 1:
-		// A record of another object.
+		// The record of another object.
 		return s.foreign(s.keyring, "other")
 	case 2:
 		// A record for this object, signed with another key.
@@ -662,7 +663,8 @@ func (s *simulation) forgery() string {
 		return "{}"
 	}
 	if len(s.live) > 0 && s.rand.IntN(2) == 0 {
-		// Without its extension it is genuine: where no policy governs the object it would stay, and so would the intent.
+		// Without its extension the record is valid: if no policy matched the object, it and the requested values would
+		// stay.
 		return strings.NewReplacer(`"extension"`, `"dropped"`).Replace(recordOf(s.stored))
 	}
 	return strings.NewReplacer(`"requested":"v1"`, `"requested":"v2"`, `"by":"p1"`, `"by":"p2"`,
@@ -687,8 +689,8 @@ func (s *simulation) foreign(k *placement.Keyring, name string) string {
 	return recordOf(out.Object)
 }
 
-// develop is a request of the developer: wanted is the metadata that it carries. A key that has the very value that
-// stands in the object is not touched; any other is the developer's wish.
+// develop simulates a request of the developer with the metadata wanted. Keys with the value that the object currently
+// has count as unchanged. All other values count as requested.
 func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 	s.Helper()
 	current := newMetadata()
@@ -703,10 +705,10 @@ func (s *simulation) develop(wanted metadata, keepsRecord bool) {
 		setRecord(obj, recordOf(s.stored))
 	}
 	if s.rand.IntN(4) == 0 && len(obj.GetLabels()) == 0 {
-		// Clients send null and empty maps, too.
+		// Clients also send null and empty maps.
 		obj.Object["metadata"].(map[string]any)["labels"] = nil
 	}
-	// Where no policy governs the object nobody keeps the record either: who replaces it says that what stands is wanted.
+	// If no policy matches, Berth does not keep the record. Replacing it makes the current values requested ones.
 	if len(s.live) == 0 && s.stored != nil && recordOf(obj) != recordOf(s.stored) {
 		s.stored, s.intent = obj, wanted
 		return
@@ -749,19 +751,19 @@ func (s *simulation) step() {
 	case 0, 1:
 		s.change()
 	case 2:
-		// A new manifest, or an old one, put in the object's place.
+		// Replace the object by a new or an old manifest.
 		s.develop(s.random(), false)
 	case 3:
-		// The developer's own manifest once more.
+		// Apply the developer's own manifest again.
 		s.develop(s.intent.clone(), s.rand.IntN(2) == 0)
 	case 4:
-		// One key changed, as by kubectl annotate or kubectl label.
+		// Change one key, as kubectl annotate or kubectl label does.
 		m := metadataOf(s.stored)
 		field, key, value := s.wish()
 		m[field][key] = value
 		s.develop(m, true)
 	case 5:
-		// One key removed.
+		// Remove one key.
 		m := metadataOf(s.stored)
 		field, key, _ := s.wish()
 		delete(m[field], key)
@@ -774,7 +776,7 @@ func (s *simulation) step() {
 	}
 }
 
-// remediate is what remediation does: decide the stored object, and send it through the webhook as it is.
+// remediate does what remediation does: it decides the stored object, and sends it unchanged through the webhook.
 func (s *simulation) remediate() {
 	s.Helper()
 	out := s.decide(s.live, s.stored, s.stored, true)

@@ -50,7 +50,7 @@ func TestUndo(t *testing.T) {
 		content = "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: default}}"
 	)
 	web := placeForUndo(t, resource("deployments.apps"), undoneWeb, true)
-	// The copy that the deployment controller makes, with the labels of the template.
+	// This is the copy that the Deployment controller creates, with the labels of the template.
 	copied := fromYAML(t, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, namespace: default, "+owner+
 		"}, spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}")
 	copied.SetAnnotations(web.GetAnnotations())
@@ -102,7 +102,7 @@ func TestUndo(t *testing.T) {
 				}
 				result := applyPatch(t, tc.obj, placement.Patch(tc.obj, got.Object, got.PodSpec...))
 				for _, field := range []string{"annotations", "labels"} {
-					// An empty map is none to the API server.
+					// The API server treats an empty map like a missing one.
 					if m, ok, _ := unstructured.NestedMap(result.Object, "metadata", field); ok && len(m) == 0 {
 						unstructured.RemoveNestedField(result.Object, "metadata", field)
 					}
@@ -127,7 +127,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestUndoUnknownKind: what is recorded of pods can't be undone in an object of which nobody said where they are.
+// TestUndoUnknownKind checks that scheduling values cannot be undone in an object whose kind has no known pod template.
 func TestUndoUnknownKind(t *testing.T) {
 	training := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "trainings"}
 	placed := placeForUndo(t, training, "{apiVersion: example.com/v1, kind: Training, metadata: {name: web, namespace: default}, spec: {worker: {pod: {spec: {}}}}}", true)
