@@ -53,7 +53,7 @@ func coverage(t *testing.T, m placementv1.Match) match.Coverage {
 func TestCoverageOfRules(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules []placementv1.ResourceRule
-		// covered is what Coverage says, and unserved are parts of its messages, one each.
+		// covered is Coverage's result of that name. Each entry of unserved is a part of one message.
 		covered  bool
 		unserved []string
 	}{

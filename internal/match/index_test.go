@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// many is a rule that names more types than an index has places for.
+// many returns a rule with more types than an item can be indexed by.
 func (g generator) many() placementv1.ResourceRule {
 	rule := g.rule()
 	for i := range 30 {
@@ -24,7 +24,7 @@ func (g generator) many() placementv1.ResourceRule {
 	return rule
 }
 
-// Whatever has come and gone, the index finds those that a look at all of them finds.
+// TestIndexFindsWhatMatches checks that the index finds the same items as a search of all items, after any changes.
 func TestIndexFindsWhatMatches(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(7, 8))}
 	of := func(m *match.Matcher) *match.Matcher { return m }
@@ -97,8 +97,8 @@ func requirement(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
 }
 
-// Of 500 that differ in a label, those are found that have the object's, whichever label it is, and whatever else they
-// all require.
+// TestIndexTellsItemsApart checks that few of 500 items that differ in one label are found for an object, whichever
+// label it is and whatever other labels they all require.
 func TestIndexTellsItemsApart(t *testing.T) {
 	rules := []placementv1.ResourceRule{rule("apps", "v1", "deployments")}
 	tests := map[string]func(i int) placementv1.Match{
@@ -133,7 +133,7 @@ func TestIndexTellsItemsApart(t *testing.T) {
 			}
 			o := match.Object{Resource: deployments, Namespace: "shop", NamespaceLabels: map[string]string{"env": "prod", "team": "7"}, Content: newObject(map[string]string{"app": "7", "tier": "front"})}
 			about := index.Of(o.Resource).About(o)
-			// The first to come had nobody to be told from.
+			// The first item may be found as well: the index had no other items when it chose the item's label.
 			if len(about) > 2 {
 				t.Errorf("finds %d of 500, of which one matches", len(about))
 			}

@@ -157,7 +157,7 @@ func TestNewReportsWhatItLeavesOut(t *testing.T) {
 	}
 }
 
-// What is broken of a match must make the policy match more: a policy that can't tell what it is about denies.
+// TestBrokenPartsSelectMore checks that a policy with an invalid match matches more objects. It denies them.
 func TestBrokenPartsSelectMore(t *testing.T) {
 	sound := placementv1.Match{
 		ResourceRules:     []placementv1.ResourceRule{rule("apps", "v1", "deployments")},
@@ -201,7 +201,7 @@ func TestBrokenPartsSelectMore(t *testing.T) {
 					t.Errorf("%s: matches = %t, want %t", id, got, want)
 				}
 			}
-			// The API server must see the same, or it would not ask.
+			// The webhook must select the same objects, or the API server would not call Berth.
 			webhook := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, "berth-system")[0].Webhook
 			if errs := validateWebhook(webhook); len(errs) > 0 {
 				t.Errorf("rendered webhook is not valid: %v", errs)

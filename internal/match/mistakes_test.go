@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// warns compares the warnings of a match with parts of them, one each.
+// warns checks the warnings for a match. Each entry of want is a part of one warning.
 func warns(t *testing.T, m placementv1.Match, want []string) {
 	t.Helper()
 	got := match.Warnings(m, field.NewPath("match"))
@@ -111,7 +111,7 @@ func TestCoverageOfClusterScopedTypes(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rule placementv1.ResourceRule
-		// kinds are those of the types; "" for none that are known.
+		// kinds are the kinds of the types; "" if the types are unknown.
 		kinds string
 	}{
 		"named":     {ruleOf("apps", "v1", "deployments,statefulsets"), "Deployment StatefulSet"},

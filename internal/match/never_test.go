@@ -20,10 +20,10 @@ func TestExemptNamespaces(t *testing.T) {
 		{"kube-system", "berth-system", true},
 		{"kube-system", "", true},
 		{"berth-system", "berth-system", true},
-		// The served cluster has none of its own.
+		// Berth has no namespace in the served cluster.
 		{"berth-system", "", false},
 		{"shop", "berth-system", false},
-		// Objects of no namespace.
+		// Cluster-scoped objects.
 		{"", "berth-system", false},
 		{"", "", false},
 	} {
@@ -60,7 +60,7 @@ func TestOnlyWildcardsTakeACondition(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			// Rules that name what never matches are refused, and not matched all the same.
+			// Rules that name types which are never matched are rejected. They must not match in any case.
 			m, _ := match.New(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))
 			groups := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
 			if got := len(groups[0].Webhook.MatchConditions) > 0; got != tc.want {

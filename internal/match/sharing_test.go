@@ -15,11 +15,11 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-// similar makes matches that differ in little, so that many share.
+// similar returns a match that differs little from base, so that many can share a webhook.
 func (g generator) similar(base placementv1.Match) placementv1.Match {
 	m := *base.DeepCopy()
 	if len(m.MatchConditions) == 0 && g.IntN(2) == 0 {
-		// They differ in resource types, or in values, or in both.
+		// These differ in resource types, in label values, or in both.
 		m.ResourceRules = []placementv1.ResourceRule{rule("*", "*", []string{"pods", "deployments"}[g.IntN(2)])}
 		m.NamespaceSelector, m.ObjectSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement("a", g.some("1", "2", "3")...)}}, nil
 		return m
@@ -48,7 +48,8 @@ func (g generator) similar(base placementv1.Match) placementv1.Match {
 	return m
 }
 
-// A webhook is called for what some policy of it is about, and for nothing else, whatever the policies have in common.
+// TestSharedWebhooksAskForNothingElse checks that a shared webhook only receives objects that one of its policies
+// matches.
 func TestSharedWebhooksAskForNothingElse(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(9, 10))}
 	shared, called1, total := 0, 0, 0
@@ -93,7 +94,8 @@ func TestSharedWebhooksAskForNothingElse(t *testing.T) {
 	}
 }
 
-// Policies that want different values of one label share a webhook, which keeps its name whoever comes and goes.
+// TestValuesShareAWebhook checks that policies with different values of one label share a webhook, whose name does not
+// depend on which of the policies exist.
 func TestValuesShareAWebhook(t *testing.T) {
 	deployment := rule("apps", "v1", "deployments")
 	expression := func(r ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
@@ -140,7 +142,7 @@ func TestValuesShareAWebhook(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Fatalf("policies by webhook (-want +got):\n%s", diff)
 			}
-			// One webhook's name has nothing of the values.
+			// The name of a webhook for a single policy does not depend on the value either.
 			if first := match.Webhooks(hooks[:1], ownNamespace); name != "RulesTogether" && !slices.ContainsFunc(groups, func(g match.Group) bool { return g.Webhook.Name == first[0].Webhook.Name }) {
 				t.Errorf("the first policy's webhook is %s alone, and has another name with the others", first[0].Webhook.Name)
 			}

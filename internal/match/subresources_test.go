@@ -18,7 +18,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// reads returns the fields at some paths; "*" stands for every member, and a path that ends in "**" for all below.
+// reads returns the fields at some paths. "*" stands for every member. A path that ends in "**" includes everything
+// below it.
 func reads(paths ...[]string) *projection.Fields {
 	out := &projection.Fields{}
 	for _, path := range paths {
@@ -39,7 +40,7 @@ func reads(paths ...[]string) *projection.Fields {
 
 func path(names ...string) []string { return names }
 
-// subresourcesOf returns the rules for subresources that a hook alone has, as group/version/resource/subresource.
+// subresourcesOf returns the rules for subresources of a hook, in the form group/version/resource/subresource.
 func subresourcesOf(t *testing.T, hook match.Hook) []string {
 	t.Helper()
 	var out []string
@@ -105,7 +106,7 @@ func TestSubresourceRules(t *testing.T) {
 	}
 }
 
-// changing are the subresources through which objects change, and the path of what changes.
+// changing are the subresources that change objects, with the paths of the changed fields.
 var changing = []struct {
 	resource    schema.GroupVersionResource
 	subresource string
@@ -119,8 +120,9 @@ var changing = []struct {
 	{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "ephemeralcontainers", path("spec", "ephemeralContainers")},
 }
 
-// Whatever policies share webhooks, each is asked about the subresources that change what it reads, whatever the labels
-// of what their requests carry, and no webhook is called for a subresource that changes nothing that its policies read.
+// TestSubresourcesAskEveryPolicy checks that each policy receives the requests for subresources that change fields it
+// reads, whatever labels these requests have and however policies share webhooks. No webhook receives requests for
+// other subresources.
 func TestSubresourcesAskEveryPolicy(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(11, 12))}
 	someReads := func() *projection.Fields {
@@ -191,8 +193,8 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 	}
 }
 
-// Webhooks for subresources depend on nothing but the set of hooks, have names of their own, and leave those for objects
-// as they are.
+// TestSubresourceWebhooksDependOnTheSetAlone checks that the webhooks for subresources depend only on the set of hooks,
+// have unique names, and do not change the webhooks for objects.
 func TestSubresourceWebhooksDependOnTheSetAlone(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(13, 14))}
 	for range 200 {

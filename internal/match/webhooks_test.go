@@ -47,7 +47,7 @@ func userInfo(name string) authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{Username: name}
 }
 
-// validateWebhook is what the API server checks of what Berth renders: names, selectors and rules.
+// validateWebhook validates the names, selectors, and rules of a webhook as the API server does.
 func validateWebhook(w admissionregistrationv1.MutatingWebhook) []string {
 	var problems []string
 	problems = append(problems, utilvalidation.IsDNS1123Subdomain(w.Name)...)
@@ -90,7 +90,7 @@ func validateWebhook(w admissionregistrationv1.MutatingWebhook) []string {
 	return problems
 }
 
-// generator makes random matches and objects from small sets, so that they meet often.
+// generator generates random matches and objects from small sets of values, so that they often match.
 type generator struct{ *rand.Rand }
 
 func (g generator) some(all ...string) []string {
@@ -147,7 +147,7 @@ var expressions = []string{
 	"request.userInfo.username.startsWith('a')", "object.metadata.labels['b'] == request.name",
 }
 
-// Of the types, some never match, and some do where they are named.
+// Some of these types never match, and some only match by name.
 var (
 	groups    = []string{"", "apps", "storage.k8s.io"}
 	resources = []string{"pods", "deployments", "nodes", "csinodes", "namespaces"}
@@ -178,7 +178,7 @@ func (g generator) resource() schema.GroupVersionResource {
 	}
 }
 
-// lister is a lister of one namespace.
+// lister lists one namespace.
 type lister struct {
 	corelisters.NamespaceLister
 	labels map[string]string
@@ -208,7 +208,7 @@ func (g generator) request() request {
 	namespaceLabels := g.labels()
 	namespaceLabels[corev1.LabelMetadataName] = ns
 	if resource.Resource == "namespaces" {
-		// A namespace's own name stands where its namespace would, and its own labels count.
+		// A request for a Namespace has the object's own name as its namespace, and is matched by the object's labels.
 		if ns == "" {
 			ns = "shop"
 		}
@@ -245,7 +245,7 @@ func (g generator) request() request {
 
 var compiler = plugincel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 
-// called is what the API server's own code makes of a rendered webhook and a request.
+// called reports whether the API server calls a rendered webhook for a request, according to the API server's own code.
 func called(ctx context.Context, t *testing.T, accessor webhook.WebhookAccessor, r request) (bool, error) {
 	t.Helper()
 	ns := namespace.Matcher{NamespaceLister: lister{labels: r.namespaceLabels}}
@@ -271,14 +271,14 @@ func called(ctx context.Context, t *testing.T, accessor webhook.WebhookAccessor,
 	return result.Matches || result.Error != nil, result.Error
 }
 
-// A single policy's Matcher and the webhook that stands for it must select the same requests: what the API server
-// does not ask about goes through undecided, and what Berth does not match does, too.
+// TestMatcherAgreesWithAPIServer checks that a policy's Matcher and its webhook select the same requests. Otherwise
+// requests would be admitted undecided, because either the API server does not call Berth or Berth does not match them.
 func TestMatcherAgreesWithAPIServer(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	seen := map[string]int{}
 	for i := range 400 {
 		spec := g.match()
-		// Rules that name what is never hooked are refused; here they show that it is not hooked all the same.
+		// Rules that name types which are never matched are rejected. They must not match in any case.
 		m, _ := match.New(spec, field.NewPath("match"))
 		rendered := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
 		if len(rendered) != 1 {
@@ -305,9 +305,10 @@ func TestMatcherAgreesWithAPIServer(t *testing.T) {
 	}
 }
 
-// Whatever policies share webhooks, each is asked about exactly what it is about: some webhook that stands for it is
-// called with the object in a version that it matches. The API server takes the first rule that names the object's
-// own version, and converts the object to another version only where there is none.
+// TestSharedWebhooksAskEveryPolicy checks that each policy receives exactly the objects that it matches, however
+// policies share webhooks. At least one of its webhooks must be called with the object in a version that the policy
+// matches. The API server uses the first rule that names the object's own version. It converts the object to another
+// version only if there is no such rule.
 func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(3, 4))}
 	versions := []string{"v1", "v2"}
@@ -358,9 +359,9 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 	}
 }
 
-// Whatever policies share webhooks, and whatever wildcards their rules have: the API server calls exactly if some policy of
-// the webhook selects the type in some version, and sends the object in a version in which each policy selects it that
-// selects the type at all.
+// TestWildcardsNeitherReachNorHideNames checks webhooks with wildcards in their rules. The API server must call a
+// webhook exactly if one of its policies selects the type in some version. It must send the object in a version in
+// which each policy selects it that selects the type at all.
 func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(9, 10))}
 	versions := []string{"v1", "v2"}
@@ -372,7 +373,7 @@ func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 			if g.IntN(2) == 0 {
 				spec.ResourceRules = append(spec.ResourceRules, rule("storage.k8s.io", g.some(versions...)[0], "csinodes"))
 			}
-			// Rules that name what never matches are refused, and not matched all the same.
+			// Rules that name types which are never matched are rejected. They must not match in any case.
 			m, _ := match.New(spec, field.NewPath("match"))
 			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
 		}
@@ -411,8 +412,8 @@ func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 	}
 }
 
-// sentVersion is the version in which the API server sends an object of the resource, which it converts to all versions;
-// empty if it does not call.
+// sentVersion returns the version in which the API server sends an object of the resource, which it can convert to all
+// versions. It returns "" if the API server does not call the webhook.
 func sentVersion(t *testing.T, w admissionregistrationv1.MutatingWebhook, r schema.GroupVersionResource, versions []string) string {
 	t.Helper()
 	for _, version := range append([]string{r.Version}, versions...) {
@@ -444,8 +445,9 @@ func ruleTexts(w admissionregistrationv1.MutatingWebhook) []string {
 	return out
 }
 
-// Two policies that name the same versions in the same order, for types that are crossed, must not share a webhook:
-// the one's rule would hide from the other the object in its own version.
+// TestVersionsAreNotMixed checks that two policies that name the same versions, but for different types, do not share a
+// webhook. Otherwise the rule of one policy would make the API server send objects in a version that the other policy
+// does not match.
 func TestVersionsAreNotMixed(t *testing.T) {
 	hook := func(name string, rules ...placementv1.ResourceRule) match.Hook {
 		m, errs := match.New(placementv1.Match{ResourceRules: rules}, field.NewPath("match"))
