@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/quota"
 )
 
-// claim asks for a claim to be created, or, from a version, to grow from 1Gi.
+// claim returns a request to create a claim or, if version is set, to grow it from 1Gi.
 func claim(t *testing.T, uid, version, size string) *quota.Request {
 	t.Helper()
 	content := func(size string) runtime.RawExtension {
@@ -39,7 +39,7 @@ func claim(t *testing.T, uid, version, size string) *quota.Request {
 	return request
 }
 
-// What stands for a change is charged once, and for as long as any request for that change may be under way.
+// TestStanding checks that a change is charged once, for as long as any request for it may be in progress.
 func TestStanding(t *testing.T) {
 	noted := func(uid, version string, after time.Duration) placementv1.Reservation {
 		return placementv1.Reservation{
@@ -116,7 +116,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// What is given back is as if it had never been charged.
+// TestGiveBack checks that a charge that was given back leaves no trace.
 func TestGiveBack(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
@@ -142,7 +142,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// Who stands on a charge that is given back is left with it.
+// TestHeir checks that a request that relies on another's charge takes it over when the other gives it back.
 func TestHeir(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
@@ -168,8 +168,8 @@ func TestHeir(t *testing.T) {
 	}
 }
 
-// A pod that is created takes what it takes, whatever the request says of its deletion. One that is being deleted takes
-// little once its grace period is over.
+// TestCreatedTerminating checks that a created pod counts in full, whatever the request says about its deletion. A pod
+// that is being deleted counts for little after its grace period.
 func TestCreatedTerminating(t *testing.T) {
 	const pod = `{"metadata":{"name":"p","uid":"u","resourceVersion":%q,"deletionTimestamp":"2000-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"spec":{"containers":[{"name":"c"}],"activeDeadlineSeconds":%d}}`
 	raw := func(version string, seconds int) runtime.RawExtension {
@@ -209,7 +209,7 @@ func TestCreatedTerminating(t *testing.T) {
 	}
 }
 
-// createOf asks for a claim with a name to be created; each object has a uid of its own.
+// createOf returns a request to create a claim with a name. Each object has its own UID.
 func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
 	t.Helper()
 	request, err := quota.NewEvaluators(newMeter().clock).NewRequest(charge, &admissionv1.AdmissionRequest{
@@ -223,8 +223,8 @@ func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
 	return request
 }
 
-// Of several creates of one name only one object can exist at a time: they are charged the largest of them, in one
-// reservation, which none of them gives back.
+// TestCreatesOfOneName checks several creates of the same name, of which only one object can exist at a time. They are
+// charged the largest amounts, in one reservation, which none of the requests gives back.
 func TestCreatesOfOneName(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
 	rules, err := compiler.Quota(t.Context(), q)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/test/growth"
 )
 
-// containers are a Pod with n containers of some kind, each of which asks for a resource of its own.
+// containers returns a request for a Pod with n containers of a kind, each of which requests a different resource.
 func containers(kind, more string, n int) *admissionv1.AdmissionRequest {
 	list := make([]string, n)
 	for i := range list {
@@ -27,8 +27,8 @@ func containers(kind, more string, n int) *admissionv1.AdmissionRequest {
 	}
 }
 
-// TestCostIsLinear: the processor time to measure what a Pod takes grows with its size and no faster. Where Kubernetes'
-// own evaluator would take longer, it is an error.
+// TestCostIsLinear checks that the CPU time for measuring a Pod grows linearly with its size. If Kubernetes' own
+// evaluator would take longer, the result must be an error.
 func TestCostIsLinear(t *testing.T) {
 	evaluators := quota.NewEvaluators(clock.RealClock{})
 	for name, of := range map[string]struct{ kind, more string }{

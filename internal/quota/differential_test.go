@@ -28,15 +28,16 @@ import (
 // now is the time of all tests.
 var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// TestAdmitAgainstUpstream holds decisions and charges against those of the API server's own plug-in, on random quotas,
-// limits and requests. Berth differs on purpose in this:
+// TestAdmitAgainstUpstream compares decisions and charges with those of the API server's own plug-in ("upstream"), for
+// random quotas, limits, and requests. There are these intended differences:
 //
-//   - What upstream denies since a quota's usage is not known yet is pending, or allowed if the request changes nothing
-//     that the quota could deny. Its message names what is unknown, upstream's all that the quota tracks.
-//   - Upstream stops at the first reason; Berth names all of them. Hence upstream's message is one of Berth's, and
-//     Berth's only one if it has just one. Usage below zero is checked before all else.
-//   - Upstream applies the scopes of a limit to objects of every type, Berth to those of the limit's own type. Both
-//     are asked here with the limits on the object's type alone.
+//   - Upstream denies a request if a quota's usage is not known yet. For Berth, the request is pending, or allowed if
+//     it changes nothing that the quota could deny. Berth's message lists what is unknown; upstream's lists everything
+//     that the quota tracks.
+//   - Upstream stops at the first reason; Berth lists all reasons. So upstream's message must be one of Berth's. If
+//     Berth has one message, both must be equal. Berth checks for negative usage first.
+//   - Upstream applies the scopes of a limit to objects of every type; Berth only to those of the limit's own type.
+//     Here both get only the limits for the object's type.
 func TestAdmitAgainstUpstream(t *testing.T) {
 	const rounds, casesPerRound = 20, 1100
 	seen := map[string]int{}
@@ -49,7 +50,7 @@ func TestAdmitAgainstUpstream(t *testing.T) {
 		}
 	}
 	t.Log(seen)
-	// A test that never gets to some verdict says nothing about it.
+	// Every verdict must occur, otherwise the test does not check it.
 	for _, verdict := range []string{
 		"ignored", "allowed", "charged", "dry", "exceeded quota", "failed quota", "status unknown", "unchanged", "quota usage is negative",
 		"insufficient quota to consume", "insufficient quota to match these scopes",
@@ -60,7 +61,7 @@ func TestAdmitAgainstUpstream(t *testing.T) {
 	}
 }
 
-// FuzzAdmit is TestAdmitAgainstUpstream for as long as one likes.
+// FuzzAdmit runs the checks of TestAdmitAgainstUpstream with other seeds.
 func FuzzAdmit(f *testing.F) {
 	f.Add(int64(0))
 	f.Fuzz(func(t *testing.T, seed int64) {
@@ -71,7 +72,7 @@ func FuzzAdmit(f *testing.F) {
 	})
 }
 
-// world is what random cases draw from: quotas and limits, which are compiled once.
+// world holds the compiled quotas and limits of which random cases use some.
 type world struct {
 	rand       *rand.Rand
 	oracle     oracle
@@ -107,7 +108,7 @@ func newWorld(t *testing.T, seed int64, quotas, limits int) *world {
 	return w
 }
 
-// one asks both about one random request and says what became of it.
+// one compares both implementations on one random request, and returns the kind of result.
 func (w *world) one(t *testing.T) string {
 	t.Helper()
 	review := w.request(t)
@@ -149,8 +150,8 @@ func (w *world) one(t *testing.T) string {
 	}
 	unknown := denied != nil && strings.Contains(denied.Error(), "status unknown for quota")
 	if unknown {
-		// Upstream is asked anew as if what is not known were zero. What Berth allows changes no quota of which it does
-		// not know something, and what it denies for good is denied whatever comes to be known.
+		// Check again with upstream as if the unknown usage were zero. If Berth allows the request, it changes no quota
+		// whose usage is partly unknown. If Berth denies it for good, it is denied whatever the usage is.
 		for i := range quotas {
 			quotas[i].Status.Used = upstream.Add(quotas[i].Status.Used, zeros(quotas[i].Status.Hard))
 		}
@@ -218,7 +219,7 @@ func compareRefusal(complain func(string, ...any), verdict *quota.Verdict, want 
 	return kind
 }
 
-// accounts returns some of the quotas, with random usage; most of them count the type.
+// accounts returns some of the quotas with random usage. Most of them count the type.
 func (w *world) accounts(of schema.GroupResource) ([]*quota.Account, []corev1.ResourceQuota) {
 	var accounts []*quota.Account
 	quotas := []corev1.ResourceQuota{}
@@ -245,7 +246,7 @@ func (w *world) accounts(of schema.GroupResource) ([]*quota.Account, []corev1.Re
 		}
 		equivalent := upstreamQuota(q)
 		if w.chance(2) {
-			// Used that is counted for another spec is used that is not known.
+			// Usage that was counted for another spec is unknown.
 			q.Status.ObservedGeneration--
 			equivalent.Status.Used = corev1.ResourceList{}
 		}
@@ -258,7 +259,7 @@ func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
 
 func pick[T any](w *world, of ...T) T { return of[w.rand.IntN(len(of))] }
 
-// names are those of hard, by what counts them.
+// names are names in hard, grouped by the evaluator that counts them.
 var names = [][]corev1.ResourceName{
 	{
 		"pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory",
@@ -272,7 +273,7 @@ var names = [][]corev1.ResourceName{
 	{"configmaps", "count/configmaps", "count/secrets", "count/widgets.example.com", "nvidia.com/gpu", "count/events"},
 }
 
-// amount returns a random amount of a name, often zero.
+// amount returns a random amount of a resource, which is often zero.
 func (w *world) amount(name corev1.ResourceName) resource.Quantity {
 	switch {
 	case w.chance(10):
@@ -293,7 +294,7 @@ var scopes = append([]corev1.ResourceQuotaScope{
 	corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeCrossNamespacePodAffinity,
 }, classScopes...)
 
-// requirement returns one that the API admits: only the scopes of classes have other operators than Exists.
+// requirement returns a valid random requirement: only scopes with classes have operators other than Exists.
 func (w *world) requirement() placementv1.ScopeRequirement {
 	r := placementv1.ScopeRequirement{ScopeName: pick(w, scopes...), Operator: corev1.ScopeSelectorOpExists}
 	if w.chance(50) {
@@ -343,7 +344,7 @@ func (w *world) limit() placementv1.LimitedResourceSpec {
 	return spec
 }
 
-// request returns a random request. Most of them are such that quotas could count them.
+// request returns a random request. Quotas could count most of them.
 func (w *world) request(t *testing.T) *admissionv1.AdmissionRequest {
 	t.Helper()
 	w.n++
@@ -385,7 +386,7 @@ func (w *world) request(t *testing.T) *admissionv1.AdmissionRequest {
 		if w.chance(20) {
 			old = object
 		}
-		// An update that creates its object has an old object without a version.
+		// For an update that creates its object, the old object has no version.
 		r.OldObject = w.raw(t, old, pick(w, "1", "1", "1", ""))
 	}
 	return r

@@ -22,7 +22,7 @@ func parsed[T any](t *testing.T, text string) *T {
 	return out
 }
 
-// only checks that there is one text, with want in it, or none if want is "".
+// only checks that there is exactly one message, which contains want, or none if want is "".
 func only(t *testing.T, got []string, want string) {
 	t.Helper()
 	if (len(got) == 0) != (want == "") || len(got) > 1 || !strings.Contains(strings.Join(got, ""), want) {
@@ -70,7 +70,7 @@ func TestImplausible(t *testing.T) {
 	}
 }
 
-// An amount in a unit that people write is found to be implausible only in a unit that the resource does not have.
+// FuzzImplausible checks that amounts in common units are only reported if the resource does not have the unit.
 func FuzzImplausible(f *testing.F) {
 	f.Add("requests.memory", int64(512), "Mi")
 	f.Add("cpu", int64(500), "m")

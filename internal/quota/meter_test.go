@@ -23,7 +23,7 @@ var (
 	widgets = schema.GroupResource{Group: "example.com", Resource: "widgets"}
 )
 
-// object is one in namespace ns that takes a single count, whatever its type is.
+// object returns an object in namespace ns. It takes a count of one, whatever its type is.
 func object(name, uid, version string, more ...func(map[string]any)) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"namespace": "ns", "name": name, "uid": uid, "resourceVersion": version,
@@ -57,7 +57,7 @@ func withDeletion(at time.Time, grace int64) func(map[string]any) {
 	}
 }
 
-// unreadable makes an object that no API server serves.
+// unreadable makes an object invalid, so that it cannot be measured.
 func unreadable(o map[string]any) { o["spec"] = "none" }
 
 type counting struct {
@@ -70,12 +70,12 @@ func newMeter() counting {
 	return counting{Meter: quota.NewMeter(quota.NewEvaluators(clock), clock), clock: clock}
 }
 
-// everywhere counts all namespaces; every type that the meter does not know is served.
+// everywhere counts all namespaces. All types that the meter does not know are served.
 var everywhere = quota.World{Selects: func(string) bool { return true }, Absent: func(schema.GroupResource) bool { return false }}
 
 var quotas int
 
-// newQuota returns a quota of its own identity, of which used is counted.
+// newQuota returns a quota with a unique UID whose status is up to date.
 func newQuota(hard, used corev1.ResourceList, reservations ...placementv1.Reservation) *placementv1.ScopedQuota {
 	quotas++
 	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: types.UID(fmt.Sprintf("quota-%d", quotas)), Generation: 3}}
@@ -101,7 +101,7 @@ func (c counting) recount(t *testing.T, q placementv1.Quota, w quota.World) *quo
 	return out
 }
 
-// put puts objects that can be measured.
+// put adds objects that must be measurable.
 func (c counting) put(t *testing.T, resource schema.GroupResource, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	for _, o := range objects {
@@ -118,7 +118,7 @@ func (c counting) replace(t *testing.T, resource schema.GroupResource, objects .
 	}
 }
 
-// A reservation is in used until its change is, or can't come any more.
+// TestReservations checks that a reservation counts as used until its change is counted or can no longer come.
 func TestReservations(t *testing.T) {
 	const (
 		left    = true
@@ -188,7 +188,7 @@ func TestReservations(t *testing.T) {
 			c.clock.Step(time.Minute)
 		}, left: settled, used: "1"},
 
-		// Used is 9 as it was counted before; what became of a charge is not known until the type can be counted again.
+		// Used is 9 as counted before. What became of a charge is unknown until the type can be counted again.
 		"type is not known":             {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, left: left, used: "9"},
 		"type is not known, it expires": {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, left: settled, used: "9"},
 		"type is not served, it seems":  {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, world: absent, left: left, used: "9"},
@@ -215,7 +215,7 @@ func TestReservations(t *testing.T) {
 				test.world(&world)
 			}
 			q := newQuota(list("pods", "10"), list("pods", "9"), test.reservation)
-			// A second count of the same says the same.
+			// Counting again gives the same result.
 			for range 2 {
 				got := c.recount(t, q, world)
 				if diff := cmp.Diff(list("pods", test.used), got.Used, sameAmounts); diff != "" || len(got.Reservations) == 1 != test.left {
@@ -226,8 +226,9 @@ func TestReservations(t *testing.T) {
 	}
 }
 
-// A type that is not served may be one whose API server is down: what was counted of it stays, and is not known once
-// the spec is another one. What was never counted is zero, whether or not it was looked at before.
+// TestUnserved checks types that are not served, possibly because their API server is down. What was counted before
+// stays, and becomes unknown if the spec changes. What was never counted is zero, whether or not the meter counted the
+// type before.
 func TestUnserved(t *testing.T) {
 	down := everywhere
 	down.Absent = func(schema.GroupResource) bool { return true }
@@ -256,7 +257,7 @@ func TestUnserved(t *testing.T) {
 	}
 }
 
-// What a put or a deletion matters to decides whether quotas are counted anew.
+// TestMatters checks that Put and Delete report correctly whether quotas must be recounted.
 func TestMatters(t *testing.T) {
 	reserved := newQuota(list("pods", "10"), nil, placementv1.Reservation{
 		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", ObjectVersion: "7", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
@@ -288,7 +289,7 @@ func TestMatters(t *testing.T) {
 		case "1":
 			c.replace(t, pods)
 		case "7", "8":
-			// It is the count that finds the update of a version to be charged, and settled.
+			// The recount notices the update of the version that is charged, and settles it.
 			reserved.Status.Reservations = c.recount(t, reserved, everywhere).Reservations
 		}
 	}
@@ -316,7 +317,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A pod that is finished, or that should be gone by now, takes nothing but its place among objects.
+// TestPods checks that a pod that has terminated, or should be gone by now, only takes its object count.
 func TestPods(t *testing.T) {
 	tests := map[string]struct {
 		pod  *unstructured.Unstructured
@@ -345,7 +346,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// Replace is complete: what it lacks is not counted.
+// TestReplace checks that Replace removes all objects that it does not get.
 func TestReplace(t *testing.T) {
 	c := newMeter()
 	q := newQuota(list("count/widgets.example.com", "9"), nil)

@@ -24,8 +24,8 @@ import (
 )
 
 // TestUsedIsNeverBelow runs random histories of an API server, a watch that lags behind it, and charges and recounts of
-// one quota. Used is never below what exists and what may come to exist, else more would be admitted than hard; and it
-// is what exists once everything has settled, else something leaks.
+// one quota. Used must never be below what exists and may come to exist; otherwise the quota would admit more than
+// hard. And it must equal what exists once everything has settled; otherwise something leaks.
 func TestUsedIsNeverBelow(t *testing.T) {
 	const histories, steps = 100, 200
 	seen := map[string]int{}
@@ -54,7 +54,7 @@ func TestUsedIsNeverBelow(t *testing.T) {
 	}
 }
 
-// FuzzUsedIsNeverBelow is TestUsedIsNeverBelow for as long as one likes.
+// FuzzUsedIsNeverBelow runs TestUsedIsNeverBelow with other seeds.
 func FuzzUsedIsNeverBelow(f *testing.F) {
 	f.Add(int64(0))
 	f.Fuzz(func(t *testing.T, seed int64) {
@@ -71,17 +71,18 @@ func FuzzUsedIsNeverBelow(f *testing.F) {
 }
 
 const (
-	// modelTTL is how long a charge holds.
+	// modelTTL is how long a charge is valid.
 	modelTTL = 60 * time.Second
-	// modelDelay bounds how long a request, and after that the watch, takes: together not longer than a charge holds.
+	// modelDelay bounds the delay of a request, and then of the watch. Together they take less time than a charge is
+	// valid.
 	modelDelay = 25 * time.Second
 )
 
-// podState is a pod as the API server has it.
+// podState is the state of a pod in the API server.
 type podState struct {
 	name, uid string
 	version   int
-	// milli is the pod's cpu request.
+	// milli is the pod's CPU request in millicores.
 	milli    int
 	finished bool
 }
@@ -101,16 +102,16 @@ func (p podState) object() *unstructured.Unstructured {
 	return object(p.name, p.uid, strconv.Itoa(p.version), withCPU(fmt.Sprintf("%dm", p.milli)), withPhase(phase))
 }
 
-// change is a request that was admitted and is not stored yet; from is the version that it starts from, 0 for none.
+// change is an admitted request that is not stored yet. from is the version that it starts from; 0 for none.
 type change struct {
 	to    podState
 	from  int
 	until time.Time
-	// asked are the uids of the admission requests.
+	// asked are the UIDs of the admission requests.
 	asked []string
 }
 
-// event is what the watch has yet to tell.
+// event is an event that the watch has not delivered yet.
 type event struct {
 	pod     podState
 	deleted bool
@@ -205,7 +206,7 @@ func (m *model) pick() (podState, bool) {
 	return m.pods[names[m.rand.IntN(len(names))]], true
 }
 
-// ask asks for a pod to be created or resized, and charges it. Some are asked twice, as if by two webhooks.
+// ask requests to create or resize a pod, and charges it. Some requests are sent twice, as if two webhooks matched.
 func (m *model) ask(next podState, old *podState) {
 	c := change{to: next, until: m.meter.clock.Now().Add(modelDelay)}
 	times := 1 + m.rand.IntN(5)/4
@@ -264,7 +265,7 @@ func raw(t *testing.T, p podState, isNew bool) runtime.RawExtension {
 	return runtime.RawExtension{Raw: text}
 }
 
-// arrive stores one of the changes, if the API server would.
+// arrive stores one of the changes if the API server would accept it.
 func (m *model) arrive() {
 	if len(m.underWay) == 0 {
 		return
@@ -288,7 +289,8 @@ func (m *model) store(p podState) {
 	m.watch = append(m.watch, event{pod: p, until: m.meter.clock.Now().Add(modelDelay)})
 }
 
-// fail gives up changes: a later admission step refused them, or nobody waits any more. Some are given back.
+// fail drops changes, as if a later admission step had denied them or the client had timed out. Some of them are given
+// back.
 func (m *model) fail(which func(change) bool) {
 	m.underWay = slices.DeleteFunc(m.underWay, func(c change) bool {
 		if !which(c) {
@@ -305,7 +307,7 @@ func (m *model) fail(which func(change) bool) {
 	})
 }
 
-// touch changes a pod without asking the quota: its status, which may end it, or its labels.
+// touch changes a pod without a quota check: its status, which may terminate it, or its labels.
 func (m *model) touch() {
 	if pod, ok := m.pick(); ok {
 		pod.finished = pod.finished || m.rand.IntN(2) == 0
@@ -342,7 +344,7 @@ func (m *model) recount() {
 	m.did("recounted", "%d of %d reservations left", len(r.Reservations), before)
 }
 
-// wait lets time pass. No request and no event takes longer than it may.
+// wait advances the clock. It completes the requests and events that would exceed their maximum delay.
 func (m *model) wait(d time.Duration) {
 	m.meter.clock.Step(d)
 	now := m.meter.clock.Now()
@@ -353,7 +355,7 @@ func (m *model) wait(d time.Duration) {
 	m.did("waited", "%s", d)
 }
 
-// exists is what existing pods take.
+// exists returns what existing pods take.
 func (m *model) exists() corev1.ResourceList {
 	out := list("pods", "0", "requests.cpu", "0")
 	for _, p := range m.pods {
@@ -362,8 +364,8 @@ func (m *model) exists() corev1.ResourceList {
 	return out
 }
 
-// check adds up the most that can exist, of what exists and of the changes under way: of several objects with one name at
-// most one exists at a time. No name has more than one reservation for creates of several objects.
+// check compares used with the maximum that can exist: existing pods and pending changes. Of several objects with one
+// name, at most one exists at a time. No name may have more than one reservation for creates of several objects.
 func (m *model) check() {
 	m.t.Helper()
 	need := list("pods", "0", "requests.cpu", "0")

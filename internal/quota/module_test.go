@@ -32,7 +32,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// The text of a module is part of what an administrator sees: a change of it shows in these files.
+// TestGolden compares generated modules with golden files, because administrators see their text.
 func TestGolden(t *testing.T) {
 	in := func(scope corev1.ResourceQuotaScope, operator corev1.ScopeSelectorOperator, values ...string) placementv1.ScopeRequirement {
 		return placementv1.ScopeRequirement{ScopeName: scope, Operator: operator, Values: values}
@@ -107,7 +107,8 @@ func golden(t *testing.T, name string, rules *quota.Rules, err error) {
 	}
 }
 
-// Equal specs share a compiled module, whichever objects they come from and in whichever order their maps are.
+// TestDigestIsOfTheSpec checks that equal specs share a compiled module, whatever objects they belong to and in
+// whatever order their maps are iterated.
 func TestDigestIsOfTheSpec(t *testing.T) {
 	compiler := newCompiler()
 	digest := func(ctx context.Context, uid, hardPods string) string {

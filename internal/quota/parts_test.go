@@ -65,7 +65,7 @@ func TestCharged(t *testing.T) {
 	}
 }
 
-// No part of a name that an object takes is said to be impossible.
+// FuzzPartOfName checks that no part of a name that an object takes is reported as impossible.
 func FuzzPartOfName(f *testing.F) {
 	f.Add("gold", "example.com/gpu", uint8(2), uint8(9))
 	e := NewEvaluators(clock.RealClock{})

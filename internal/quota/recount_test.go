@@ -92,7 +92,8 @@ func TestRecount(t *testing.T) {
 	}
 }
 
-// The recount counts what upstream counts, for every scope and every name.
+// TestRecountAgainstUpstream checks that the recount counts what Kubernetes' controller counts, for every scope and
+// name.
 func TestRecountAgainstUpstream(t *testing.T) {
 	for seed := range int64(8) {
 		w := newWorld(t, seed, 40, 0)
@@ -157,7 +158,7 @@ func TestRecountAgainstUpstream(t *testing.T) {
 	}
 }
 
-// Names of hard count the type whose evaluator upstream has for them.
+// TestTypes checks that a name in hard counts the type whose evaluator Kubernetes has for the name.
 func TestTypes(t *testing.T) {
 	claims, services := schema.GroupResource{Resource: "persistentvolumeclaims"}, schema.GroupResource{Resource: "services"}
 	counted := map[corev1.ResourceName]schema.GroupResource{
@@ -166,7 +167,7 @@ func TestTypes(t *testing.T) {
 		"services": services, "services.nodeports": services, "services.loadbalancers": services, "count/services": services,
 		"persistentvolumeclaims": claims, "requests.storage": claims, "count/persistentvolumeclaims": claims,
 		"gold.storageclass.storage.k8s.io/requests.storage": claims, "gold.storageclass.storage.k8s.io/persistentvolumeclaims": claims,
-		// A storage class may have this name, and the evaluator of pods takes it for an extended resource.
+		// A storage class may have this name, which the pod evaluator mistakes for an extended resource.
 		"requests.gold.storageclass.storage.k8s.io/persistentvolumeclaims": claims,
 		"configmaps": {Resource: "configmaps"}, "count/configmaps": {Resource: "configmaps"}, "secrets": {Resource: "secrets"},
 		"replicationcontrollers": {Resource: "replicationcontrollers"}, "resourcequotas": {Resource: "resourcequotas"},
@@ -180,8 +181,8 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: untracked %v, -want +got:\n%s", name, untracked, diff)
 		}
 	}
-	// Extended resources are only counted by their requests. Devices of claims are upstream's alone, and of what is never
-	// matched nothing may hang on Berth.
+	// Extended resources are only counted by their requests. Devices of resource claims are only counted by Kubernetes.
+	// Types that are never matched must not be counted.
 	for _, name := range []corev1.ResourceName{
 		"nvidia.com/gpu", "limits.nvidia.com/gpu", "gold.deviceclass.resource.k8s.io/devices", "count/events", "count/events.events.k8s.io",
 		"count/leases.coordination.k8s.io", "count/scopedquotas.placement.berth.dev", "storage",
@@ -201,7 +202,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// Every name that an evaluator of upstream measures is counted for its type, and for no other.
+// TestTypesAgainstUpstream checks that every name that a Kubernetes evaluator measures is counted for its type and no
+// other.
 func TestTypesAgainstUpstream(t *testing.T) {
 	e := quota.NewEvaluators(newMeter().clock)
 	o := newOracle(newMeter().clock)
@@ -269,7 +271,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// A create under a name that is taken fails, unless the object is deleted first. It takes no more than it would then.
+// TestRecountOfATakenName checks creates whose name is in use, which fail unless the object is deleted first. They take
+// no more than they would after the deletion.
 func TestRecountOfATakenName(t *testing.T) {
 	c := newMeter()
 	c.replace(t, pods, object("taken", "a", "1", withCPU("1")))
@@ -279,7 +282,7 @@ func TestRecountOfATakenName(t *testing.T) {
 	hard := list("pods", "9", "requests.cpu", "9")
 	for name, test := range map[string]struct {
 		cpu string
-		// while there is the object, and after its deletion.
+		// want is used while the object exists, and after is used after its deletion.
 		want, after corev1.ResourceList
 	}{
 		"less":   {cpu: "500m", want: list("pods", "1", "requests.cpu", "1"), after: list("pods", "1", "requests.cpu", "500m")},
@@ -289,7 +292,7 @@ func TestRecountOfATakenName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newQuota(hard, nil, charge(test.cpu, "1"))
 			if name == "scoped" {
-				// It does not count the object.
+				// With this scope, the quota does not count the object.
 				q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
 			}
 			c.replace(t, pods, object("taken", "a", "1", withCPU("1")))

@@ -46,7 +46,8 @@ func TestScoping(t *testing.T) {
 	}
 }
 
-// Requirements by priority class exclude each other if and only if no pod matches all of them.
+// FuzzScoping checks that requirements by priority class are reported as contradictory if and only if no pod matches
+// all of them.
 func FuzzScoping(f *testing.F) {
 	operators := []string{"In", "NotIn", "Exists", "DoesNotExist"}
 	f.Add(uint8(0), uint8(1), uint8(3))

@@ -18,12 +18,12 @@ import (
 	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
-// sameAmounts and sameQuantity compare by what quantities are worth.
+// sameAmounts and sameQuantity compare quantities by value.
 var sameAmounts = cmp.Comparer(func(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) })
 
 var sameQuantity = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 
-// The transcribed cases are only worth something if upstream itself gives the verdicts that they say it gives.
+// TestTranscribedCasesAgainstUpstream checks that Kubernetes gives the results that the transcribed cases claim.
 func TestTranscribedCasesAgainstUpstream(t *testing.T) {
 	text, err := os.ReadFile("testdata/upstream-admission.yaml")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// oracle is the API server's own decision, put together here from upstream's parts and none of Berth's.
+// oracle is the API server's own quota decision, built from Kubernetes' packages without any of Berth's.
 type oracle struct {
 	evaluators map[schema.GroupResource]upstream.Evaluator
 }
@@ -48,7 +48,7 @@ func (o oracle) of(resource schema.GroupResource) upstream.Evaluator {
 	return generic.NewObjectCountEvaluator(resource, nil, "")
 }
 
-// check decides a request. The result are the quotas as they would be if the request succeeded.
+// check decides a request. It returns the quotas as they would be if the request succeeded.
 func (o oracle) check(t testing.TB, quotas []corev1.ResourceQuota, limits []limitedapi.LimitedResource, r *admissionv1.AdmissionRequest) ([]corev1.ResourceQuota, error) {
 	t.Helper()
 	resource := schema.GroupResource{Group: r.Resource.Group, Resource: r.Resource.Resource}
@@ -77,8 +77,8 @@ func (o oracle) check(t testing.TB, quotas []corev1.ResourceQuota, limits []limi
 	return resourcequota.CheckRequest(quotas, attributes, o.of(resource), limits)
 }
 
-// upstreamQuota is a quota as core/v1 has it. Upstream judges by status.hard, which is what spec.hard was at the last
-// count; Berth judges by spec.hard, and by used only if that is counted for it.
+// upstreamQuota converts a quota to core/v1. Kubernetes decides by status.hard, which is spec.hard at the last count.
+// Berth decides by spec.hard, and uses status.used only if it was counted for that spec.
 func upstreamQuota(q placementv1.Quota) corev1.ResourceQuota {
 	spec, status := q.QuotaSpec(), q.QuotaStatus()
 	return corev1.ResourceQuota{

@@ -47,7 +47,7 @@ func limitOn(name, group, resource string, selector *placementv1.NamespaceSelect
 
 const ownNamespace = "berth-system"
 
-// hooks is a webhook configuration's content in short: a line for each, with what it is there for.
+// hooks summarizes webhooks: it returns a line for each, with the objects that need it.
 func hooks(all []quota.Webhook) map[string][]string {
 	out := map[string][]string{}
 	for _, w := range all {
@@ -147,7 +147,7 @@ func TestWebhooks(t *testing.T) {
 					}
 				}
 			}
-			// The order in which a cache has the objects is not their own.
+			// The result must not depend on the order of the objects.
 			want := all
 			for range 5 {
 				shuffle(test.scoped)
@@ -163,7 +163,7 @@ func TestWebhooks(t *testing.T) {
 
 func shuffle[T any](s []T) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] }) }
 
-// A change of what is counted does not rename the webhooks of others.
+// TestWebhookNames checks that a change of what one quota counts does not rename the webhooks of others.
 func TestWebhookNames(t *testing.T) {
 	e := quota.NewEvaluators(newMeter().clock)
 	names := func(q ...placementv1.ScopedQuota) []string {
@@ -180,7 +180,7 @@ func TestWebhookNames(t *testing.T) {
 	}
 }
 
-// The namespaces that a webhook is asked for are those that the quota counts.
+// TestWebhookNamespaces checks that a webhook selects exactly the namespaces that its quota counts.
 func TestWebhookNamespaces(t *testing.T) {
 	e := quota.NewEvaluators(newMeter().clock)
 	selector := &placementv1.NamespaceSelector{MatchExpressions: []placementv1.NamespaceRequirement{{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []placementv1.LabelValue{"prod"}}}}
@@ -199,7 +199,8 @@ func TestWebhookNamespaces(t *testing.T) {
 	}
 }
 
-// Of the updates, which are frequent, none is sent that changes nothing; of the pods, none whose class no quota counts.
+// TestMatchConditions checks that the conditions exclude updates that change no usage, and pods whose class no quota
+// counts.
 func TestMatchConditions(t *testing.T) {
 	e := quota.NewEvaluators(newMeter().clock)
 	of := func(class *placementv1.ScopeRequirement) *match.Matcher {
@@ -227,7 +228,7 @@ func TestMatchConditions(t *testing.T) {
 	tests := map[string]struct {
 		class                 *placementv1.ScopeRequirement
 		resource, subresource string
-		// old is nil for a creation.
+		// old is nil for a create request.
 		spec, old spec
 		want      bool
 	}{
@@ -285,8 +286,8 @@ func TestMatchConditions(t *testing.T) {
 	}
 }
 
-// However many and however large the specs are, the configuration stays one that can be stored: what would make it too
-// large is asked about more widely.
+// TestWebhooksStaySmall checks that the configuration can always be stored, whatever the number and size of the specs.
+// If it would become too large, the webhooks cover more requests than needed.
 func TestWebhooksStaySmall(t *testing.T) {
 	const limit = 512 << 10
 	e := quota.NewEvaluators(newMeter().clock)
@@ -326,7 +327,7 @@ func TestWebhooksStaySmall(t *testing.T) {
 	}
 }
 
-// A webhook that several quotas share asks about the pods that any of them counts.
+// TestMatchConditionsTogether checks that a shared webhook receives the pods that any of its quotas counts.
 func TestMatchConditionsTogether(t *testing.T) {
 	e := quota.NewEvaluators(newMeter().clock)
 	low, high, all := scopedQuota("a", "low", "", "pods"), scopedQuota("a", "high", "", "pods"), scopedQuota("a", "all", "", "pods")
