@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAgainIsJudge holds what is judged again after some changes against what is judged anew.
+// TestAgainIsJudge compares the results of Again after some changes with those of Judge.
 func TestAgainIsJudge(t *testing.T) {
 	const nodes, pods = 5, 10
 	s := setOf(t, nil)
@@ -96,7 +96,7 @@ func TestAgainAsksWhatChanged(t *testing.T) {
 				}
 				diff(t, tc.reason, tc.asked, s.asked.Load()-before)
 				diff(t, tc.reason, tc.same, again == r)
-				// Once it is known what holds for a snapshot, nothing more is asked of it.
+				// Once the verdicts are known for a snapshot, Again evaluates nothing more on it.
 				r, tc.asked, tc.same = again, 0, true
 			}
 		})
@@ -118,7 +118,7 @@ func TestAgainByAnotherSet(t *testing.T) {
 	diff(t, "What other predicates said is not taken over.", "1/1 nodes fit", again.Summary())
 }
 
-// TestAtOnce is for the race detector: judgments at once, of several snapshots.
+// TestAtOnce runs concurrent judgments on several snapshots, for the race detector.
 func TestAtOnce(t *testing.T) {
 	s := setOf(t, nil)
 	g := newGenerator(1)

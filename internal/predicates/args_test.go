@@ -57,7 +57,7 @@ func TestArgumentsRefused(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%s: no error", tc.reason)
 			}
-			// Where upstream's scheme was made is nobody's business.
+			// Ignore the part of the message that names the source of the scheme.
 			got, _, _ := strings.Cut(err.Error(), " in scheme ")
 			diff(t, tc.reason, tc.want, got)
 		})
@@ -108,7 +108,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestOwnArguments shows that a plugin of one's own gets its arguments as the scheduler hands them over.
+// TestOwnArguments checks that a user's plugin gets its arguments in the form in which the scheduler passes them.
 func TestOwnArguments(t *testing.T) {
 	var got []runtime.Object
 	mine := Predicate{Name: "Mine", Judges: Nodes, New: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {

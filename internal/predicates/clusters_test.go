@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// cluster is what predicates can tell of a cluster.
+// cluster holds everything that predicates read of a cluster.
 type cluster struct {
 	Labels      map[string]string
 	Taints      []corev1.Taint
@@ -28,7 +28,7 @@ const (
 
 var notReady = corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: "NoSchedule"}
 
-// clusterOf is the one cluster of a snapshot.
+// clusterOf returns the only cluster of a snapshot.
 func clusterOf(t testing.TB, s *Snapshot) cluster {
 	t.Helper()
 	if s.Len() != 1 {
@@ -44,7 +44,7 @@ func clusterOf(t testing.TB, s *Snapshot) cluster {
 	}
 }
 
-// Clusters of each inventory, in the normal form that internal/replication gives them.
+// TestClustersOfInventories converts clusters of each inventory, in the normal form of internal/replication.
 func TestClustersOfInventories(t *testing.T) {
 	for file, want := range map[string]cluster{
 		"clusterprofile": {
@@ -69,7 +69,7 @@ func TestClustersOfInventories(t *testing.T) {
 			Taints:      []corev1.Taint{{Key: "cluster.open-cluster-management.io/unreachable", Effect: "NoSchedule"}, notReady},
 			Allocatable: map[string]int64{"pods": limitless}, Boundless: true,
 		},
-		// Its label says another region than the cluster itself.
+		// Its label names another region than the cluster itself.
 		"karmada": {
 			Labels:      map[string]string{"tier": "gold", "topology.kubernetes.io/region": "of-the-label"},
 			Taints:      []corev1.Taint{{Key: "cluster.karmada.io/not-ready", Effect: "NoExecute"}},
@@ -223,7 +223,7 @@ func TestClustersAreSorted(t *testing.T) {
 	}
 }
 
-// Whatever a document is, what comes of it are parts of a node that plugins can cope with.
+// FuzzClusterSnapshot checks that any document gives nodes that plugins can evaluate.
 func FuzzClusterSnapshot(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a": null}`, `{"a": {"ready": "yes", "labels": [], "taints": {}, "zones": "z", "allocatable": "all"}}`,

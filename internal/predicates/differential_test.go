@@ -33,11 +33,12 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// The oracle of these tests is the scheduler's framework, with its own snapshot, made anew of the whole objects for each
-// judgment. What a real kube-scheduler says is compared in test/integration/schedulerdifferential.
+// The tests compare with the scheduler's framework. It uses the scheduler's own snapshot, which is rebuilt from the
+// complete objects for each judgment. For a comparison with a real kube-scheduler, see
+// test/integration/schedulerdifferential.
 
-// defaults are kube-scheduler's profile without what does not filter, and without the filters that Default lacks: they
-// need more than nodes, pods and namespaces.
+// defaults returns kube-scheduler's default profile without plugins that do not filter, and without the filters that
+// Default omits, which need more than nodes, pods, and namespaces.
 func defaults(t testing.TB, set *predicates.Set) *schedulerconfig.KubeSchedulerProfile {
 	t.Helper()
 	config, err := latest.Default()
@@ -65,7 +66,7 @@ func defaults(t testing.TB, set *predicates.Set) *schedulerconfig.KubeSchedulerP
 	return &profile
 }
 
-// oracle judges as kube-scheduler does.
+// oracle evaluates pods as kube-scheduler does.
 type oracle struct {
 	framework.Framework
 	snapshot *cache.Snapshot
@@ -95,7 +96,7 @@ func newOracle(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w pr
 	return oracle{f, snapshot}
 }
 
-// judge returns verdicts without numbers of replicas.
+// judge returns verdicts without replica counts.
 func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdict {
 	t.Helper()
 	state := framework.NewCycleState()
@@ -114,7 +115,7 @@ func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdi
 		switch {
 		case !whole.IsSuccess():
 		case !allowed.AllNodes() && !allowed.NodeNames.Has(name):
-			// As findNodesThatFitPod has it.
+			// This is the message of findNodesThatFitPod.
 			status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", slices.Sorted(maps.Keys(by))))
 			status.SetPlugin(strings.Join(slices.Sorted(maps.Keys(by)), ","))
 		default:
@@ -133,7 +134,7 @@ func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdi
 	return out
 }
 
-// verdicts returns all verdicts on a workload.
+// verdicts returns all verdicts on a workload, including replica counts.
 func verdicts(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w predicatestest.World, of workload.Workload) []predicates.Verdict {
 	t.Helper()
 	others := slices.DeleteFunc(slices.Clone(w.Pods), func(pod *corev1.Pod) bool {
@@ -162,14 +163,14 @@ func verdicts(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w pre
 	return out
 }
 
-// cut makes what World gets of what the API server has.
+// cut converts an object of the API server to what a World gets.
 func cut(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Through JSON, as from the API server: numbers are of the types that it has.
+	// Encode and decode as JSON, so that numbers have the same types as in objects from the API server.
 	text, err := json.Marshal(content)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +197,7 @@ func cutAll[T runtime.Object](t testing.TB, resource schema.GroupVersionResource
 	return out
 }
 
-// match is one world, what is judged on it, and what happens to it.
+// match is a comparison on one world that changes, with the workloads to evaluate.
 type match struct {
 	rng       *rand.Rand
 	generator *predicatestest.Generator
@@ -204,11 +205,11 @@ type match struct {
 	set       *predicates.Set
 	objects   predicatestest.World
 	world     *predicates.World
-	// covered counts verdicts by reasons.
+	// covered counts verdicts by reason.
 	covered map[string]int
 }
 
-// play compares verdicts on a generated world, and again after each of some changes.
+// play compares verdicts on a generated world, and again after each of several changes.
 func (m *match) play(t testing.TB) {
 	t.Helper()
 	m.generator = predicatestest.New(m.rng, "")
@@ -254,7 +255,8 @@ func (m *match) snapshot(t testing.TB) *predicates.Snapshot {
 	return s
 }
 
-// workload makes one of a pod, which may be one that is on a node, and may have others already.
+// workload returns a workload for a generated pod. The pod may already be on a node, and the workload may have other
+// pods.
 func (m *match) workload() workload.Workload {
 	of := workload.Workload{Pod: m.generator.Pod(), Replicas: 1 + m.rng.IntN(4)}
 	switch n := m.rng.IntN(10); {
@@ -266,8 +268,9 @@ func (m *match) workload() workload.Workload {
 	case n < 6 && len(m.objects.Nodes) > 0:
 		of.Pod.Spec.NodeName = m.objects.Nodes[m.rng.IntN(len(m.objects.Nodes))].Name
 	}
-	// Under an empty selector, PodTopologySpread counts no pod that there is while it prepares (countPodsMatchSelector),
-	// but each one that is added (updateWithPod). How many replicas fit is found by adding.
+	// With an empty selector, PodTopologySpread does not count existing pods when it prepares (countPodsMatchSelector),
+	// but it counts each added pod (updateWithPod). The replica count is found by adding pods, so such workloads have
+	// one replica.
 	if slices.ContainsFunc(of.Pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
 		return c.LabelSelector != nil && len(c.LabelSelector.MatchLabels)+len(c.LabelSelector.MatchExpressions) == 0
 	}) {
@@ -279,7 +282,7 @@ func (m *match) workload() workload.Workload {
 func (m *match) compare(t testing.TB, of workload.Workload, report *predicates.Report) {
 	t.Helper()
 	want := verdicts(t, m.profile, m.objects, of)
-	// The scheduler gives the reasons of one node in any order, and sorts them where it counts them.
+	// The scheduler returns the reasons of a node in any order, and only sorts them when it counts them.
 	anyOrder := cmpopts.SortSlices(func(a, b string) bool { return a < b })
 	if diff := cmp.Diff(want, report.Verdicts, cmpopts.EquateEmpty(), anyOrder); diff != "" {
 		t.Fatalf("verdicts (-scheduler +ours):\n%s\n%d replicas, own: %v, name: %q\n%s\non %s", diff, of.Replicas, of.Own, of.Name, show(t, of.Pod), show(t, m.objects))
@@ -364,7 +367,7 @@ func TestVerdictsAreTheSchedulers(t *testing.T) {
 		m.rng = rand.New(rand.NewPCG(seed, 0))
 		m.play(t)
 	}
-	// So that the comparison can't come to be of trifles.
+	// The comparison must cover all of these reasons, otherwise it shows too little.
 	for _, reason := range []string{
 		"NodeName", "node(s) were unschedulable", "node(s) had untolerated taint(s)",
 		"node(s) didn't match Pod's node affinity/selector", "node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict",

@@ -15,12 +15,12 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// generator makes worlds and pods of few words, so that they meet.
+// generator generates worlds and pods with few distinct values, so that they often match.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 6))} }
 
-// one is one of some words; often says yes n times of m.
+// one returns one of the words. often returns true n times out of m.
 func (g generator) one(words ...string) string { return words[g.IntN(len(words))] }
 
 func (g generator) often(n, m int) bool { return g.IntN(m) < n }
@@ -52,7 +52,8 @@ func (g generator) term() string {
 		g.one("zone", corev1.LabelHostname), g.one("a", "b"), more)
 }
 
-// spec is what a pod says; those that are there say what matters to others only.
+// spec returns a pod spec. If new is false, the spec belongs to an existing pod, and only has fields that affect other
+// pods.
 func (g generator) spec(new bool) string {
 	container := "name: c"
 	if g.often(3, 4) {
@@ -89,7 +90,7 @@ func (g generator) spec(new bool) string {
 	return strings.Join(append(out, "affinity: {"+strings.Join(affinity, ", ")+"}"), ", ")
 }
 
-// pod is one on a node, by its number.
+// pod returns the i-th pod, on a random node.
 func (g generator) pod(i, nodes int) string {
 	return fmt.Sprintf("{metadata: {name: p%d, namespace: %s, labels: {app: %s}}, spec: {nodeName: n%d, %s}}",
 		i, namespaceOf(i), g.one("a", "b", "c"), g.IntN(nodes), g.spec(false))
@@ -101,7 +102,7 @@ func (g generator) namespace(name string) string {
 	return fmt.Sprintf("{metadata: {name: %s, labels: {kubernetes.io/metadata.name: %[1]s, team: %s}}}", name, g.one("red", "blue"))
 }
 
-// objects are those of a world.
+// objects returns the objects of a world.
 func (g generator) objects(nodes, pods int) []string {
 	out := []string{g.namespace("default"), g.namespace("other")}
 	for i := range nodes {
@@ -125,7 +126,7 @@ func (g generator) workload(t testing.TB, replicas int) workload.Workload {
 	return w
 }
 
-// change is an event of a world.
+// change applies a random event to a world.
 func (g generator) change(t testing.TB, w *World, nodes, pods int) {
 	t.Helper()
 	i := g.IntN(pods)
@@ -143,8 +144,8 @@ func (g generator) change(t testing.TB, w *World, nodes, pods int) {
 	}
 }
 
-// put has an object in YAML in the world: what has containers is a pod, what has a label of its name is a namespace, and
-// anything else is a node.
+// put adds an object in YAML to the world. An object with containers is a pod, one with a label that has its name is a
+// namespace, and any other is a node.
 func put(t testing.TB, w *World, text string) {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}

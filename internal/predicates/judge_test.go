@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// snapshotWith is one of nodes, pods and namespaces in YAML; see put.
+// snapshotWith returns a snapshot of nodes, pods, and namespaces in YAML; see put.
 func snapshotWith(t testing.TB, objects ...string) *Snapshot {
 	t.Helper()
 	return current(t, worldWith(t, objects...))
@@ -45,7 +45,7 @@ func worldWith(t testing.TB, objects ...string) *World {
 	return w
 }
 
-// podOf is the workload of one pod in YAML, which is to be in the namespace default.
+// podOf returns the workload of one pod in YAML, in namespace default.
 func podOf(t testing.TB, text string) workload.Workload {
 	t.Helper()
 	pod := &corev1.Pod{}
@@ -88,7 +88,7 @@ func diff(t testing.TB, reason string, want, got any) {
 	}
 }
 
-// big is a node on which there is room.
+// big returns a node with room for pods.
 func big(name, more string) string {
 	return fmt.Sprintf(`{metadata: {name: %s, labels: {kubernetes.io/hostname: %[1]s}}, status: {allocatable: {cpu: 8, memory: 8Gi, pods: 110}}%s}`, name, more)
 }
@@ -268,7 +268,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// fake is a plugin of one's own.
+// fake is a user's plugin.
 type fake struct {
 	name   string
 	filter func(node string) *fwk.Status
@@ -347,7 +347,8 @@ type named string
 
 func (n named) Name() string { return string(n) }
 
-// A pod that is to be made has its name made after admission, and claims volumes all the same.
+// TestVolumesOfPodsWithoutAName checks a new pod whose name is generated after admission. Its volume claims must count
+// nevertheless.
 func TestVolumesOfPodsWithoutAName(t *testing.T) {
 	w := podOf(t, `{spec: {containers: [{name: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}}`)
 	s, world := setOf(t, []string{"VolumeBinding"}), snapshotWith(t, big("a", ""))

@@ -51,7 +51,7 @@ func chosen[T any](from ...T) func(*T, randfill.Continue) {
 	return func(out *T, c randfill.Continue) { *out = from[c.Intn(len(from))] }
 }
 
-// filler fills every field of an object, with so few values that they meet.
+// filler fills all fields of objects, with few distinct values, so that objects often match.
 func filler(seed int64) *randfill.Filler {
 	return randfill.New().RandSource(rand.NewSource(seed)).NilChance(0.4).NumElements(0, 2).MaxDepth(20).Funcs(
 		chosen("a", "b", "c"),
@@ -87,12 +87,12 @@ func filler(seed int64) *randfill.Filler {
 			c.FillNoCustom(condition)
 			chosen(corev1.PodReasonInfeasible, corev1.PodReasonDeferred)(&condition.Reason, c)
 		},
-		// A volume has one source.
+		// A volume has only one source.
 		func(v *corev1.VolumeSource, c randfill.Continue) {
 			sources := reflect.ValueOf(v).Elem()
 			source := sources.Field(c.Intn(sources.NumField()))
 			if c.Intn(2) == 0 {
-				// Most of them do not matter.
+				// Prefer the sources that predicates read.
 				var name string
 				chosen("PersistentVolumeClaim", "Ephemeral", "ISCSI", "RBD", "AWSElasticBlockStore", "GCEPersistentDisk")(&name, c)
 				source = sources.FieldByName(name)
@@ -107,7 +107,7 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// filled is a world of which every field is filled.
+// filled is a world whose objects have all fields filled.
 type filled struct {
 	nodes      []*corev1.Node
 	pods       []*corev1.Pod
@@ -121,7 +121,7 @@ func fill(seed int64) (f filled, target *corev1.Pod) {
 		node := &corev1.Node{}
 		filler.Fill(node)
 		node.Name, node.Namespace = name, ""
-		// Whether pods fit is to depend on them.
+		// Whether pods fit must depend on these amounts.
 		node.Status.Allocatable = corev1.ResourceList{
 			"cpu": apiresource.MustParse("12"), "memory": apiresource.MustParse("20"), "ephemeral-storage": apiresource.MustParse("20"),
 			"pods": apiresource.MustParse("6"), "example.com/gpu": apiresource.MustParse("20"), "hugepages-2Mi": apiresource.MustParse("20"),
@@ -164,7 +164,7 @@ func fill(seed int64) (f filled, target *corev1.Pod) {
 	return f, target
 }
 
-// tellApart gives containers names of their own.
+// tellApart gives containers distinct names.
 func tellApart(prefix string, containers []corev1.Container, statuses []corev1.ContainerStatus) {
 	for i := range containers {
 		containers[i].Name = fmt.Sprint(prefix, i)
@@ -186,7 +186,7 @@ func ephemeralClaims(pods []*corev1.Pod, namespace string) (out []string) {
 	return slices.Compact(out)
 }
 
-// volumes are a claim that is bound, and its volume. That of an ephemeral volume is the pod's.
+// volumes returns a bound claim and its volume. The claim of an ephemeral volume belongs to the pod.
 func volumes(namespace, claim string, pods []*corev1.Pod) []runtime.Object {
 	name := namespace + "-" + claim
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim}}
@@ -207,13 +207,13 @@ func volumes(namespace, claim string, pods []*corev1.Pod) []runtime.Object {
 	return []runtime.Object{c, v}
 }
 
-// cutTo is an object as who watches has it, who keeps nothing but what is read.
+// cutTo returns an object as a watch that only keeps the read fields stores it.
 func cutTo(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	return &unstructured.Unstructured{Object: Reads()[resource].Cut(unstructuredOf(t, o).Object)}
 }
 
-// unstructuredOf is an object as the API server has it.
+// unstructuredOf returns an object as the API server returns it.
 func unstructuredOf(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -223,7 +223,8 @@ func unstructuredOf(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// snapshots are that of a World, which cuts objects, and the scheduler's own one of the whole objects.
+// snapshots returns the snapshot of a World, which reduces objects to the read fields, and the scheduler's own snapshot
+// of the complete objects.
 func (f filled) snapshots(t testing.TB) (cut *Snapshot, whole fwk.SharedLister) {
 	t.Helper()
 	w := NewWorld()
@@ -241,14 +242,14 @@ func (f filled) snapshots(t testing.TB) (cut *Snapshot, whole fwk.SharedLister) 
 		o := unstructuredOf(t, p)
 		w.Put(podResource, cutTo(t, podResource, p))
 		if onNode(o) {
-			// As it was on the wire.
+			// Decode the pod from JSON.
 			pods = append(pods, typed[corev1.Pod](t, o))
 		}
 	}
 	return mustSnapshot(t, w), cache.NewSnapshot(pods, f.nodes)
 }
 
-// schedulerHandle is what plugins have of a scheduler.
+// schedulerHandle is the scheduler's handle for plugins.
 type schedulerHandle struct {
 	fwk.Handle
 	lister fwk.SharedLister
@@ -265,7 +266,7 @@ func (h schedulerHandle) SharedCSIManager() fwk.CSIManager {
 	return nodevolumelimits.NewCSIManager(h.shared.Storage().V1().CSINodes().Lister())
 }
 
-// verdicts are what the scheduler's filters say of a pod on each node.
+// verdicts returns the results of the scheduler's filters for a pod on each node.
 func (f filled) verdicts(t *testing.T, lister fwk.SharedLister, target *corev1.Pod) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -329,7 +330,7 @@ func (f filled) verdicts(t *testing.T, lister fwk.SharedLister, target *corev1.P
 		for _, info := range infos {
 			status := plugin.(fwk.FilterPlugin).Filter(ctx, state, target, info)
 			if !status.IsSuccess() {
-				// NodeResourcesFit gives them in the order of a map.
+				// NodeResourcesFit returns the reasons in the random order of a map.
 				out[name+" on "+info.Node().Name] = fmt.Sprint(status.Code(), slices.Sorted(slices.Values(status.Reasons())))
 				continue
 			}
@@ -339,7 +340,8 @@ func (f filled) verdicts(t *testing.T, lister fwk.SharedLister, target *corev1.P
 	return out
 }
 
-// What predicates see of objects of which every field is filled is the same as if nothing were cut.
+// TestWorldIsAsIfWhole checks that predicates give the same results for reduced objects as for complete ones with all
+// fields filled.
 func TestWorldIsAsIfWhole(t *testing.T) {
 	schedulermetrics.Register()
 	seeds := int64(80)

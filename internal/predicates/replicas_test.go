@@ -46,7 +46,7 @@ func TestReplicas(t *testing.T) {
 }
 
 func TestReplicasEnd(t *testing.T) {
-	// Something that looks at the pods on a node and objects to none.
+	// A predicate that reads the pods on a node and never rejects.
 	s := setOf(t, []string{"Any"}, predicate("Any", func(string) *fwk.Status { return nil }))
 	w := podOf(t, `{spec: {containers: [{name: c}]}}`)
 	w.Replicas = 1 << 30
@@ -54,7 +54,8 @@ func TestReplicasEnd(t *testing.T) {
 	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: mostReplicas}}}, r.Verdicts)
 }
 
-// However many replicas there are to be, on however many candidates, there is an end to trying in time.
+// TestReplicasAreBoundedTogether checks that the search for replica counts ends in time, for any number of replicas and
+// candidates.
 func TestReplicasAreBoundedTogether(t *testing.T) {
 	s := setOf(t, []string{"Any"}, predicate("Any", func(string) *fwk.Status { return nil }))
 	for name, c := range map[string]struct{ nodes, containers, want int }{
@@ -80,7 +81,7 @@ func TestReplicasAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// TestReplicasFit holds what is counted against worlds in which the copies are on the node.
+// TestReplicasFit compares replica counts with worlds in which the copies are on the node.
 func TestReplicasFit(t *testing.T) {
 	const nodes, most = 4, 9
 	s := setOf(t, nil)
@@ -106,11 +107,11 @@ func TestReplicasFit(t *testing.T) {
 	}
 }
 
-// placed puts one copy after the other on a node until it is not feasible any more.
+// placed adds copies to a node until it is no longer feasible.
 func placed(t *testing.T, s *Set, objects []string, w workload.Workload, node string) int {
 	t.Helper()
 	world := worldWith(t, objects...)
-	// The workload's own pods go, so that the copies are not taken for them.
+	// Remove the workload's own pods, so that they are not confused with the copies.
 	for _, name := range own(current(t, world), w) {
 		world.Delete(podResource, w.Pod.Namespace, name)
 	}
@@ -131,7 +132,7 @@ func placed(t *testing.T, s *Set, objects []string, w workload.Workload, node st
 	return w.Replicas
 }
 
-// own are the names of the pods that a workload has.
+// own returns the names of a workload's existing pods.
 func own(world *Snapshot, w workload.Workload) []string {
 	var out []string
 	for _, info := range world.infos {
@@ -163,7 +164,7 @@ func TestOwnPods(t *testing.T) {
 		judge(t, s, world, w, Query{}).Summary())
 }
 
-// TestReplicasCancelled cancels while it is counted how many fit.
+// TestReplicasCancelled cancels the context during the search for the replica count.
 func TestReplicasCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0

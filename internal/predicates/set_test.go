@@ -117,7 +117,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNothingIsMade shows when plugins are made: with the first judgment that needs them, and not with the next ones.
+// TestNothingIsMade checks that plugins are created for the first judgment that needs them, and reused afterwards.
 func TestNothingIsMade(t *testing.T) {
 	made := map[string]int{}
 	counted := func(name string, judges Candidates) Predicate {
@@ -149,7 +149,7 @@ func TestNothingIsMade(t *testing.T) {
 	diff(t, "A set has plugins of its own.", 2, made["OfNodes"])
 }
 
-// TestFailedIsDropped shows that a plugin which failed is made anew.
+// TestFailedIsDropped checks that a plugin that failed is created again.
 func TestFailedIsDropped(t *testing.T) {
 	var made int
 	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Judges: Nodes,
@@ -189,7 +189,7 @@ func TestCancelled(t *testing.T) {
 			case n == 5:
 				cancel()
 			}
-			// Other workers don't run ahead of the one that cancels.
+			// Do not let other workers overtake the one that cancels.
 			<-ctx.Done()
 			return answer
 		}))
@@ -305,7 +305,8 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
-// TestHandle shows what a plugin has of the scheduler: the world of the judgment at hand, however early it took it.
+// TestHandle checks that a plugin's handle shows the world of the current judgment, even to parts that the plugin
+// stored earlier.
 func TestHandle(t *testing.T) {
 	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Judges: Nodes,
 		New: func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {

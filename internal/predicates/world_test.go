@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kept is what predicates can tell of one node, in a form that can be compared.
+// kept holds everything that predicates read of one node, in a comparable form.
 type kept struct {
 	Labels                       map[string]string
 	Taints                       []corev1.Taint
@@ -39,7 +39,7 @@ func quantitiesOf(r fwk.Resource) map[string]int64 {
 	for name, quantity := range r.GetScalarResources() {
 		out[string(name)] = quantity
 	}
-	// What pods have left behind when they went is as good as nothing.
+	// Quantities of removed pods may remain as zeros.
 	maps.DeleteFunc(out, func(_ string, quantity int64) bool { return quantity == 0 })
 	return out
 }
@@ -81,7 +81,7 @@ func keptOf(info fwk.NodeInfo) kept {
 	return k
 }
 
-// shown is what predicates can tell of a snapshot, in a form that can be compared.
+// shown holds everything that predicates read of a snapshot, in a comparable form.
 type shown struct {
 	Nodes                  map[string]kept
 	Affinity, AntiAffinity []string
@@ -134,7 +134,7 @@ func mustSnapshot(t testing.TB, w *World) *Snapshot {
 	return s
 }
 
-// objects are those of an API server, by resource type and name.
+// objects are the objects of an API server, by resource type and name.
 type objects map[schema.GroupVersionResource]map[string]*unstructured.Unstructured
 
 func typed[T any](t testing.TB, o *unstructured.Unstructured) *T {
@@ -146,7 +146,8 @@ func typed[T any](t testing.TB, o *unstructured.Unstructured) *T {
 	return out
 }
 
-// rebuilt is the scheduler's own snapshot of whole objects, of the pods that its informer and its cache would give it.
+// rebuilt returns the scheduler's own snapshot of the complete objects, with the pods that its informer and cache would
+// have.
 func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) shown {
 	t.Helper()
 	var nodes []*corev1.Node
@@ -168,7 +169,7 @@ func (o objects) rebuilt(t testing.TB, without func(*corev1.Pod) bool) shown {
 
 func all(*corev1.Pod) bool { return false }
 
-// random makes objects up. They have fields that predicates read, and some that none does.
+// random generates objects with fields that predicates read, and with other fields.
 type random struct{ *rand.Rand }
 
 func seeded(seed uint64) random { return random{rand.New(rand.NewPCG(seed, seed))} }
@@ -293,7 +294,7 @@ func (r random) namespace(name string) *unstructured.Unstructured {
 	}}
 }
 
-// unseen changes what no predicate reads.
+// unseen changes fields that no predicate reads.
 func (r random) unseen(resource schema.GroupVersionResource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	o.SetAnnotations(map[string]string{"now": fmt.Sprint(r.Uint64())})
@@ -334,7 +335,7 @@ func (r random) object(resource schema.GroupVersionResource) *unstructured.Unstr
 
 func key(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// history is a world beside the objects that it is made of.
+// history is a world together with the objects that it should contain.
 type history struct {
 	random
 	world   *World
@@ -350,8 +351,8 @@ func newHistory(seed uint64) *history {
 	return h
 }
 
-// step lets something happen, and says what, whether the world says that a predicate can see it, and whether one can:
-// nil stands for what only comparing tells.
+// step applies a random event. It returns a description, whether the world reported a change, and whether a predicate
+// can see one; nil if only a comparison can tell.
 func (h *history) step() (what string, changed bool, visible *bool) {
 	resource := pick(h.random, nodeResource, podResource, podResource, podResource, namespaceResource)
 	there := h.objects[resource]
@@ -362,7 +363,7 @@ func (h *history) step() (what string, changed bool, visible *bool) {
 		next := map[string]*unstructured.Unstructured{}
 		for range h.IntN(12) {
 			o := h.object(resource)
-			// Half of what is there stays as it is.
+			// Half of the existing objects do not change.
 			if old, ok := there[key(o)]; ok && h.IntN(2) == 0 {
 				o = old
 			}
@@ -392,8 +393,8 @@ func (h *history) step() (what string, changed bool, visible *bool) {
 	}
 }
 
-// A world is at any time what the scheduler's snapshot is when it is built of the same objects, and what was given out
-// stays as it was.
+// TestWorldIsAsIfRebuilt checks that a world always equals the scheduler's snapshot built from the same objects, and
+// that earlier snapshots do not change.
 func TestWorldIsAsIfRebuilt(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
@@ -432,7 +433,7 @@ func TestWorldIsAsIfRebuilt(t *testing.T) {
 					t.Fatalf("step %d (%s): this was not seen: %s", i, what, cmp.Diff(before, want))
 				}
 				before = want
-				// Some changes come together before a snapshot is asked for.
+				// Apply some changes without a snapshot in between.
 				if h.IntN(3) == 0 {
 					continue
 				}
@@ -493,7 +494,7 @@ func (h *history) checkWithout(t *testing.T, s *Snapshot) {
 	}
 }
 
-// Readers use snapshots while the world goes on, of which the race detector has its opinion.
+// TestWorldIsReadWhileItChanges reads snapshots while the world changes, for the race detector.
 func TestWorldIsReadWhileItChanges(t *testing.T) {
 	h := newHistory(1)
 	for resource := range Reads() {
@@ -559,7 +560,7 @@ const (
 	onePod  = `{metadata: {name: p, namespace: d}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}}`
 )
 
-// completed is a world of these objects.
+// completed returns a complete world with these objects.
 func completed(t testing.TB, nodes, pods []string) *World {
 	t.Helper()
 	w := NewWorld()
@@ -574,7 +575,7 @@ func completed(t testing.TB, nodes, pods []string) *World {
 	return w
 }
 
-// requested is how many thousandths of a processor the pods of a node ask for; -1 if there is no such node.
+// requested returns the CPU requests of the pods on a node in millicores; -1 if there is no such node.
 func requested(t testing.TB, w *World, node string) int64 {
 	t.Helper()
 	info, err := mustSnapshot(t, w).Get(node)
@@ -642,7 +643,8 @@ func TestPodsThatEndLeaveTheirNode(t *testing.T) {
 	}
 }
 
-// What the API server would refuse is as good as not there, and so is what was there under its name.
+// TestWorldLeavesOutWhatIsNoObject checks that objects which the API server would reject count as absent, and replace
+// an earlier object of the same name.
 func TestWorldLeavesOutWhatIsNoObject(t *testing.T) {
 	for _, broken := range []string{
 		`{metadata: {name: p, namespace: d, deletionTimestamp: soon}, spec: {nodeName: node-a}}`,
@@ -666,7 +668,8 @@ func TestWorldLeavesOutWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// The last one of a name counts, as if they had come one after the other.
+// TestLoadTakesTheLastOfAName checks that the last of several objects of one name counts, as if they had been put in
+// order.
 func TestLoadTakesTheLastOfAName(t *testing.T) {
 	other := strings.Replace(onePod, `"1"`, `"2"`, 1)
 	w := completed(t, []string{oneNode}, []string{onePod, other})
@@ -681,7 +684,8 @@ func TestLoadTakesTheLastOfAName(t *testing.T) {
 	}
 }
 
-// A change costs one NodeInfo: all others are the same in the next snapshot, and so is everything if nothing changed.
+// TestSnapshotsShareWhatStays checks that a change replaces one NodeInfo, and that snapshots are identical without
+// changes.
 func TestSnapshotsShareWhatStays(t *testing.T) {
 	nodes := []string{oneNode, strings.ReplaceAll(oneNode, "node-a", "node-b")}
 	w := completed(t, nodes, []string{onePod})
@@ -698,7 +702,8 @@ func TestSnapshotsShareWhatStays(t *testing.T) {
 	}
 }
 
-// Replicas have their resources, ports and terms in common, in which most of the memory is.
+// TestReplicasShareTheirShape checks that replicas share their resources, ports, and terms, which take most of the
+// memory.
 func TestReplicasShareTheirShape(t *testing.T) {
 	w := completed(t, []string{oneNode}, []string{onePod, strings.Replace(onePod, "name: p", "name: q", 1)})
 	var shapes []*shape
