@@ -16,12 +16,12 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// reader is a policy that says what the data has for the field "read" of its input.
+// reader is a policy that looks up the field "read" of its input in the data.
 type reader struct {
 	fields   *projection.Fields
 	revision uint64
 	data     map[string]string
-	// during is called while the policy is evaluated, before and after the data is looked at.
+	// during is called during an evaluation, before and after it reads the data.
 	during    func()
 	evaluated int
 }
@@ -70,7 +70,7 @@ func policyOf(name string, r *reader) *placement.Policy {
 
 func read(value string) map[string]any { return map[string]any{"read": value, "other": "x"} }
 
-// decide is what the controller does with an object that the policies match.
+// decide does what the controller does with an object that the policies match.
 func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[string]any, policies ...*placement.Policy) []remediation.Key {
 	t.Helper()
 	var parts []*remediation.Part
@@ -95,7 +95,7 @@ func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []re
 
 func numbered(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("web-%03d", i)) }
 
-// settle decides objects until none is called for.
+// settle decides objects until none has to be decided again.
 func settle(t *testing.T, g *remediation.Groups, p *placement.Policy, inputs map[remediation.Key]map[string]any) {
 	t.Helper()
 	queue := []remediation.Key{}
@@ -111,8 +111,8 @@ func settle(t *testing.T, g *remediation.Groups, p *placement.Policy, inputs map
 	}
 }
 
-// A change of data costs an evaluation for each distinct projection, and calls for the members of those whose decision
-// changed, and for nobody else.
+// TestSweepDecidesEachProjectionOnce checks that a change of data causes one evaluation for each distinct projection,
+// and that exactly the members of groups with a new decision are decided again.
 func TestSweepDecidesEachProjectionOnce(t *testing.T) {
 	g, r := remediation.NewGroups(), newReader()
 	p := policyOf("p", r)
@@ -146,7 +146,8 @@ func TestSweepDecidesEachProjectionOnce(t *testing.T) {
 	}
 }
 
-// What can't be grouped is called for at each change: inputs that are alone, that are read as a whole, and failures.
+// TestSweepCallsForTheRest checks that objects in no group are decided again on each change: objects without an equal
+// one, objects of policies that read everything, and failures.
 func TestSweepCallsForTheRest(t *testing.T) {
 	all := newReader()
 	all.fields = projection.Everything()
@@ -177,7 +178,7 @@ func TestSweepCallsForTheRest(t *testing.T) {
 	}
 }
 
-// A decision is known to every object of the like, as long as the data is the same and the policy is.
+// TestLook checks that a decision is reused for equal objects as long as the data and the policy do not change.
 func TestLook(t *testing.T) {
 	g, r := remediation.NewGroups(), newReader()
 	p := policyOf("p", r)
@@ -198,7 +199,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A policy that turns out to read more than was thought has all of its objects decided again, by what they are each.
+// TestPolicyReadsMore checks that all objects of a policy are decided again, individually, if it turns out to read more
+// fields.
 func TestPolicyReadsMore(t *testing.T) {
 	inputs := map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a"), numbered(3): read("b")}
 	want := []remediation.Key{numbered(1), numbered(2), numbered(3)}
@@ -229,8 +231,8 @@ func TestPolicyReadsMore(t *testing.T) {
 	}
 }
 
-// world is the queue of a controller, its workers and sweeper, the objects and the policies, all of whose steps come in
-// any order.
+// world simulates a controller's queue, workers, and sweeper, the objects, and the policies. Their steps come in random
+// order.
 type world struct {
 	t        *testing.T
 	r        *rand.Rand
@@ -238,17 +240,17 @@ type world struct {
 	policies []*placement.Policy
 	revision uint64
 	inputs   map[remediation.Key]map[string]any
-	// queued, working and dirty are the state of a work queue.
+	// queued, working, and dirty are the state of a workqueue.
 	queued, working, dirty map[remediation.Key]bool
 	workers                []*worker
-	// notified says that data changed since the last sweep began.
+	// notified reports whether data has changed since the last sweep began.
 	notified, sweeping bool
 	depth              int
-	// applied are the decisions that objects were decided with last, by policy.
+	// applied are the last decisions on objects, by policy.
 	applied map[remediation.Key][]string
 }
 
-// worker is one reconcile under way.
+// worker is a reconcile in progress.
 type worker struct {
 	key      remediation.Key
 	policies []*placement.Policy
@@ -270,7 +272,7 @@ func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
 func readerOf(p *placement.Policy) *reader { return p.Evaluator.(*reader) }
 
-// change is something that happens outside.
+// change applies a random external change.
 func (w *world) change() {
 	k := numbered(w.r.IntN(12))
 	switch w.r.IntN(12) {
@@ -281,7 +283,7 @@ func (w *world) change() {
 		w.inputs[k] = read(fmt.Sprint(w.r.IntN(4)))
 		w.enqueue(k)
 	case 4:
-		// A new version of a policy: its objects are decided.
+		// Load a new version of a policy, and decide its objects.
 		i := w.r.IntN(len(w.policies))
 		old := w.policies[i]
 		r := &reader{fields: readerOf(old).fields, revision: readerOf(old).revision, data: readerOf(old).data, during: w.elsewhere}
@@ -304,7 +306,7 @@ func (w *world) change() {
 	}
 }
 
-// work takes a step of a reconcile.
+// work does a step of a reconcile.
 func (w *world) work() {
 	if len(w.workers) < 3 && len(w.queued) > 0 && w.r.IntN(2) == 0 {
 		keys := []remediation.Key{}
@@ -371,7 +373,7 @@ func (w *world) sweep() {
 	w.sweeping = false
 }
 
-// elsewhere is what may happen during an evaluation.
+// elsewhere applies random steps of other goroutines during an evaluation.
 func (w *world) elsewhere() {
 	if w.depth > 2 {
 		return
@@ -394,8 +396,8 @@ func (w *world) step() {
 	}
 }
 
-// Whatever the order of changes of objects, data and policies, of decisions and of sweeps: once all is quiet, every
-// object was decided last with what its policies say now.
+// TestNoDecisionIsLost applies changes of objects, data, and policies, decisions, and sweeps in random order. Once
+// nothing is pending, the last decision on every object must be what its policies decide now.
 func TestNoDecisionIsLost(t *testing.T) {
 	for seed := range uint64(3000) {
 		w := &world{

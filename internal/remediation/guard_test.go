@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/test/growth"
 )
 
-// fleet is a ledger with a policy p, whose objects it decides in assessments of all of them.
+// fleet is a ledger with a policy p, whose objects are decided in assessments of all of them.
 type fleet struct {
 	t *testing.T
 	*remediation.Ledger
@@ -32,7 +32,7 @@ func newFleet(t *testing.T) *fleet {
 
 func object(i int) remediation.Key { return key("deployments", "shop", fmt.Sprintf("o-%03d", i)) }
 
-// state says what the policy says of an object.
+// state sets the policy's verdict on an object.
 type state func(v *placement.Verdict)
 
 func fine(*placement.Verdict)     {}
@@ -40,12 +40,12 @@ func refuse(v *placement.Verdict) { v.Decision.Errors = []string{"no"} }
 func fail(v *placement.Verdict)   { v.Err = errors.New("no data") }
 func empty(v *placement.Verdict)  { v.Decision.Clusters = []string{} }
 
-// moves has other clusters.
+// moves is a verdict with other clusters.
 func moves(v *placement.Verdict) {
 	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`["b"]`)}}
 }
 
-// clear leaves no cluster of those that the object has.
+// clear is a verdict that removes all clusters from an object that has some.
 func clear(v *placement.Verdict) {
 	empty(v)
 	v.Changes = []placement.Change{{Field: "annotations", Key: placementv1.ClustersAnnotation, From: new(`["a"]`), To: new(`[]`)}}
@@ -59,7 +59,8 @@ func (f *fleet) record(i int, s state) {
 	f.Record(object(i), f.version, []*placement.Verdict{v}, false)
 }
 
-// change has objects decided again, from the first on, and the remaining ones up to total as fine.
+// change has total objects decided again in one assessment. An object in states gets its own state. Of the others, the
+// first n get state s, and the rest is fine.
 func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.Ruling {
 	f.t.Helper()
 	a := f.Assess(f.now, "p")
@@ -83,7 +84,7 @@ func (f *fleet) change(total int, states map[int]state, s state, n int) remediat
 	return f.judge()
 }
 
-// judge concludes assessments, and patches the objects that are free then.
+// judge calls Judge, and patches the objects that are free afterwards.
 func (f *fleet) judge() remediation.Ruling {
 	f.t.Helper()
 	got := f.Judge(f.now)
@@ -91,7 +92,7 @@ func (f *fleet) judge() remediation.Ruling {
 	return got
 }
 
-// patch looks at objects again whose patch waited.
+// patch decides objects again whose patch was held.
 func (f *fleet) patch(free []remediation.Key) {
 	f.t.Helper()
 	for _, key := range free {
@@ -101,7 +102,7 @@ func (f *fleet) patch(free []remediation.Key) {
 	}
 }
 
-// settle says that all objects have been decided.
+// settle declares that all objects have been decided.
 func (f *fleet) settle() remediation.Ruling {
 	f.t.Helper()
 	if !f.Settle("p") {
@@ -150,8 +151,9 @@ func TestBlastRadius(t *testing.T) {
 	}
 }
 
-// A policy that comes is not paused for what it denies, but for what it takes all clusters from; nor is one whose objects
-// were denied before.
+// TestBlastRadiusCountsWhatWasPlaced checks that a new policy is not paused because of objects that it denies, but
+// because of objects that it leaves without clusters. A policy is not paused because of objects that were denied before
+// either.
 func TestBlastRadiusCountsWhatWasPlaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, then state
@@ -194,7 +196,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		}
 	}
 
-	// What is taken back heals it, object by object.
+	// Reverting the change heals the objects one by one.
 	for i := range 40 {
 		f.record(i, fine)
 	}
@@ -202,7 +204,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.Free), got.Resumed, f.pause())
 	}
 
-	// The same change again is another change.
+	// Making the same change again counts as a new change.
 	f.now = f.now.Add(time.Minute)
 	f.change(40, nil, empty, 40)
 	again := f.pause()
@@ -222,7 +224,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		t.Errorf("what was released paused the policy again: %v", got.Paused)
 	}
 
-	// The next change is not released with it.
+	// The release does not extend to the next change.
 	f.now = f.now.Add(time.Minute)
 	f.change(40, nil, fine, 0)
 	f.now = f.now.Add(time.Minute)
@@ -236,7 +238,8 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	}
 }
 
-// Clusters that go one after the other are one change, and what went long ago is none of it.
+// TestBlastRadiusAddsUp checks that clusters deleted one after the other count as one change, but not those deleted
+// long before.
 func TestBlastRadiusAddsUp(t *testing.T) {
 	f := newFleet(t)
 	f.change(100, nil, fine, 0)
@@ -262,7 +265,8 @@ func TestBlastRadiusAddsUp(t *testing.T) {
 	}
 }
 
-// A new leader goes on with the pause of the one before, which it can't see in the objects where they are denied.
+// TestBlastRadiusOutlivesTheLeader checks that a new leader continues a pause of an earlier leader, which it cannot
+// derive from the objects if they are denied.
 func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 	f := newFleet(t)
 	f.change(40, nil, refuse, 5)
@@ -286,11 +290,12 @@ func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// What a new leader has not decided yet tells nothing: the pause ends when all objects are decided, and not before.
+// TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided checks that the pause of an earlier leader ends only when all
+// objects are decided.
 func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	f := newFleet(t)
 	f.Resume("p", "3-earlier", 0)
-	// The policy is loaded before any object is.
+	// The policy is loaded before any object is decided.
 	f.change(0, nil, fine, 0)
 	expect := func(when string) {
 		t.Helper()
@@ -299,7 +304,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 		}
 	}
 	expect("before any object is loaded")
-	// Objects of one type are, and none of them is harmed.
+	// The objects of one type are decided, and none of them is harmed.
 	f.change(20, nil, fine, 0)
 	expect("after the first type")
 	a := f.Assess(f.now, "p")
@@ -337,7 +342,8 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	}
 }
 
-// A release counts for all objects of the change, also for those that the new leader has not seen yet.
+// TestReleaseOfAnEarlierLeadersPause checks that a release covers all objects of the change, including those that the
+// new leader has not decided yet.
 func TestReleaseOfAnEarlierLeadersPause(t *testing.T) {
 	f := newFleet(t)
 	f.Resume("p", "3-earlier", 0)
@@ -356,7 +362,8 @@ func TestReleaseOfAnEarlierLeadersPause(t *testing.T) {
 	}
 }
 
-// What owners change about their own objects must not hold up the objects of others.
+// TestOwnersDoNotPausePolicies checks that changes that owners make to their own objects do not hold patches of other
+// objects.
 func TestOwnersDoNotPausePolicies(t *testing.T) {
 	for name, s := range map[string]state{"Emptied": empty, "Denied": refuse, "Undecided": fail} {
 		t.Run(name, func(t *testing.T) {
@@ -370,7 +377,7 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 			if p := f.pause(); p != nil {
 				t.Errorf("pause %+v", p)
 			}
-			// A change that harms the others counts these alone.
+			// For a change that harms the other objects, only these count.
 			f.change(100, nil, s, 100)
 			if p := f.pause(); p == nil || p.Objects() != 50 || p.Before != 50 {
 				t.Errorf("pause %+v", p)
@@ -379,7 +386,7 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 	}
 }
 
-// What an assessment had no time for counts when it is decided.
+// TestLateObjectsCount checks that objects that an assessment did not wait for count when they are decided.
 func TestLateObjectsCount(t *testing.T) {
 	f := newFleet(t)
 	a := f.Assess(f.now, "p")
@@ -398,7 +405,8 @@ func TestLateObjectsCount(t *testing.T) {
 	}
 }
 
-// Where one object can't be decided and data keeps changing, there is always an open assessment. The others are patched.
+// TestHoldEnds checks that objects are patched even if an assessment is always open, because one object cannot be
+// decided and data keeps changing.
 func TestHoldEnds(t *testing.T) {
 	f := newFleet(t)
 	waited, end := f.now, f.now.Add(5*time.Minute)
@@ -418,7 +426,7 @@ func TestHoldEnds(t *testing.T) {
 	if waited.IsZero() || end.Sub(waited) > 2*remediation.AssessmentLimit() {
 		t.Errorf("a patch waits since %s", end.Sub(waited))
 	}
-	// A pause is no assessment.
+	// The limit does not apply to a pause.
 	f.change(40, nil, fine, 0)
 	f.change(40, nil, empty, 40)
 	f.Hold(f.now, object(1), "p")
@@ -428,7 +436,7 @@ func TestHoldEnds(t *testing.T) {
 	}
 }
 
-// The engine of a large fleet fails and comes back.
+// TestHealingIsLinear simulates that the remote engine of a large fleet fails and recovers.
 func TestHealingIsLinear(t *testing.T) {
 	growth.Linear(t, 1000, func(n int) func() {
 		f := newFleet(t)
@@ -450,7 +458,8 @@ func TestHealingIsLinear(t *testing.T) {
 	})
 }
 
-// An object whose decision takes long holds up the patches of the policies that match it, and of no others.
+// TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone checks that an object whose decision takes long only holds patches of
+// policies that match it.
 func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 	l, now := remediation.NewLedger(), time.Now()
 	a := l.Assess(now, "slow", "quick")
@@ -471,7 +480,8 @@ func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 	}
 }
 
-// An assessment does not wait for ever, and one of a policy that is gone for nothing.
+// TestAssessmentEnds checks that an assessment ends after its time limit, and that an assessment of a deleted policy
+// does not hold patches for a new policy of the same name.
 func TestAssessmentEnds(t *testing.T) {
 	f := newFleet(t)
 	a := f.Assess(f.now, "p")

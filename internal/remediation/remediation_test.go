@@ -74,7 +74,7 @@ func TestLedger(t *testing.T) {
 		name    string
 		do      func() []string
 		changed []string
-		// want are matched and violations of p and q.
+		// want are the numbers of matched objects and violations, for p and for q.
 		want [4]int
 	}{
 		{"Compliant", func() []string { return l.Record(web, "1", []*placement.Verdict{verdict("p"), verdict("q")}, false) }, []string{"p", "q"}, [4]int{1, 0, 1, 0}},
@@ -145,7 +145,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A report is bounded, and does not depend on the order in which objects were seen.
+// TestReportIsBoundedAndOrdered checks that a report has a bounded size, and does not depend on the order of the
+// objects.
 func TestReportIsBoundedAndOrdered(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var want remediation.Report
@@ -180,7 +181,8 @@ func TestReportIsBoundedAndOrdered(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes, the ledger's reports are those of a ledger that saw the last state alone.
+// TestLedgerForgetsCompletely checks that the reports of a ledger with a history equal those of one that only saw the
+// last state.
 func TestLedgerForgetsCompletely(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
@@ -252,7 +254,8 @@ func TestBrake(t *testing.T) {
 		}
 		b.Patched(k, start.Add(time.Duration(patches)*100*time.Millisecond))
 	}
-	// Few enough to end a loop within seconds, and more than a busy fleet changes one object for.
+	// The limit must end a loop within seconds, and exceed the number of legitimate changes of one object in a busy
+	// fleet.
 	if patches < 50 || patches > 200 {
 		t.Errorf("holds after %d patches", patches)
 	}
@@ -263,7 +266,7 @@ func TestBrake(t *testing.T) {
 	if !b.Allows(k, start.Add(time.Hour)) {
 		t.Error("holds for ever")
 	}
-	// One patch after another falls out of the window.
+	// The patches leave the window one by one.
 	b = remediation.NewBrake()
 	for i := range patches {
 		b.Patched(k, start.Add(time.Duration(i)*100*time.Millisecond))
@@ -281,7 +284,7 @@ func TestBrake(t *testing.T) {
 	if !b.Allows(k, start.Add(2*time.Minute)) {
 		t.Error("holds an object that was forgotten")
 	}
-	// Patches that are far enough apart never add up.
+	// Patches that are far apart never add up.
 	for i := range 100 {
 		at := start.Add(time.Duration(i) * time.Minute)
 		if !b.Allows(other, at) {
