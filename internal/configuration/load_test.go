@@ -20,7 +20,7 @@ func TestLoad(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want *ManagerConfiguration
-		// err are parts of the error.
+		// err are parts of the error message.
 		err []string
 	}{
 		"NothingSaid": {text: head, want: &ManagerConfiguration{TypeMeta: itself}},
