@@ -15,7 +15,7 @@ func TestValue(t *testing.T) {
 	if got := audit.Value(nil, ","); got != "" {
 		t.Errorf("value %q of nothing", got)
 	}
-	// Whichever byte the cut falls on.
+	// The text may be cut within a character.
 	for i := range 4 {
 		got := audit.Value([]string{strings.Repeat("x", i), strings.Repeat("€", 2000)}, "")
 		if len(got) > 4096 || len(got) < 4090 || !utf8.ValidString(got) || !strings.HasSuffix(got, "€...") {
