@@ -19,7 +19,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 )
 
-// emitted is what an event says.
+// emitted is the content of an event.
 type emitted struct {
 	About                      corev1.ObjectReference
 	Type, Reason, Action, Note string
@@ -76,7 +76,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The events API refuses longer notes.
+// TestNotesAreBounded checks that notes do not exceed the length that the events API accepts.
 func TestNotesAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1023, 1024, 1025, 5000} {
 		r := &recorder{}
@@ -91,7 +91,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// sink counts what reaches the API server.
+// sink counts the requests to the API server.
 type sink struct{ created, updated int }
 
 func (s *sink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
@@ -109,7 +109,7 @@ func (s *sink) Patch(_ context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.
 	return e, nil
 }
 
-// What happens to an object again and again is one Event that counts.
+// TestRepeatedEventsAreASeries checks that repeated events on an object become one Event with a count.
 func TestRepeatedEventsAreASeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
