@@ -13,7 +13,7 @@ import (
 
 const namespace = "berth-system"
 
-// Replicas that start together end up with one key, and one that starts later gets the same.
+// TestKeyringIsShared checks that replicas that start concurrently, and later ones, get the same key.
 func TestKeyringIsShared(t *testing.T) {
 	c := fake.NewClientBuilder().Build()
 	if _, err := LoadKeyring(t.Context(), c, namespace); err != nil {
@@ -46,7 +46,7 @@ func TestKeyringIsShared(t *testing.T) {
 	}
 }
 
-// No policy has Berth show its own Secrets to anybody.
+// TestOwnSecretsAreReserved checks that policies cannot read Berth's own Secrets.
 func TestOwnSecretsAreReserved(t *testing.T) {
 	for _, name := range []string{SecretName, KeySecretName} {
 		if !slices.Contains(policy.ReservedSecrets, name) {

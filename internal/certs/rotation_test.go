@@ -28,7 +28,7 @@ var (
 	certName = types.NamespacedName{Namespace: namespace, Name: SecretName}
 )
 
-// pair is the certificate and the authority of a Secret's data.
+// pair returns the certificate and the authority in a Secret's data.
 func pair(t *testing.T, data map[string][]byte) (leaf, authority *x509.Certificate) {
 	t.Helper()
 	l, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
@@ -42,7 +42,7 @@ func pair(t *testing.T, data map[string][]byte) (leaf, authority *x509.Certifica
 	return l.Leaf, a[0]
 }
 
-// renewed is a Secret's data, made anew from what it was.
+// renewed returns a Secret's data after a renewal.
 func renewed(t *testing.T, data map[string][]byte, now time.Time) map[string][]byte {
 	t.Helper()
 	out, err := renew(data, hosts, now)
@@ -52,8 +52,8 @@ func renewed(t *testing.T, data map[string][]byte, now time.Time) map[string][]b
 	return out
 }
 
-// For 50 years, in which the leader is back every fifth day only, there is at all times a certificate that is good for
-// long, from an authority that outlives it.
+// TestRenewalOverTheYears simulates 50 years with a leader that only runs every fifth day. There must always be a
+// certificate that is valid for long, from an authority that outlives it.
 func TestRenewalOverTheYears(t *testing.T) {
 	const away = 5 * 24 * time.Hour
 	c := fake.NewClientBuilder().Build()
@@ -97,13 +97,14 @@ func TestRenewalOverTheYears(t *testing.T) {
 		}
 		now.SetTime(now.Now().Add(away))
 	}
-	// Every 275 days, and every twelfth time the authority too.
+	// There is a new certificate every 275 days, and a new authority with every twelfth certificate.
 	if leaves != 67 || authorities != 6 {
 		t.Errorf("%d certificates of %d authorities", leaves, authorities)
 	}
 }
 
-// The authority goes when it would not outlive the certificate, and not before.
+// TestAuthorityOutlivesTheCertificate checks that the authority is replaced only if it would expire before the
+// certificate.
 func TestAuthorityOutlivesTheCertificate(t *testing.T) {
 	data := renewed(t, nil, start)
 	last := start.Add(authorityLifetime - leafLifetime)
@@ -157,7 +158,8 @@ func TestDueAt(t *testing.T) {
 	}
 }
 
-// What cert-controller left behind, RSA keys in PKCS #1, is used on.
+// TestRenewalTakesOverAnRSAAuthority checks that the RSA keys in PKCS #1 form that cert-controller created are still
+// used.
 func TestRenewalTakesOverAnRSAAuthority(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -185,7 +187,8 @@ func TestRenewalTakesOverAnRSAAuthority(t *testing.T) {
 	}
 }
 
-// Whatever is lost from the Secret, or the Secret itself, comes back; what somebody else keeps in it stays.
+// TestRenewalRepairsTheSecret checks that deleted data, or a deleted Secret, is restored, and that other data in the
+// Secret stays.
 func TestRenewalRepairsTheSecret(t *testing.T) {
 	for name, damage := range map[string]func(*testing.T, client.Client, *corev1.Secret) error{
 		"deleted": func(t *testing.T, c client.Client, s *corev1.Secret) error { return c.Delete(t.Context(), s) },
@@ -220,7 +223,7 @@ func TestRenewalRepairsTheSecret(t *testing.T) {
 	}
 }
 
-// sizes are what can be shown of a Secret.
+// sizes returns the sizes of a Secret's values, which unlike the values may be printed.
 func sizes(data map[string][]byte) map[string]int {
 	out := map[string]int{}
 	for k, v := range data {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// world is a Secret, what the API server trusts, and replicas that follow both.
+// world is a Secret, the CA bundles of the API server, and replicas that use both.
 type world struct {
 	t       *testing.T
 	client  client.Client
@@ -59,8 +59,8 @@ func (w *world) reconcile(s *Source) time.Duration {
 	return result.RequeueAfter
 }
 
-// serves fails the test unless the replica serves a certificate, under a bundle of just these authorities, and looks
-// again after some time.
+// serves checks that the replica serves the certificate, with a CA bundle of exactly these authorities, and is requeued
+// after the given time.
 func (w *world) serves(s *Source, want map[string][]byte, after time.Duration, bundle ...map[string][]byte) {
 	w.t.Helper()
 	if got := w.reconcile(s); got != after {
@@ -85,7 +85,8 @@ func (w *world) serves(s *Source, want map[string][]byte, after time.Duration, b
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// An authority is replaced: nobody ever serves what the API server does not trust, whoever learns what first.
+// TestAuthorityChange replaces an authority. No replica may serve a certificate that the API server does not trust,
+// whatever the order in which they notice the change.
 func TestAuthorityChange(t *testing.T) {
 	w := newWorld(t)
 	first, second := renewed(t, nil, start), renewed(t, nil, start)
@@ -117,7 +118,7 @@ func TestAuthorityChange(t *testing.T) {
 	w.present = [][]byte{first[caName], leader.CABundle()}
 	w.serves(leader, first, settle, second, first)
 	w.serves(follower, first, settle, second, first)
-	// One webhook trusts it, another does not yet: the time does not count.
+	// One webhook trusts it and another does not yet. This time does not count.
 	w.pass(time.Hour)
 	w.serves(follower, first, settle, second, first)
 	w.present = [][]byte{leader.CABundle(), leader.CABundle()}
@@ -142,13 +143,13 @@ func TestAuthorityChange(t *testing.T) {
 	w.pass(defaultOverlap - settle - time.Second)
 	w.serves(leader, second, 0, second)
 	<-leader.Changes()
-	// One that starts now counts anew: nothing says how long the second one is trusted.
+	// A replica that starts now counts from the beginning: it does not know since when the second authority is trusted.
 	w.serves(w.replica(), second, defaultOverlap, second, first)
 	w.present = [][]byte{leader.CABundle(), leader.CABundle()}
 	w.serves(w.replica(), second, 0, second)
 }
 
-// A certificate of the same authority needs nobody's leave.
+// TestLeafRenewalIsServedAtOnce checks that a new certificate of the same authority is served immediately.
 func TestLeafRenewalIsServedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	first := renewed(t, nil, start)
@@ -162,7 +163,8 @@ func TestLeafRenewalIsServedAtOnce(t *testing.T) {
 	w.serves(s, second, 0, first)
 }
 
-// Authorities replaced in quick succession are all trusted until the last has settled.
+// TestSeveralAuthorityChanges checks that authorities that are replaced in quick succession are all trusted until the
+// last one has settled.
 func TestSeveralAuthorityChanges(t *testing.T) {
 	w := newWorld(t)
 	s := w.replica()
@@ -182,7 +184,8 @@ func TestSeveralAuthorityChanges(t *testing.T) {
 	w.serves(s, all[0], 0, all[0])
 }
 
-// When nothing is to be lost, or nothing else is to be had, the newest certificate is served.
+// TestNewestIsServedWhereTheOldOneIsUseless checks that the newest certificate is served if the old one is not trusted
+// anyway.
 func TestNewestIsServedWhereTheOldOneIsUseless(t *testing.T) {
 	for name, change := range map[string]func(w *world, second map[string][]byte){
 		"no webhook is left":               func(w *world, _ map[string][]byte) { w.present = nil },
@@ -210,7 +213,8 @@ func TestNewestIsServedWhereTheOldOneIsUseless(t *testing.T) {
 	}
 }
 
-// A replica that starts while its authority is not trusted yet serves what there is, and is not ready.
+// TestStartDuringAChange checks that a replica that starts before its authority is trusted serves the certificate, but
+// is not ready.
 func TestStartDuringAChange(t *testing.T) {
 	w := newWorld(t)
 	first, second := renewed(t, nil, start), renewed(t, nil, start)
@@ -228,7 +232,7 @@ func TestStartDuringAChange(t *testing.T) {
 	}
 }
 
-// An authority that has ended is not carried along.
+// TestExpiredAuthorityLeavesTheBundle checks that an expired authority is removed from the CA bundle.
 func TestExpiredAuthorityLeavesTheBundle(t *testing.T) {
 	w := newWorld(t)
 	old := renewed(t, nil, start.Add(-authorityLifetime-time.Hour))
@@ -238,7 +242,8 @@ func TestExpiredAuthorityLeavesTheBundle(t *testing.T) {
 	w.serves(w.replica(), now, 0, now)
 }
 
-// What the API server would refuse is not served, and what was served before stays.
+// TestBadSecretChangesNothing checks that a certificate which the API server would reject is not served, and that the
+// previous one still is.
 func TestBadSecretChangesNothing(t *testing.T) {
 	first, second := renewed(t, nil, start), renewed(t, nil, start)
 	elsewhere, err := renew(nil, []string{"elsewhere.example.com"}, start)
@@ -288,7 +293,8 @@ func TestBadSecretChangesNothing(t *testing.T) {
 	}
 }
 
-// A replica whose Secret is gone serves on, and one that can't read the webhook configurations decides nothing.
+// TestLossesAreLivedThrough checks that a replica keeps serving if its Secret is deleted, and changes nothing if it
+// cannot read the webhook configurations.
 func TestLossesAreLivedThrough(t *testing.T) {
 	w := newWorld(t)
 	first := renewed(t, nil, start)
