@@ -15,7 +15,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// run runs the plugin on a file with that text, without a cluster.
+// run runs the plugin on a file with the text, without a cluster.
 func run(t *testing.T, text string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +125,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// What is printed is what was made, whatever the text looks like, and people can read it.
+// TestManifest checks that a printed policy decodes to the original, whatever its text, and whether it is printed
+// readably.
 func TestManifest(t *testing.T) {
 	for text, readable := range map[string]bool{
 		"package p": true, "package p\n": true, "package p\n\n\n": true, "package p\n\n\tx := 1 # tab \n": true, "\n\npackage p\n": true,

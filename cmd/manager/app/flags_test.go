@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// dependent are the flags whose defaults depend on where the manager runs, which a document says in words.
+// dependent are the flags whose default depends on the environment, so that the documentation describes it in words.
 var dependent = map[string]bool{"namespace": true, "evaluation-concurrency": true, "owner-cluster-service-version": true}
 
 func TestFlagsAreDocumented(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 	flags := flag.NewFlagSet("manager", flag.ContinueOnError)
 	bind(flags)
-	// controller-runtime has this one registered itself, and everything else of a test's flags is the test's.
+	// controller-runtime registers only this flag itself. The other flags of the command line belong to the test.
 	flags.Var(flag.Lookup("kubeconfig").Value, "kubeconfig", "")
 	have := map[string]string{}
 	flags.VisitAll(func(f *flag.Flag) {

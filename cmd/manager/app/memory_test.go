@@ -39,7 +39,7 @@ func TestLimitMemory(t *testing.T) {
 			}
 			t.Setenv("GOGC", test.garbage)
 			debug.SetGCPercent(100)
-			// As Go itself reads the variable at its start, and as it was before otherwise.
+			// This stands for the limit that Go read from GOMEMLIMIT at its start, or for the limit before the call.
 			debug.SetMemoryLimit(7 << 30)
 			if got := limitMemory(testr.New(t), test.container); got != test.want {
 				t.Errorf("limit %d, want %d", got, test.want)
