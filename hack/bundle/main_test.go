@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the generator makes of config/manifests is tested in test/bundle; here is what it refuses.
+// TestRefusals tests invalid inputs. The bundle of config/manifests is tested in test/bundle.
 func TestRefusals(t *testing.T) {
 	const complete = `
 apiVersion: operators.coreos.com/v1alpha1

@@ -26,8 +26,8 @@ import (
 	"github.com/berth-dev/berth/test/controlplane"
 )
 
-// TestMain runs the tests, or what they start this binary for: the supervisor, or in place of the operator a process that is
-// never ready.
+// TestMain runs the tests. The tests also start this binary as the supervisor, or as a process that is never ready in
+// place of the operator.
 func TestMain(m *testing.M) {
 	switch first := append(os.Args, "")[1]; {
 	case first == superviseCommand:
@@ -65,7 +65,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 })
 
-// export makes KUBECONFIG name an API server that counts its connections.
+// export sets KUBECONFIG to an API server that counts its connections.
 func export() *atomic.Int64 {
 	GinkgoHelper()
 	var connections atomic.Int64
@@ -89,7 +89,7 @@ users: [{name: exported, user: {token: exported}}]
 	return &connections
 }
 
-// play runs the demo, and returns what it prints.
+// play runs the demo and returns its output.
 func play(ctx context.Context, interactive bool, input string) (string, error) {
 	GinkgoHelper()
 	var out strings.Builder
@@ -118,7 +118,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		before      map[string]bool
 	)
 	BeforeAll(func(ctx SpecContext) {
-		// Roles are aggregated, and namespaces deleted, by kube-controller-manager.
+		// kube-controller-manager aggregates roles and deletes namespaces.
 		plane, err := controlplane.Start(ctx, controlplane.Options{ControllerManager: true})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
@@ -126,7 +126,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		k = kubectl{path: plane.KubectlPath(), kubeconfig: filepath.Join(GinkgoT().TempDir(), "kubeconfig"), dir: root}
 		Expect(os.WriteFile(k.kubeconfig, text, 0o600)).To(Succeed())
-		// What kube-controller-manager makes for each namespace.
+		// Wait for the objects that kube-controller-manager creates in each namespace.
 		Eventually(func() (string, error) {
 			return k.get(ctx, "get", "configmaps,serviceaccounts", "-A", "-o", "name")
 		}).WithTimeout(time.Minute).Should(And(
@@ -141,7 +141,7 @@ var _ = Describe("The demo on the cluster of DEMO_KUBECONFIG", Ordered, func() {
 	})
 	AfterEach(func(ctx SpecContext) {
 		Expect(connections.Load()).To(BeZero(), "connections to the cluster of KUBECONFIG")
-		// What is deleted last is deleted by the garbage collector.
+		// The garbage collector deletes the last objects.
 		Eventually(func(g Gomega) {
 			g.Expect(objects(ctx, g, k)).To(Equal(before))
 		}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Succeed())
@@ -220,7 +220,7 @@ var _ = Describe("make dev-up and make dev-down", func() {
 	})
 })
 
-// objects returns all objects of a cluster, apart from Events and what others renew all the time.
+// objects returns all objects of a cluster, except Events and objects that other components renew continuously.
 func objects(ctx context.Context, g Gomega, k kubectl) map[string]bool {
 	GinkgoHelper()
 	types, err := k.get(ctx, "api-resources", "--verbs=list", "-o", "name")

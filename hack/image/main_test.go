@@ -17,7 +17,7 @@ import (
 	"github.com/spdx/tools-golang/json"
 )
 
-// source makes a module that builds quickly, by the operator's path.
+// source creates a module that builds quickly, with the operator's module path.
 func source(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("platforms %s", got)
 	}
 
-	// Built again it is the same, byte for byte.
+	// A second build must give identical bytes.
 	if err := run(args); err != nil {
 		t.Fatal(err)
 	}

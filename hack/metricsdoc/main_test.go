@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	// What registers its metrics when it is imported.
+	// These packages register their metrics when they are imported.
 	_ "sigs.k8s.io/controller-runtime"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	_ "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// The libraries have the metrics that the page says, with these labels.
+// TestLibrary checks that the libraries have the listed metrics with the listed labels.
 func TestLibrary(t *testing.T) {
 	registry, ok := ctrlmetrics.Registry.(prometheus.Collector)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package prometheus_test has Prometheus' own tool judge the alerts of config/prometheus.
+// Package prometheus_test tests the alerts in config/prometheus with promtool.
 package prometheus_test
 
 import (
@@ -15,7 +15,7 @@ const (
 	rulesFile = "../../config/prometheus/prometheus_rule.yaml"
 	testsFile = "testdata/alerts.yaml"
 	docs      = "../../docs"
-	// published is where the documents are for who gets an alert.
+	// published is the address of the documentation for people who receive an alert.
 	published = "https://github.com/berth-dev/berth/blob/main/docs/"
 )
 
@@ -43,7 +43,7 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// groups are the rules as Prometheus reads them, which the Prometheus operator takes out of its object.
+// groups returns the rules in Prometheus' format, which the Prometheus operator extracts from its object.
 func groups(t *testing.T) []group {
 	t.Helper()
 	var object struct {
@@ -58,7 +58,7 @@ func groups(t *testing.T) []group {
 	return object.Spec.Groups
 }
 
-// promtool builds the tool and returns its path. Without its service discovery, which nobody needs here, it builds in a
+// promtool builds promtool and returns its path. It builds without service discovery, which the tests do not need, in a
 // fraction of the time.
 func promtool(t *testing.T) string {
 	t.Helper()
@@ -97,7 +97,7 @@ func TestAlerts(t *testing.T) {
 	write(t, filepath.Join(dir, "whole.yaml"), map[string]any{"groups": all})
 	run(t, dir, tool, "check", "rules", "--lint=all", "--lint-fatal", "whole.yaml")
 
-	// The tests repeat what is said of an alert; what is the same each time need not be.
+	// Remove annotations that are the same whenever an alert fires, so that the tests need not repeat them.
 	for _, g := range all {
 		for _, r := range g.Rules {
 			for key, value := range r.Annotations {
@@ -122,8 +122,8 @@ func TestAlerts(t *testing.T) {
 	run(t, dir, tool, "test", "rules", "tests.yaml")
 }
 
-// Each alert is seen to fire and seen to be quiet; of what it is about there are series both times, unless it is about
-// there being none.
+// TestEachAlertIsTested checks that each alert has tests in which it fires and in which it does not. Both need series
+// of the alert's metrics, unless the alert is about missing series.
 func TestEachAlertIsTested(t *testing.T) {
 	var tests struct {
 		Tests []struct {
@@ -158,7 +158,7 @@ func TestEachAlertIsTested(t *testing.T) {
 	}
 }
 
-// A runbook's address leads to a heading that exists.
+// TestRunbooks checks that the address of each runbook leads to an existing heading.
 func TestRunbooks(t *testing.T) {
 	for _, g := range groups(t) {
 		for _, r := range g.Rules {

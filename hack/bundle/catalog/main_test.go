@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What is rendered of this tree's own release is tested in test/bundle.
+// TestRender tests rendering with small inputs. The catalog of the current release is tested in test/bundle.
 func TestRender(t *testing.T) {
 	csv := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"name": "berth.v1.2.3"}, "spec": map[string]any{"version": "1.2.3"},

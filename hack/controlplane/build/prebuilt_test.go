@@ -19,10 +19,11 @@ import (
 	"testing"
 )
 
-// version is what the repository's go.mod requires; the mirror has another patch release of the same minor.
+// version is the version that the repository's go.mod requires. The mirror has another patch release of the same minor
+// release.
 const version = "v1.36.3"
 
-// mirror serves an index and the archive that it names, over loopback, and counts the requests.
+// mirror serves an index and its archive over loopback, and counts requests.
 type mirror struct {
 	*httptest.Server
 	archive  []byte
@@ -51,11 +52,11 @@ func newMirror(t *testing.T, archive []byte) *mirror {
 	return m
 }
 
-// archiveOf packs binaries as envtest's archives do; those that stand for etcd and kubectl are small.
+// archiveOf packs binaries like envtest's archives. The files for etcd and kubectl are small placeholders.
 func archiveOf(t *testing.T, server string) []byte {
 	t.Helper()
 	var packed bytes.Buffer
-	// Compressing takes longer than all else that the test does.
+	// Do not compress, which would take longer than the rest of the test.
 	zip, err := gzip.NewWriterLevel(&packed, gzip.NoCompression)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func TestPrebuilt(t *testing.T) {
 		var out strings.Builder
 		return prebuilt{dir: dir, index: index, tool: "../../envtest", out: &out}.provide(t.Context(), version), out.String()
 	}
-	// isFallback checks that one line says why nothing was downloaded, and that nothing is left.
+	// isFallback checks that one line says why nothing was downloaded, and that no files are left.
 	isFallback := func(t *testing.T, dir, out, want string) {
 		t.Helper()
 		lines := strings.Split(strings.TrimSpace(out), "\n")
