@@ -85,7 +85,7 @@ type RemoteHealth struct {
 	Asked bool
 	// Err is the reason for the last failure, while that failure counts. It is nil if the engine answers.
 	Err error
-	// Since is the time at which that state began.
+	// Since is the time at which the failures with Err began; zero if Err is nil.
 	Since time.Time
 	// Open reports whether the circuit breaker is open: the engine is not queried for a while.
 	Open bool
@@ -295,9 +295,9 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 }
 
 // paused reports whether remediation of the policy is paused and the pause applies to the request. A pause never
-// applies to policies that do not remediate existing objects. It does not apply to remediation's own updates either.
-// The leader sends none while it knows of the pause. But this replica may learn later than the leader that the pause is
-// over, and nothing would bring the object back to it.
+// applies to policies that do not remediate existing objects. It does not apply to remediation's own updates either,
+// because the leader sends none while it knows of the pause. This replica may learn later than the leader that the
+// pause is over. If it kept the old values then, nothing would enqueue the object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
 	moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
 	return d.Paused != nil && moves && r.changesObject() && d.Paused(p.Name)

@@ -20,7 +20,7 @@ type Standing struct {
 	// Policy is the version in force. If no version ever compiled, its evaluator always fails, so that it denies the
 	// objects that it matches.
 	Policy *Policy
-	// Generation is the newest generation that was compiled. Policy.Generation is older if that one does not compile.
+	// Generation is the newest generation that was loaded. Policy.Generation is older if that one does not compile.
 	Generation int64
 	// Err says why the newest generation does not compile; nil if it does.
 	Err error
@@ -33,7 +33,7 @@ type Standing struct {
 	Next *policy.Binding
 	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
-	// Loaded is the newest version that was compiled, even while it waits for its data.
+	// Loaded is the newest version that was loaded, even while it waits for its data.
 	Loaded Loaded
 }
 

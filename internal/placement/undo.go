@@ -40,7 +40,7 @@ type Undoing struct {
 }
 
 // Undo returns an existing object as if every policy in its record were still in force and had just decided to set
-// nothing. Values that somebody changed after a policy set them stay. Undo does not evaluate any policy.
+// nothing. It keeps values that somebody changed after a policy set them. Undo does not evaluate any policy.
 func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*Undoing, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)
