@@ -344,7 +344,7 @@ func (m *model) recount() {
 	m.did("recounted", "%d of %d reservations left", len(r.Reservations), before)
 }
 
-// wait advances the clock. It completes the requests and events that would exceed their maximum delay.
+// wait advances the clock. It fails the requests and delivers the events whose maximum delay is over.
 func (m *model) wait(d time.Duration) {
 	m.meter.clock.Step(d)
 	now := m.meter.clock.Now()
