@@ -206,7 +206,7 @@ func (s supervisor) supervise(ctx context.Context, ownCluster bool) error {
 	}
 	e, err := startEnvironment(ctx, o)
 	if err == nil {
-		started.Store(true) // From here on the operator's restarts are for the log alone.
+		started.Store(true) // From here on, the operator's restarts are only logged.
 		err = s.writeState(state{
 			Kubeconfig: e.kubectl.kubeconfig, Kubectl: e.kubectl.path, OwnCluster: ownCluster, OperatorHealth: e.operator.healthURL,
 		})
