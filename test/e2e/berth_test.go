@@ -92,8 +92,8 @@ var _ = Describe("Berth", Ordered, func() {
 		It("is installed anew, and uninstalled in one step", func(ctx SpecContext) {
 			follow(ctx, "docs/install.md#With kubectl")
 			// It is there already; what the quick start says is the same again.
-			follow(ctx, "README.md#Install", "cd dist")
-			follow(ctx, "docs/quickstart.md#Install", "cd dist")
+			follow(ctx, "README.md#Install")
+			follow(ctx, "docs/quickstart.md#Install")
 			expectReady(ctx)
 			governHarbour(ctx)
 			Expect(create(ctx, "anew")).To(Succeed())
