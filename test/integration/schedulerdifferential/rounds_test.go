@@ -123,6 +123,9 @@ func (r *round) generate() []*corev1.Pod {
 	for i, node := range r.nodes {
 		out = append(out, pin(out[0], node, i))
 	}
+	// The generator rarely makes a term that requires two node names at once.
+	conflict := pin(pin(out[0], r.nodes[0], len(r.nodes)), "no-such-node", 0)
+	out = append(out, conflict)
 	return out
 }
 
