@@ -39,6 +39,9 @@ export KUBEBUILDER_ASSETS
 PREBUILT ?= yes
 ENVTEST_INDEX ?=
 prebuilt = -prebuilt '$(if $(filter yes,$(PREBUILT)),../../bin/prebuilt)' $(if $(ENVTEST_INDEX),-index '$(ENVTEST_INDEX)')
+# In an unchanged checkout of a release, demo and dev-up download Berth's own programs too, from RELEASES/v0.1.0/.
+RELEASES ?= https://github.com/berth-dev/berth/releases/download
+released = $(and $(filter yes,$(PREBUILT)),$(filter v$(RELEASE),$(VERSION)))
 
 # The policy engine of tests of policies that are decided elsewhere: where the control plane is, else built into bin/.
 engine = $(if $(filter-out $(CURDIR)/bin/opa,$(abspath $(wildcard $(KUBEBUILDER_ASSETS)/opa))),,opa)
@@ -272,6 +275,11 @@ bin/controlplane: FORCE
 opa: ## Build the OPA server from its Go module into bin/; a minute or two at first, then a second.
 	cd hack/opa && go build -o ../../bin/opa github.com/open-policy-agent/opa
 
+# The program comes from the release if possible, and is compiled otherwise.
+program-%: FORCE
+	@$(if $(released),{ go build -o bin/download ./hack/download && bin/download -url '$(RELEASES)' -version $(VERSION) -dir bin $*; } ||) \
+	  $(MAKE) --no-print-directory bin/$*
+
 bin/dev: FORCE
 	@hack/progress.sh "Compiling the demo" go build -o $@ ./hack/dev
 
@@ -338,10 +346,26 @@ bundle: ## Write the bundle by which OLM installs the operator, from config/.
 catalog: ## Write the catalog that offers the bundle to OLM.
 	go run ./hack/bundle/catalog -template catalog/template.yaml -bundle $(BUNDLE) -out $(CATALOG)
 
+##@ Release
+
+# The kubectl plugin is also for the machines of users.
+PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
+RELEASE_DIR ?= dist/release
+
+.PHONY: release
+release: image build-installer helm-package ## Write the files that a release publishes, and their checksums, into dist/release.
+	hack/release.sh $(RELEASE_DIR) $(VERSION) $(IMAGE_DIR) '$(PLATFORMS)' '$(PLUGIN_PLATFORMS)'
+
+# The tag need not exist.
+.PHONY: release-dry-run
+release-dry-run: ## Build the next release without its tag, and check what it would publish; publishes nothing.
+	$(MAKE) --no-print-directory release VERSION=v$(RELEASE)
+	hack/release_check.sh $(RELEASE_DIR) v$(RELEASE)
+
 ##@ Local cluster
 
 .PHONY: dev-up
-dev-up: $(dev_assets) build bin/dev ## Start control plane and operator in the background; .dev/kubeconfig is an admin's.
+dev-up: $(dev_assets) program-manager program-kubectl-berth bin/dev ## Start control plane and operator in the background; .dev/kubeconfig is an admin's.
 	bin/dev up
 
 .PHONY: dev-down
@@ -349,7 +373,7 @@ dev-down: bin/dev ## Stop what dev-up started.
 	bin/dev down
 
 .PHONY: demo
-demo: $(demo_assets) bin/manager bin/dev ## Play the story of the first policy; ONESHOT=1 checks each step, stops all and exits.
+demo: $(demo_assets) program-manager bin/dev ## Play the story of the first policy; ONESHOT=1 checks each step, stops all and exits.
 	bin/dev demo $(if $(ONESHOT),-oneshot)
 
 ##@ Deployment

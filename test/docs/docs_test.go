@@ -58,6 +58,8 @@ var elsewhere = map[string]string{
 	"docs/install.md#OLM v1":                                  "needs OLM v1",
 	"docs/install.md#Uninstalling with OLM":                   "needs OLM",
 	"docs/migration.md#Switch over":                           "names what the reader's own cluster has",
+	"docs/releasing.md#Try it":                                "CI runs it",
+	"docs/releasing.md#Verify a release":                      "needs a published release",
 	"docs/remote-control-plane.md#Step by step, with Karmada": "paths of the reader's own; the suite has others",
 	"docs/remote-control-plane.md#Install":                    "waits for pods, and the suite's host cluster has no nodes",
 	"docs/remote-control-plane.md#As a plain process":         "runs until it is stopped; the suite runs it with ports of its own",
