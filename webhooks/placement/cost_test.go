@@ -256,6 +256,9 @@ var ways = map[string]func(t testing.TB, h fixture, n int, names []string) admis
 // TestCostIsLinear checks that the processor time of a request grows at most linearly with the object's size, whatever
 // part of the object is repeated.
 func TestCostIsLinear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures processor time")
+	}
 	together := map[string][]string{
 		"labelKeys":        {"matchLabelKeys", "matchExpressions"},
 		"antiAffinityBoth": {"antiAffinityKeys", "antiAffinitySelector"},
