@@ -83,8 +83,8 @@ func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field [
 	}
 }
 
-// fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
-func (s *constantSearch) fields(module *ast.Module) {
+// assignments collects the variables that references are assigned to.
+func (s *constantSearch) assignments(module *ast.Module) {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsEquality() {
 			return false
@@ -95,6 +95,11 @@ func (s *constantSearch) fields(module *ast.Module) {
 		}
 		return false
 	})
+}
+
+// fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
+func (s *constantSearch) fields(module *ast.Module) {
+	s.assignments(module)
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		if !e.IsCall() || len(e.Operands()) != 2 {
 			return false
@@ -130,7 +135,26 @@ const maxAssigned = 8
 
 // field returns the path below data.clusters[name] that a term refers to. The result ok is false for other terms.
 func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
-	var ref ast.Ref
+	ref, ok := s.clusterRef(t)
+	if !ok || len(ref) < 4 {
+		return nil, false
+	}
+	for i, step := range ref[3:] {
+		name, isString := step.Value.(ast.String)
+		if !isString && i == len(ref)-4 && i > 0 {
+			break
+		}
+		if !isString {
+			return nil, false
+		}
+		path = append(path, string(name))
+	}
+	return path, true
+}
+
+// clusterRef returns the reference to data.clusters[name], or to a part of it, that a term denotes. The result ok is
+// false for other terms.
+func (s *constantSearch) clusterRef(t *ast.Term) (ref ast.Ref, ok bool) {
 	switch v := t.Value.(type) {
 	case ast.Ref:
 		ref = v
@@ -148,18 +172,5 @@ func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
 		ref = append(slices.Clone(source), ref[1:]...)
 	}
 	root, _ := part(ref, 1)
-	if !ref.HasPrefix(ast.DefaultRootRef) || root != rootClusters || len(ref) < 4 {
-		return nil, false
-	}
-	for i, step := range ref[3:] {
-		name, isString := step.Value.(ast.String)
-		if !isString && i == len(ref)-4 && i > 0 {
-			break
-		}
-		if !isString {
-			return nil, false
-		}
-		path = append(path, string(name))
-	}
-	return path, true
+	return ref, ref.HasPrefix(ast.DefaultRootRef) && root == rootClusters && len(ref) > 2
 }

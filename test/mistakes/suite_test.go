@@ -68,6 +68,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(f.Stop)
 	f.InstallClusterProfiles(ctx)
 	f.MustKubectl(ctx, "", "apply", "-f", "docs/examples/clusters.yaml", "-f", "test/mistakes/world.yaml")
+	f.MustKubectl(ctx, "", "patch", "clusterprofiles.multicluster.x-k8s.io/eu-1", "--namespace=inventory", "--subresource=status", "--type=merge",
+		"--patch", `{"status": {"properties": [{"name": "storage", "value": "ssd"}]}}`)
 	makeNamespaces(ctx)
 	operator := f.StartReadyManager(ctx)
 	DeferCleanup(operator.Stop)

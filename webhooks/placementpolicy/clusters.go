@@ -34,16 +34,20 @@ func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module)
 const maxListed = 8
 
 // warnOfConstants warns about names in the rule clusters that no cluster has. It also warns about constants that differ
-// only in spelling from the clusters' values of the compared field. name is the name of the policy. It returns nil if
-// no cluster is known.
+// only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
+// the name of the policy. It returns nil if no cluster is known.
 func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
-	constants := module.ClusterConstants()
-	if v.Clusters == nil || len(constants) == 0 {
+	constants, properties := module.ClusterConstants(), module.ClusterProperties()
+	if v.Clusters == nil || len(constants)+len(properties) == 0 {
 		return nil
 	}
 	clusters, err := v.Clusters.All(ctx)
 	if err != nil {
-		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the clusters that the policy names exist: %v", err)}
+		what := "clusters"
+		if len(constants) == 0 {
+			what = "properties of clusters"
+		}
+		return admission.Warnings{fmt.Sprintf("spec.rego: cannot check that the %s that the policy names exist: %v", what, err)}
 	}
 	if len(clusters) == 0 {
 		return nil
@@ -68,7 +72,40 @@ func (v *Validator) warnOfConstants(ctx context.Context, name string, module *po
 			out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, c.Row, c.Col, text))
 		}
 	}
+	known := propertiesOf(clusters)
+	for _, p := range properties {
+		if text := unknownProperty(p.Name, known); text != "" {
+			out = append(out, fmt.Sprintf("%s.rego:%d:%d: %s", name, p.Row, p.Col, text))
+		}
+	}
 	return out
+}
+
+// unknownProperty returns the problem with the name of a property, or "" if a cluster has the property.
+func unknownProperty(name string, known []string) string {
+	if slices.Contains(known, name) {
+		return ""
+	}
+	text := fmt.Sprintf("no cluster has the property %q", name)
+	if near := misspelt(name, known); near != "" {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	}
+	if near, ok := suggest.Nearest(name, known); ok {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	}
+	return text
+}
+
+// propertiesOf returns the sorted names of the properties that clusters have.
+func propertiesOf(clusters []map[string]any) []string {
+	seen := map[string]bool{}
+	for _, cluster := range clusters {
+		properties, _ := cluster["properties"].(map[string]any)
+		for name := range properties {
+			seen[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // unknownCluster returns the problem with the name of a cluster, or "" if the cluster exists.

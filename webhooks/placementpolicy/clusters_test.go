@@ -31,7 +31,7 @@ func (*inventories) Exact(r schema.GroupVersionResource) (policy.Resource, bool)
 
 func TestWarnOfConstants(t *testing.T) {
 	existing := clusters{
-		{"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold"}, "taints": []any{map[string]any{"key": "pci"}}},
+		{"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold"}, "taints": []any{map[string]any{"key": "pci"}}, "properties": map[string]any{"storage": "ssd", "example.com/cost": "1"}},
 		{"name": "eu-2", "region": "eu"},
 		{"name": "us-east-1", "region": "us-east"},
 	}
@@ -61,6 +61,11 @@ func TestWarnOfConstants(t *testing.T) {
 		"Label":           {rego: `clusters contains n if data.clusters[n].labels["example.com/tier"] == "gold"`, want: []string{`"gold" in the field labels.example.com/tier; did you mean "Gold"?`}},
 		"Zones":           {rego: each + `"EU-1a" in c.zones }`, want: []string{`did you mean "eu-1a"?`}},
 		"OtherField":      {rego: each + `c.provider == "EU" }`},
+		"Property":        {rego: each + `c.properties.storage == "ssd"; c.properties["example.com/cost"] < "2" }`},
+		"PropertyNear":    {rego: each + `c.properties.storge == "ssd" }`, want: []string{`p.rego:2:67: no cluster has the property "storge"; did you mean "storage"?`}},
+		"PropertyFar":     {rego: each + `not c.properties.legacy }`, want: []string{`no cluster has the property "legacy"`}},
+		"PropertyCase":    {rego: each + `c.properties["example.com/Cost"] == "1" }`, want: []string{`did you mean "example.com/cost"?`}},
+		"PropertyOfNone":  {rego: each + `c.properties.storage == "ssd" }`, exists: many, want: []string{`no cluster has the property "storage"`}},
 		"NoClusters":      {rego: `clusters := {"eu1"}`, exists: clusters{}},
 		"NoConstants":     {rego: each + `c.region == input.metadata.labels.region }`, exists: nil},
 	}
@@ -89,10 +94,11 @@ func TestWarnOfConstants(t *testing.T) {
 // TestUnreadableInventories checks that inventories are read only for constants, and that a policy is accepted if they
 // can't be read.
 func TestUnreadableInventories(t *testing.T) {
-	v := &placementpolicy.Validator{Catalog: &catalog{}, Checker: allows(), Clusters: clusters(nil)}
+	v := &placementpolicy.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: clusters(nil)}
 	for rego, want := range map[string]string{
 		`clusters := {"eu-1"}`:                     "cannot check that the clusters that the policy names exist: forbidden",
 		`clusters := {input.metadata.labels.site}`: "",
+		`clusters contains n if data.clusters[n].properties.storage == input.metadata.labels.storage`: "cannot check that the properties of clusters that the policy names exist: forbidden",
 	} {
 		warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\n"+rego))
 		if joined := strings.Join(warnings, "\n"); err != nil || !strings.Contains(joined, want) || (joined == "") != (want == "") {
