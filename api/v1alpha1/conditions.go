@@ -49,6 +49,8 @@ const (
 	ReasonInForce = "InForce"
 	// ReasonObjectsUndecided: the policy is in force, and some existing objects can't be decided.
 	ReasonObjectsUndecided = "ObjectsUndecided"
+	// ReasonNothingDecided: the policy has no rule of the decision contract, so it decides nothing.
+	ReasonNothingDecided = "NothingDecided"
 	// ReasonNotInForce: Berth is loading the policy and has no other state to report yet.
 	ReasonNotInForce = "NotInForce"
 )

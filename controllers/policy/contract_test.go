@@ -28,6 +28,19 @@ func (k keeper) Get(_ context.Context, key client.ObjectKey, out client.Object, 
 	return err
 }
 
+// TestDecidesNothing checks that the registry entry says whether a policy has a rule of the decision contract.
+func TestDecidesNothing(t *testing.T) {
+	for rego, want := range map[string]bool{"package p\n\nallow := true\n": true, text(1): false} {
+		from := policiesOf(1, text)
+		from.policies["policy-0"].Spec.Rego = rego
+		c, registry := newController(t, from)
+		load(t, c, "policy-0")
+		if got := registry.Get("policy-0"); got.Broken || got.DecidesNothing != want {
+			t.Errorf("%q: got %t, want %t; broken is %t", rego, got.DecidesNothing, want, got.Broken)
+		}
+	}
+}
+
 // TestContractIsCheckedWhereTextsChange checks that a source whose contract rule can never be valid is not put in
 // force, unless it was in force before Berth had this check.
 func TestContractIsCheckedWhereTextsChange(t *testing.T) {

@@ -477,6 +477,8 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		Err:        text.invalid,
 		Binding:    binding,
 		Warnings:   warnings,
+
+		DecidesNothing: text.module.DecidesNothing(),
 	}, nil
 }
 

@@ -31,6 +31,8 @@ type Standing struct {
 	// Next is the data that a newer version reads. That version takes over once this data is replicated. It is nil if
 	// no version is waiting.
 	Next *policy.Binding
+	// DecidesNothing reports whether Policy can have no effect, because it has no rule of the decision contract.
+	DecidesNothing bool
 	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.

@@ -199,6 +199,8 @@ func (s *setter) stalled(f Facts) {
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
 	case meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
+	case f.Standing.DecidesNothing:
+		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
 	default:
 		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
 	}
@@ -516,6 +518,10 @@ func (s *setter) ready(f Facts) {
 		s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
 		return
 	}
+	if f.Standing.DecidesNothing {
+		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNothingDecided, nothingDecided)
+		return
+	}
 	if n := s.out.Undecided; n != nil && *n > 0 {
 		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
 		if f.Report.Failed > 0 {
@@ -531,6 +537,9 @@ func (s *setter) ready(f Facts) {
 	}
 	s.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonInForce, message)
 }
+
+// nothingDecided is the message about a policy without contract rules.
+var nothingDecided = "the policy decides nothing: its package defines none of the rules " + strings.Join(policy.ContractRules, ", ")
 
 // undecidedObjects returns the number of existing objects that can't be decided. While a new leader has not decided all
 // of them, it returns the number from the old status unless newer information is available.

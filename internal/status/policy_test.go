@@ -113,6 +113,11 @@ func TestCompute(t *testing.T) {
 			change:  func(f *status.Facts) { f.Standing.Warnings = []string{"decides nothing"} },
 			message: map[string]string{"Compiled": "decides nothing"},
 		},
+		"DecidesNothing": {
+			change:  func(f *status.Facts) { f.Standing.DecidesNothing = true },
+			want:    map[string]string{"Ready": "False NothingDecided", "Stalled": "True NothingDecided"},
+			message: map[string]string{"Ready": "the policy decides nothing: its package defines none of the rules annotations, labels"},
+		},
 		"Broken": {
 			change: func(f *status.Facts) {
 				f.Standing.Err, f.Standing.Broken, f.Standing.Binding = errors.New("p.rego:1:1: bad"), true, nil

@@ -215,6 +215,9 @@ var staged = map[string]stage{
 	placementv1.ReasonTypeErrors: {condition: placementv1.ConditionTypeChecked, do: func(ctx context.Context) {
 		policy(ctx, "zones", strings.ReplaceAll(zone, `"a"`, "input.metadata.lables.zone"))
 	}, after: correct, shows: "3:36: input.metadata.lables.zone is undefined"},
+	placementv1.ReasonNothingDecided: {condition: placementv1.ConditionReady, do: func(ctx context.Context) {
+		policy(ctx, "zones", strings.ReplaceAll(zone, "annotations", "zone"))
+	}, after: correct},
 	placementv1.ReasonForbidden: {condition: placementv1.ConditionReplicated, do: func(ctx context.Context) {
 		harbours(ctx)
 		policy(ctx, "zones", reads)
