@@ -309,7 +309,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resou
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
-		b.Missing = append(b.Missing, Read{Plural: l.Resource, GroupVersion: l.APIGroup})
+		b.Missing = append(b.Missing, Read{Plural: l.Resource, Listed: true, Group: l.APIGroup})
 		return Resource{}, false
 	}
 	return candidates[i], true

@@ -164,8 +164,8 @@ func TestBind(t *testing.T) {
 			},
 		},
 		"ListedMissing": {
-			reads: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nothings"}}, served: world,
-			want: policy.Binding{Missing: []policy.Read{{Plural: "nothings"}}},
+			reads: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nothings"}, {APIGroup: "apps", Resource: "nothings"}}, served: world,
+			want: policy.Binding{Missing: []policy.Read{{Plural: "nothings", Listed: true}, {Plural: "nothings", Listed: true, Group: "apps"}}},
 		},
 	}
 	for name, tc := range tests {
@@ -196,6 +196,24 @@ func TestBind(t *testing.T) {
 				t.Errorf("binding (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestListedMissingIsNamed checks that a message names a type that spec.replicate lists by its group, and not as a
+// reference in Rego.
+func TestListedMissingIsNamed(t *testing.T) {
+	spec := specOf(placementv1.RegoV1, "package p\nlabels := input.x")
+	spec.Replicate = []placementv1.ReplicatedResource{{APIGroup: "apps", Resource: "nothings"}}
+	m, err := policy.Compile("p", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := policy.Bind("p", m, spec.Replicate, served{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (&policy.NotServedError{Missing: b.Missing}).Error(), "the API server does not serve nothings.apps"; got != want {
+		t.Errorf("message %q, want %q", got, want)
 	}
 }
 

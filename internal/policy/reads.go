@@ -17,9 +17,11 @@ import (
 type Read struct {
 	// Plural is the resource's plural name; empty for Clusters and Quotas.
 	Plural string
-	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>. In Binding.Missing,
-	// it is the API group for types listed in spec.replicate.
+	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
 	GroupVersion string
+	// Listed is set in Binding.Missing for types that spec.replicate lists. Group is then the API group.
+	Listed bool
+	Group  string
 	// Clusters reports whether the read is data.clusters, the normal form of every inventory.
 	Clusters bool
 	// Quotas is "quotas" or "clusterquotas" for data.berth.<quotas>, the limits and the usage of quotas.
@@ -31,9 +33,12 @@ type Read struct {
 	Note string
 }
 
-// String returns the reference as it is written in Rego.
+// String returns the reference as it is written in Rego. For a type that spec.replicate lists, it returns the name of the
+// type, such as deployments.apps.
 func (r Read) String() string {
 	switch {
+	case r.Listed:
+		return schema.GroupResource{Group: r.Group, Resource: r.Plural}.String()
 	case r.Clusters:
 		return "data." + rootClusters
 	case r.Quotas != "":

@@ -57,7 +57,7 @@ func parseType(name string) (schema.GroupVersionResource, bool) {
 func (h *holdings) has(name string, r *policy.Remote, b *policy.Binding) (missing string, superseded bool) {
 	var lacks []string
 	for _, read := range b.Missing {
-		lacks = append(lacks, fmt.Sprintf("%s, which the API server does not serve", schema.GroupResource{Group: read.GroupVersion, Resource: read.Plural}))
+		lacks = append(lacks, fmt.Sprintf("%s, which the API server does not serve", read))
 	}
 	for _, resource := range b.Supplies {
 		if h == nil || !h.Types[typeName(resource.GroupVersionResource)] {

@@ -34,7 +34,7 @@ func TestHoldingsHas(t *testing.T) {
 		"Nothing":       {holdings: nil, remote: modules, binding: both, missing: "does not have yet deployments.apps, nodes, the policy's modules"},
 		"InPart": {holdings: &holdings{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
 			missing: "does not have yet deployments.apps"},
-		"NotServed": {holdings: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []policy.Read{{Plural: "sites", GroupVersion: "example.com"}}},
+		"NotServed": {holdings: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []policy.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
 			missing: "does not have yet sites.example.com, which the API server does not serve"},
 		"Superseded":    {holdings: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: both, superseded: true},
 		"OtherModules":  {holdings: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have yet the policy's modules"},
