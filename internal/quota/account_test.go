@@ -3,6 +3,7 @@ package quota_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,46 @@ func TestCreatedTerminating(t *testing.T) {
 				t.Errorf("denied: %v", verdict.Denied)
 			}
 		})
+	}
+}
+
+// TestUncoveredNamesTheLimit checks that each denial names the limit that denies for that reason.
+func TestUncoveredNamesTheLimit(t *testing.T) {
+	limit := func(name string, spec placementv1.LimitedResourceSpec) quota.Limit {
+		t.Helper()
+		spec.Resource = "pods"
+		l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: spec}
+		rules, err := compiler.Limit(t.Context(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return quota.Limit{Object: l, Rules: rules}
+	}
+	limits := []quota.Limit{
+		limit("scopes", placementv1.LimitedResourceSpec{MatchScopes: []placementv1.ScopeRequirement{
+			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"gold"}},
+		}}),
+		limit("resources", placementv1.LimitedResourceSpec{MatchContains: []string{"pods"}}),
+	}
+	request, err := quota.NewEvaluators(newMeter().clock).NewRequest("charge", &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "ns", Name: "web", Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"web","uid":"web"},"spec":{"priorityClassName":"gold","containers":[{"name":"c"}]}}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, err := request.Admit(t.Context(), nil, limits, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range verdict.Denied {
+		reason, _, _ := strings.Cut(d.Message, ": ")
+		got[reason] = d.By.(*placementv1.LimitedResource).Name
+	}
+	want := map[string]string{"insufficient quota to consume": "resources", "insufficient quota to match these scopes": "scopes"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("limits that deny (-want +got):\n%s", diff)
 	}
 }
 

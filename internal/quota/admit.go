@@ -222,10 +222,10 @@ func (o *against) would() []string {
 }
 
 // uncovered checks the request against the limits. It returns at most one denial for resources and one for scopes, as
-// Kubernetes does. Each names the first limit that denies.
+// Kubernetes does. Each names the first limit that denies for that reason.
 func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverage) ([]Denial, error) {
 	var resources, scopes []string
-	var by runtime.Object
+	var byResources, byScopes runtime.Object
 	for _, limit := range limits {
 		answer, err := limit.Rules.admit.Evaluate(ctx, r.with(map[string]any{
 			"covered_resources": covered.resources, "covered_scopes": covered.scopes,
@@ -235,17 +235,20 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 		}
 		resources = append(resources, messages(answer[ruleUncoveredResources])...)
 		scopes = append(scopes, messages(answer[ruleUncoveredScopes])...)
-		if by == nil && len(resources)+len(scopes) > 0 {
-			by = limit.Object
+		if byResources == nil && len(resources) > 0 {
+			byResources = limit.Object
+		}
+		if byScopes == nil && len(scopes) > 0 {
+			byScopes = limit.Object
 		}
 	}
 	var out []Denial
 	if len(resources) > 0 {
 		slices.Sort(resources)
-		out = append(out, Denial{Message: "insufficient quota to consume: " + strings.Join(slices.Compact(resources), ","), By: by})
+		out = append(out, Denial{Message: "insufficient quota to consume: " + strings.Join(slices.Compact(resources), ","), By: byResources})
 	}
 	if len(scopes) > 0 {
-		out = append(out, Denial{Message: fmt.Sprintf("insufficient quota to match these scopes: %v", scopes), By: by})
+		out = append(out, Denial{Message: fmt.Sprintf("insufficient quota to match these scopes: %v", scopes), By: byScopes})
 	}
 	return out, nil
 }
