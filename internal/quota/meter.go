@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -57,15 +58,18 @@ func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
 	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*tally{}}
 }
 
-// Replace sets the complete content of a type. It omits objects that cannot be measured, and returns the error of the
-// last of them.
+// maxErrors is the maximum number of objects that an error of Replace names.
+const maxErrors = 10
+
+// Replace sets the complete content of a type. It omits objects that cannot be measured, and returns the errors of the
+// first maxErrors of them.
 func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.Unstructured) error {
-	var failed error
+	var failed []error
 	next := &tally{objects: map[string]map[string]*entry{}, seen: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
 	for _, o := range objects {
 		e, err := m.entry(resource, o)
 		if err != nil {
-			failed = err
+			failed = append(failed, err)
 			continue
 		}
 		next.put(o.GetNamespace(), o.GetName(), e)
@@ -85,7 +89,10 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	}
 	m.types[resource] = next
 	m.revise(next)
-	return failed
+	if more := len(failed) - maxErrors; more > 0 {
+		failed = append(failed[:maxErrors], fmt.Errorf("%d more of %s can't be measured", more, resource))
+	}
+	return errors.Join(failed...)
 }
 
 // Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted.

@@ -3,6 +3,7 @@ package quota_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -314,6 +315,26 @@ func TestUnreadable(t *testing.T) {
 	}
 	if _, err := c.Put(pods, object("a", "a", "2", unreadable)); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestAllUnreadableAreNamed checks that an error names each object that can't be measured, up to a limit.
+func TestAllUnreadableAreNamed(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	for i := range 12 {
+		objects = append(objects, object(fmt.Sprintf("bad-%d", i), "a", "1", unreadable))
+	}
+	err := newMeter().Replace(pods, objects)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"ns/bad-0:", "ns/bad-9:", "2 more of pods can't be measured"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q, want it to name %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "bad-10") {
+		t.Errorf("error %q names too many objects", err)
 	}
 }
 
