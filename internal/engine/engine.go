@@ -188,8 +188,8 @@ type RemoteError struct {
 	Fault    Fault
 	// Status is the HTTP status; 0 if there was none.
 	Status int
-	// Attempts is the number of attempts, including those that the circuit breaker or a limit on requests prevented. It is
-	// 0 if the error did not come from an attempt.
+	// Attempts is the number of attempts, including those that a limit on requests prevented. It does not include an
+	// attempt that the circuit breaker prevented. It is 0 if the error did not come from an attempt.
 	Attempts int
 	// RetryAfter is how long the engine asks clients to wait; 0 if it does not say.
 	RetryAfter time.Duration

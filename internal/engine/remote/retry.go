@@ -53,6 +53,10 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 		// Copy the fault, because other callers may share it.
 		fault := *last
 		fault.Attempts = n
+		if fault.Fault == engine.FaultCircuitOpen {
+			// The circuit breaker prevented the last attempt, so no request was sent for it.
+			fault.Attempts--
+		}
 		if n >= int(spec.Retry.MaxAttempts) || !transient(fault.Fault) || ctx.Err() != nil {
 			return out, &fault
 		}
