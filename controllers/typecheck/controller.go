@@ -225,7 +225,8 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	if c.unbound.Delete(name); policy.IsAmbiguous(err) {
 		c.unbound.Insert(name)
 	}
-	if _, broken := errors.AsType[*policy.CompileError](err); broken {
+	_, broken := errors.AsType[*policy.CompileError](err)
+	if broken {
 		// The Compiled condition reports the error. A policy with an ambiguous reference stays in unbound: it may be
 		// bound but not loaded yet.
 		delete(c.checked, name)
@@ -234,6 +235,10 @@ func (c *Controller) check(ctx context.Context, name string) (reconcile.Result, 
 	}
 	c.mu.Unlock()
 	c.Changed(name)
+	if broken && !policy.IsAmbiguous(err) {
+		// Only another version of the policy can compile.
+		return reconcile.Result{}, nil
+	}
 	if err != nil {
 		return reconcile.Result{RequeueAfter: retryPeriod}, nil //nolint:nilerror // It is told in the policy's status.
 	}
