@@ -27,18 +27,18 @@ func (s *states[K]) get(k K) status.HookState {
 	return s.current[k]
 }
 
-// set replaces all states and notifies the subscribers of those that changed. Subscribers are called with the lock
-// held.
+// set replaces all states and notifies the subscribers of those that changed. Subscribers are called without the lock,
+// so they may call get.
 func (s *states[K]) set(next map[K]status.HookState) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.current
+	before, subscribers := s.current, s.subscribers
 	s.current = next
+	s.mu.Unlock()
 	for k, state := range next {
 		if before[k] == state {
 			continue
 		}
-		for _, f := range s.subscribers {
+		for _, f := range subscribers {
 			f(k)
 		}
 	}

@@ -1,0 +1,28 @@
+package webhookconfiguration
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/berth-dev/berth/internal/status"
+)
+
+// TestSubscribersReadStates checks that subscribers are called for changed states only, and without the lock, so that
+// they can read the states.
+func TestSubscribersReadStates(t *testing.T) {
+	s := &states[string]{}
+	var got []int64
+	s.subscribe(func(k string) {
+		if !s.mu.TryLock() {
+			t.Fatal("a subscriber is called with the lock held")
+		}
+		s.mu.Unlock()
+		got = append(got, s.get(k).Generation)
+	})
+	for _, generation := range []int64{1, 1, 2} {
+		s.set(map[string]status.HookState{"p": {Generation: generation}})
+	}
+	if want := []int64{1, 2}; !slices.Equal(got, want) {
+		t.Errorf("subscribers read the generations %v, want %v", got, want)
+	}
+}
