@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/enginepusher"
 	"github.com/berth-dev/berth/controllers/policy"
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/policystatus"
@@ -42,7 +43,6 @@ import (
 	"github.com/berth-dev/berth/controllers/quotawriters"
 	"github.com/berth-dev/berth/controllers/remediation"
 	"github.com/berth-dev/berth/controllers/replication"
-	"github.com/berth-dev/berth/controllers/supply"
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
@@ -117,7 +117,7 @@ type parts struct {
 	policies    *policy.Controller
 	revisions   *policyrevision.Controller
 	replication *replication.Controller
-	supply      *supply.Controller
+	supply      *enginepusher.Controller
 	hooks       *webhookconfiguration.Controller
 	remediation *remediation.Controller
 	status      *policystatus.Controller
@@ -452,7 +452,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
 	p.replication.Follow(p.history)
 	p.decider.Stale = p.replication.Stale
-	p.supply = supply.New(supply.Deps{
+	p.supply = enginepusher.New(enginepusher.Deps{
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
 		Loaded: p.policies.Loaded, History: p.history,
 	})

@@ -1,6 +1,6 @@
-// Package supply provides the controller that pushes to remote engines the objects and modules that policies need
+// Package enginepusher provides the controller that pushes to remote engines the objects and modules that policies need
 // there. It runs on the leader, because a remote engine must have a single writer.
-package supply
+package enginepusher
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package supply_test
+package enginepusher_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 
-	"github.com/berth-dev/berth/controllers/supply"
+	"github.com/berth-dev/berth/controllers/enginepusher"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -126,7 +126,7 @@ func TestController(t *testing.T) {
 	})
 	registry := placement.NewRegistry()
 	var loaded atomic.Bool
-	c := supply.New(supply.Deps{
+	c := enginepusher.New(enginepusher.Deps{
 		Client: client, Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
 		Loaded: func(context.Context) bool { return loaded.Load() },
 	})
