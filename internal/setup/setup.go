@@ -361,8 +361,8 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Namespaces:     p.namespaces,
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
 		Compiler:       p.modules, OwnNamespace: p.options.exempt(),
-		Unsettled: func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
-		Rewound:   p.history.Rewound,
+		Unsettled:     func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
+		StoreRestored: p.history.Rewound,
 	}
 	p.history.Subscribe(p.charges.ForgetAll)
 	p.fresh = freshness.New(freshness.Options{

@@ -13,9 +13,10 @@ const (
 	auditDenied  = "denied"
 )
 
-// audited returns the audit annotations for a request that quotas count. verdict is nil if the request was not decided.
-func audited(verdict *quota.Verdict, answer string) map[string]string {
-	out := map[string]string{audit.Outcome: answer}
+// auditAnnotations returns the audit annotations for a request that quotas count. verdict is nil if the request was not
+// decided.
+func auditAnnotations(verdict *quota.Verdict, outcome string) map[string]string {
+	out := map[string]string{audit.Outcome: outcome}
 	if verdict == nil {
 		return out
 	}

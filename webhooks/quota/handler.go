@@ -39,7 +39,7 @@ const retryAfter = 1
 // Handler decides requests against quotas and LimitedResources. Create it with New. It is safe for concurrent use.
 type Handler struct {
 	evaluators *quota.Evaluators
-	desk       *desk
+	batcher    *batcher
 	events     *events.Recorder
 	metrics    *metrics.Metrics
 	clock      clock.PassiveClock
@@ -71,7 +71,7 @@ type Deps struct {
 func New(d Deps) *Handler {
 	return &Handler{
 		evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock,
-		desk: &desk{ledger: d.Ledger, clock: d.Clock, ttl: d.ReservationTTL, conflicts: d.Metrics.QuotaConflict},
+		batcher: &batcher{ledger: d.Ledger, clock: d.Clock, reservationTTL: d.ReservationTTL, onConflict: d.Metrics.QuotaConflict},
 	}
 }
 
@@ -80,9 +80,9 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	start := h.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
-	response, answer := h.decide(ctx, req)
-	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
-	h.metrics.QuotaAdmission(answer, h.clock.Since(start))
+	response, outcome := h.decide(ctx, req)
+	tracing.Answered(ctx, &req.AdmissionRequest, outcome, response.AuditAnnotations)
+	h.metrics.QuotaAdmission(outcome, h.clock.Since(start))
 	return response
 }
 
@@ -92,7 +92,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 	start := h.clock.Now()
 	var response admission.Response
 	if h.lenient {
-		response = letThrough(err.Error())
+		response = allowUnchecked(err.Error())
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
 		obj.SetNamespace(req.Namespace)
@@ -103,7 +103,7 @@ func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *
 		status.Message = "quota could not be decided: " + status.Message
 		response = denied(&status)
 	}
-	response.AuditAnnotations = audited(nil, metrics.QuotaError)
+	response.AuditAnnotations = auditAnnotations(nil, metrics.QuotaError)
 	tracing.Answered(ctx, &req.AdmissionRequest, metrics.QuotaError, response.AuditAnnotations)
 	h.metrics.QuotaAdmission(metrics.QuotaError, h.clock.Since(start))
 	return response
@@ -121,36 +121,36 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if request == nil {
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
-	verdict, err := h.desk.decide(ctx, request)
+	verdict, err := h.batcher.decide(ctx, request)
 	if err != nil {
-		response, answer := h.undecided(ctx, err)
-		response.AuditAnnotations = audited(nil, answer)
-		return response, answer
+		response, outcome := h.undecided(ctx, err)
+		response.AuditAnnotations = auditAnnotations(nil, outcome)
+		return response, outcome
 	}
-	response, answer := h.respond(ctx, request, verdict)
+	response, outcome := h.respond(ctx, request, verdict)
 	response.Warnings = append(response.Warnings, verdict.Warned...)
-	response.AuditAnnotations = audited(verdict, answer)
-	return response, answer
+	response.AuditAnnotations = auditAnnotations(verdict, outcome)
+	return response, outcome
 }
 
 // undecided returns the response to a request that could not be decided or charged.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
-	passes := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
-	if !passes {
+	transient := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
+	if !transient {
 		ctrllog.FromContext(ctx).Error(err, "Deciding")
 	}
 	switch {
 	case h.lenient:
-		return letThrough(err.Error()), metrics.QuotaError
-	case passes:
-		return tryAgain(err.Error()), metrics.QuotaPending
+		return allowUnchecked(err.Error()), metrics.QuotaError
+	case transient:
+		return denyWithRetry(err.Error()), metrics.QuotaPending
 	default:
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("quota could not be decided: %w", err)), metrics.QuotaError
 	}
 }
 
-// letThrough admits a request with a warning that says why it was not decided.
-func letThrough(message string) admission.Response {
+// allowUnchecked admits a request with a warning that says why it was not decided.
+func allowUnchecked(message string) admission.Response {
 	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
 }
 
@@ -172,16 +172,16 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
 		return denied(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
 	case len(verdict.Pending) > 0 && h.lenient:
-		return letThrough(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
+		return allowUnchecked(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	case len(verdict.Pending) > 0:
-		return tryAgain(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
+		return denyWithRetry(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	default:
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
 }
 
-// tryAgain denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.
-func tryAgain(message string) admission.Response {
+// denyWithRetry denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.
+func denyWithRetry(message string) admission.Response {
 	return denied(&metav1.Status{
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
 		Message: message + ": try again",

@@ -44,9 +44,9 @@ type Ledger struct {
 	// Unsettled returns those of a quota's reservations whose changes are not counted yet. On a replica that does not
 	// count, it returns all. A nil Unsettled means all. Fewer reservations make a smaller and faster write.
 	Unsettled func(placementv1.Quota) []placementv1.Reservation
-	// Rewound is called when a read shows that the API server's store was set back to an earlier state, for example by
-	// a restore from a backup. It may be nil. It must return quickly and may call ForgetAll.
-	Rewound func()
+	// StoreRestored is called when a read shows that the API server's store was set back to an earlier state, for example
+	// by a restore from a backup. It may be nil. It must return quickly and may call ForgetAll.
+	StoreRestored func()
 
 	mu sync.Mutex
 	// written holds quotas as this process wrote them, until the cache contains that version.
@@ -105,9 +105,9 @@ func (l *Ledger) limitList(ctx context.Context, f freshness, all *lists) (*place
 	return all.limits, nil
 }
 
-// lane returns the name of the queue of a namespace's requests: the namespace, or the UIDs of the quotas that it
+// queueKey returns the name of the queue of a namespace's requests: the namespace, or the UIDs of the quotas that it
 // shares.
-func (l *Ledger) lane(ctx context.Context, namespace string) (string, error) {
+func (l *Ledger) queueKey(ctx context.Context, namespace string) (string, error) {
 	shared, err := l.clusterQuotas(ctx, namespace, cached, &lists{})
 	if err != nil || len(shared) == 0 {
 		return namespace, err
@@ -196,8 +196,8 @@ func (l *Ledger) reread(ctx context.Context, namespace string, q placementv1.Quo
 	// A read from the API server can't return an older version than was stored before the read began.
 	if order, err := resourceversion.CompareResourceVersion(fresh.GetResourceVersion(), known); err == nil && order < 0 {
 		l.ForgetAll()
-		if l.Rewound != nil {
-			l.Rewound()
+		if l.StoreRestored != nil {
+			l.StoreRestored()
 		}
 	}
 	if cluster, ok := fresh.(*placementv1.ClusterScopedQuota); ok {
@@ -255,86 +255,86 @@ func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.G
 	return out, nil
 }
 
-// page holds the quotas of one round of decisions. Each quota occurs once, also if several namespaces share it.
-type page struct {
-	ledger    *Ledger
-	freshness freshness
-	giveBack  func(charge string) bool
-	lists     lists
-	accounts  map[types.UID]*quota.Account
-	of        map[string][]*quota.Account
-	limitsOf  map[limited][]quota.Limit
+// round holds the quotas of one round of decisions. Each quota occurs once, also if several namespaces share it.
+type round struct {
+	ledger              *Ledger
+	freshness           freshness
+	released            func(charge string) bool
+	lists               lists
+	accounts            map[types.UID]*quota.Account
+	accountsByNamespace map[string][]*quota.Account
+	limitsByKey         map[limitKey][]quota.Limit
 }
 
-// limited identifies a type in a namespace.
-type limited struct {
+// limitKey identifies a type in a namespace.
+type limitKey struct {
 	namespace string
 	resource  schema.GroupResource
 }
 
-// open begins a round. Charges for which giveBack returns true are removed from the accounts first.
-func (l *Ledger) open(f freshness, giveBack func(charge string) bool) *page {
-	return &page{
-		ledger: l, freshness: f, giveBack: giveBack,
-		accounts: map[types.UID]*quota.Account{}, of: map[string][]*quota.Account{}, limitsOf: map[limited][]quota.Limit{},
+// beginRound begins a round. Charges for which released returns true are removed from the accounts first.
+func (l *Ledger) beginRound(f freshness, released func(charge string) bool) *round {
+	return &round{
+		ledger: l, freshness: f, released: released,
+		accounts: map[types.UID]*quota.Account{}, accountsByNamespace: map[string][]*quota.Account{}, limitsByKey: map[limitKey][]quota.Limit{},
 	}
 }
 
-// read returns the accounts of a namespace.
-func (p *page) read(ctx context.Context, namespace string) ([]*quota.Account, error) {
-	if known, ok := p.of[namespace]; ok {
+// accountsIn returns the accounts of a namespace.
+func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Account, error) {
+	if known, ok := r.accountsByNamespace[namespace]; ok {
 		return known, nil
 	}
-	quotas, err := p.ledger.quotas(ctx, namespace, p.freshness, &p.lists)
+	quotas, err := r.ledger.quotas(ctx, namespace, r.freshness, &r.lists)
 	if err != nil {
 		return nil, err
 	}
-	if p.freshness == reread {
-		if quotas, err = p.reread(ctx, namespace, quotas); err != nil {
+	if r.freshness == reread {
+		if quotas, err = r.reread(ctx, namespace, quotas); err != nil {
 			return nil, err
 		}
 	}
 	accounts := make([]*quota.Account, 0, len(quotas))
 	for _, q := range quotas {
-		account, ok := p.accounts[q.GetUID()]
+		account, ok := r.accounts[q.GetUID()]
 		if !ok {
-			q = p.ledger.newest(q)
-			rules, err := p.ledger.Compiler.Quota(ctx, q)
+			q = r.ledger.newest(q)
+			rules, err := r.ledger.Compiler.Quota(ctx, q)
 			if err != nil {
 				return nil, fmt.Errorf("%w: %w", errModule, err)
 			}
 			account = quota.NewAccount(q, rules)
-			account.GiveBack(p.giveBack)
-			p.accounts[q.GetUID()] = account
+			account.GiveBack(r.released)
+			r.accounts[q.GetUID()] = account
 		}
 		accounts = append(accounts, account)
 	}
-	p.of[namespace] = accounts
+	r.accountsByNamespace[namespace] = accounts
 	return accounts, nil
 }
 
-// limits returns the LimitedResources for a type in a namespace.
-func (p *page) limits(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
-	key := limited{namespace, resource}
-	if known, ok := p.limitsOf[key]; ok {
+// limitsFor returns the LimitedResources for a type in a namespace.
+func (r *round) limitsFor(ctx context.Context, namespace string, resource schema.GroupResource) ([]quota.Limit, error) {
+	key := limitKey{namespace, resource}
+	if known, ok := r.limitsByKey[key]; ok {
 		return known, nil
 	}
-	limits, err := p.ledger.limits(ctx, namespace, resource, p.freshness, &p.lists)
+	limits, err := r.ledger.limits(ctx, namespace, resource, r.freshness, &r.lists)
 	if err != nil {
 		return nil, err
 	}
-	p.limitsOf[key] = limits
+	r.limitsByKey[key] = limits
 	return limits, nil
 }
 
 // reread gets from the API server the quotas that have no account in this round yet. It leaves out those that do not
 // exist or do not select the namespace any more.
-func (p *page) reread(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
+func (r *round) reread(ctx context.Context, namespace string, quotas []placementv1.Quota) ([]placementv1.Quota, error) {
 	fresh, failed := slices.Clone(quotas), make([]error, len(quotas))
 	var wg sync.WaitGroup
 	for i, q := range quotas {
-		if _, known := p.accounts[q.GetUID()]; !known {
-			wg.Go(func() { fresh[i], failed[i] = p.ledger.reread(ctx, namespace, q) })
+		if _, known := r.accounts[q.GetUID()]; !known {
+			wg.Go(func() { fresh[i], failed[i] = r.ledger.reread(ctx, namespace, q) })
 		}
 	}
 	wg.Wait()
@@ -345,25 +345,25 @@ func (p *page) reread(ctx context.Context, namespace string, quotas []placementv
 }
 
 // write writes every account that changed. It returns the number of writes, and how many of them conflicted.
-func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
+func (r *round) write(ctx context.Context) (writes, conflicts int, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for _, account := range p.accounts {
+	for _, account := range r.accounts {
 		if !account.Changed() {
 			continue
 		}
 		writes++
-		if p.ledger.Unsettled != nil {
-			account.Settle(p.ledger.Unsettled)
+		if r.ledger.Unsettled != nil {
+			account.Settle(r.ledger.Unsettled)
 		}
 		wg.Go(func() {
 			q := account.Quota()
-			failed := p.ledger.Writer.Update(ctx, q)
+			failed := r.ledger.Writer.Update(ctx, q)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case failed == nil:
-				p.ledger.wrote(q)
+				r.ledger.recordWritten(q)
 			case apierrors.IsConflict(failed) || apierrors.IsNotFound(failed):
 				// Another writer may have charged, changed or deleted the quota.
 				conflicts++
@@ -376,7 +376,7 @@ func (p *page) write(ctx context.Context) (writes, conflicts int, err error) {
 	return writes, conflicts, err
 }
 
-func (l *Ledger) wrote(q placementv1.Quota) {
+func (l *Ledger) recordWritten(q placementv1.Quota) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.written == nil {

@@ -180,7 +180,7 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 	})
 }
 
-// TestConflictThenFull checks that a charged quota is given back if another quota turns out to be full.
+// TestConflictThenFull checks that a charged quota is released if another quota turns out to be full.
 func TestConflictThenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, newQuota("a", "pods", "5", "0"), newQuota("b", "pods", "5", "4"))
@@ -259,7 +259,7 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// TestLostAnswerIsGivenBackDespiteTheCache checks that a stored charge whose response was lost is given back although a
+// TestLostAnswerIsGivenBackDespiteTheCache checks that a stored charge whose response was lost is released although a
 // stale cache does not show it.
 func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	})
 }
 
-// TestNobodyWaits checks that the charge of a request whose client is gone is given back, because nothing would settle
+// TestNobodyWaits checks that the charge of a request whose client is gone is released, because nothing would settle
 // it.
 func TestNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -971,7 +971,7 @@ func TestStoreWentBack(t *testing.T) {
 	lagging := newStore(t, newQuota("q", "pods", "5", "1"))
 	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), interceptor.Funcs{})
 	rewound := 0
-	f.ledger.Cached, f.ledger.Rewound = lagging, func() { rewound++ }
+	f.ledger.Cached, f.ledger.StoreRestored = lagging, func() { rewound++ }
 	for _, name := range []string{"one", "two"} {
 		if r := f.ask(t, create("pods", name)); !r.Allowed {
 			t.Fatalf("%s: %+v", name, r.Result)
