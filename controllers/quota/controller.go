@@ -347,7 +347,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 		return time.Time{}, err
 	}
 	c.ask(ctx, q, selected, late)
-	counted, err := c.meter.Recount(ctx, q, rules, quota.World{
+	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
 		Selects: selected.has,
 		Absent: func(t schema.GroupResource) bool {
 			_, served := c.served(t)
@@ -389,7 +389,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 		out.NoNamespaces = len(selected) == 0
 	}
 	if out.Impossible == "" {
-		out.Impossible = c.Evaluators.Scoping(q.QuotaSpec()).Nothing
+		out.Impossible = c.Evaluators.CheckScopes(q.QuotaSpec()).CountsNothing
 	}
 	types, _ := c.Evaluators.Types(q.QuotaSpec())
 	for t := range types {
@@ -653,7 +653,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{
-		Never: never, Served: served, Impossible: c.Evaluators.Parts(&limit.Spec).Nothing,
+		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 	})
 	if equality.Semantic.DeepEqual(limit.Status, next) {
 		return nil

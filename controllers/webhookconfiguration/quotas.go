@@ -65,7 +65,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 	err := writeAccepted(webhooks, func(accepted []quota.Webhook) error {
 		return c.writeQuotas(ctx, owners, accepted, to)
 	}, func(w quota.Webhook, reason string) {
-		for _, key := range w.For {
+		for _, key := range w.Objects {
 			next[key] = status.HookState{Generation: next[key].Generation, Rejected: to.hide(reason)}
 		}
 	})

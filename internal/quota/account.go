@@ -38,19 +38,19 @@ func (a *Account) Changed() bool {
 	}) || !equality.Semantic.DeepEqual(a.read.Used, status.Used)
 }
 
-// GiveBack reverts the charges for whose ids charge returns true, as if they had never been made. If another request
-// for the same change relies on a reverted charge, the charge moves to that request's reservation.
-func (a *Account) GiveBack(charge func(id string) bool) {
+// ReleaseCharges reverts the charges for whose ids charge returns true, as if they had never been made. If another
+// request for the same change relies on a reverted charge, the charge moves to that request's reservation.
+func (a *Account) ReleaseCharges(charge func(id string) bool) {
 	status := a.quota.QuotaStatus()
-	var kept, back []placementv1.Reservation
+	var kept, released []placementv1.Reservation
 	for _, r := range status.Reservations {
 		if charge(r.UID) {
-			back = append(back, r)
+			released = append(released, r)
 		} else {
 			kept = append(kept, r)
 		}
 	}
-	for _, r := range back {
+	for _, r := range released {
 		if heir := slices.IndexFunc(kept, func(k placementv1.Reservation) bool { return sameChange(k, r) }); heir >= 0 {
 			kept[heir].Delta = upstream.Add(kept[heir].Delta, r.Delta)
 			continue
@@ -85,27 +85,27 @@ func (a *Account) current() bool {
 	return a.quota.QuotaStatus().ObservedGeneration == a.quota.GetGeneration()
 }
 
-// standing returns what is already charged for the change that the request makes. The API server may send several
+// alreadyCharged returns what is already charged for the change that the request makes. The API server may send several
 // requests for one change. Of several updates that start from the same version, only one can succeed.
-func (a *Account) standing(r *Request) corev1.ResourceList {
+func (a *Account) alreadyCharged(r *Request) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := range a.quota.QuotaStatus().Reservations {
-		if reserved := &a.quota.QuotaStatus().Reservations[i]; r.isFor(reserved) {
+		if reserved := &a.quota.QuotaStatus().Reservations[i]; r.sameChangeAs(reserved) {
 			out = upstream.Add(out, reserved.Delta)
 		}
 	}
 	return out
 }
 
-// charge adds what the request takes in addition to the standing charges.
-func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, expires time.Time) {
-	a.prolong(r, expires)
-	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(standing, upstream.ResourceNames(requested))))
-	if len(more) == 0 && len(standing) == 0 {
+// charge adds what the request takes in addition to what is already charged.
+func (a *Account) charge(r *Request, requested, alreadyCharged corev1.ResourceList, expires time.Time) {
+	a.extendReservations(r, expires)
+	more := upstream.RemoveZeros(upstream.SubtractWithNonNegativeResult(requested, upstream.Mask(alreadyCharged, upstream.ResourceNames(requested))))
+	if len(more) == 0 && len(alreadyCharged) == 0 {
 		return
 	}
 	// A request that relies on another's charge gets a reservation with an empty delta. It takes over the charge if the
-	// other request gives it back.
+	// other request releases it.
 	status := a.quota.QuotaStatus()
 	status.Used = upstream.Add(status.Used, more)
 	status.Summary = Summary(a.quota.QuotaSpec().Hard, status.Used)
@@ -118,8 +118,8 @@ func (a *Account) charge(r *Request, requested, standing corev1.ResourceList, ex
 
 // merge merges the reservations for creates of other objects with the same name as next's into next, and returns the
 // remaining reservations. Only one of these objects can exist at a time, so next holds the largest amounts of them. If
-// merge merges anything, it clears the object UID of next, which must outlast each of the objects. No request can give
-// next back then.
+// merge merges anything, it clears the object UID of next, which must outlast each of the objects. No request can
+// release next then.
 func merge(reservations []placementv1.Reservation, next *placementv1.Reservation) []placementv1.Reservation {
 	if !slices.ContainsFunc(reservations, func(r placementv1.Reservation) bool {
 		return createsOneName(&r, next) && (r.ObjectUID != next.ObjectUID || r.ObjectUID == "")
@@ -138,7 +138,7 @@ func merge(reservations []placementv1.Reservation, next *placementv1.Reservation
 		}
 	}
 	next.ObjectUID = ""
-	keep(next)
+	markKept(next)
 	return kept
 }
 
@@ -147,35 +147,36 @@ func createsOneName(a, b *placementv1.Reservation) bool {
 	return a.Name != "" && a.ObjectVersion == "" && b.ObjectVersion == "" && a.Name == b.Name && a.Namespace == b.Namespace && a.Resource == b.Resource
 }
 
-// keptPrefix is the prefix of the ids of reservations that no request can give back. No charge has such an id.
+// keptPrefix is the prefix of the ids of reservations that no request can release. No charge has such an id.
 const keptPrefix = "kept-"
 
 // maxID is the maximum length of an id in the CRD's schema.
 const maxID = 64
 
-// keep changes a reservation's id so that no request can give it back. It lasts until its object exists or it expires.
-func keep(r *placementv1.Reservation) {
+// markKept changes a reservation's id so that no request can release it. It lasts until its object exists or it
+// expires.
+func markKept(r *placementv1.Reservation) {
 	if !strings.HasPrefix(r.UID, keptPrefix) {
 		r.UID = keptPrefix + r.UID[:min(len(r.UID), maxID-len(keptPrefix))]
 	}
 }
 
-// prolong extends the reservations of an update for as long as the newest request for it may be in progress. Clients
-// may try an update again later from the same version. A create is one request, however often the API server calls the
-// webhook, so its reservation is not extended.
-func (a *Account) prolong(r *Request, expires time.Time) {
+// extendReservations extends the reservations of an update for as long as the newest request for it may be in progress.
+// Clients may try an update again later from the same version. A create is one request, however often the API server
+// calls the webhook, so its reservation is not extended.
+func (a *Account) extendReservations(r *Request, expires time.Time) {
 	// The API stores times in seconds.
 	until := metav1.NewTime(expires.Truncate(time.Second))
 	for i := range a.quota.QuotaStatus().Reservations {
-		if standing := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.isFor(standing) && standing.Expires.Before(&until) {
-			standing.Expires = until
+		if reservation := &a.quota.QuotaStatus().Reservations[i]; r.object.version != "" && r.sameChangeAs(reservation) && reservation.Expires.Before(&until) {
+			reservation.Expires = until
 		}
 	}
 }
 
-// isFor reports whether a reservation is for the change that the request makes, or for the create of an object with the
-// same name as the one that the request creates. At most one of these changes can happen.
-func (r *Request) isFor(reserved *placementv1.Reservation) bool {
+// sameChangeAs reports whether a reservation is for the change that the request makes, or for the create of an object
+// with the same name as the one that the request creates. At most one of these changes can happen.
+func (r *Request) sameChangeAs(reserved *placementv1.Reservation) bool {
 	own := placementv1.Reservation{Resource: r.Resource.String(), Namespace: r.Namespace, Name: r.object.name, ObjectVersion: r.object.version}
 	return createsOneName(&own, reserved) || r.object.uid != "" && reserved.ObjectUID == r.object.uid && reserved.ObjectVersion == r.object.version && reserved.Resource == r.Resource.String()
 }

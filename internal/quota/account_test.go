@@ -117,8 +117,8 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// TestGiveBack checks that a charge that was given back leaves no trace.
-func TestGiveBack(t *testing.T) {
+// TestReleaseCharges checks that a charge that was released leaves no trace.
+func TestReleaseCharges(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
@@ -130,11 +130,11 @@ func TestGiveBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	account.GiveBack(func(uid string) bool { return uid == "0" })
+	account.ReleaseCharges(func(uid string) bool { return uid == "0" })
 	if got := account.Quota().QuotaStatus(); !account.Changed() || len(got.Reservations) != 1 || !upstream.Equals(list("requests.storage", "5Gi"), got.Used) {
 		t.Errorf("%+v", got)
 	}
-	account.GiveBack(func(string) bool { return true })
+	account.ReleaseCharges(func(string) bool { return true })
 	if account.Changed() {
 		t.Errorf("%+v", account.Quota().QuotaStatus())
 	}
@@ -143,7 +143,7 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
-// TestHeir checks that a request that relies on another's charge takes it over when the other gives it back.
+// TestHeir checks that a request that relies on another's charge takes it over when the other releases it.
 func TestHeir(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "3Gi"))
 	rules, err := compiler.Quota(t.Context(), q)
@@ -161,7 +161,7 @@ func TestHeir(t *testing.T) {
 		want string
 		left int
 	}{{[]string{"0"}, "6Gi", 2}, {[]string{"none"}, "6Gi", 2}, {[]string{"1", "2"}, "3Gi", 0}} {
-		account.GiveBack(func(uid string) bool { return slices.Contains(step.back, uid) })
+		account.ReleaseCharges(func(uid string) bool { return slices.Contains(step.back, uid) })
 		got := account.Quota().QuotaStatus()
 		if !upstream.Equals(list("requests.storage", step.want), got.Used) || len(got.Reservations) != step.left {
 			t.Errorf("%v given back: %+v, want %s used with %d reservations", step.back, got, step.want, step.left)
@@ -265,7 +265,7 @@ func createOf(t *testing.T, charge, name, uid, size string) *quota.Request {
 }
 
 // TestCreatesOfOneName checks several creates of the same name, of which only one object can exist at a time. They are
-// charged the largest amounts, in one reservation, which none of the requests gives back.
+// charged the largest amounts, in one reservation, which none of the requests releases.
 func TestCreatesOfOneName(t *testing.T) {
 	q := newQuota(list("requests.storage", "10Gi"), list("requests.storage", "0"))
 	rules, err := compiler.Quota(t.Context(), q)
@@ -287,7 +287,7 @@ func TestCreatesOfOneName(t *testing.T) {
 			t.Errorf("%d: %+v, want %s used with %d reservations", i, got, step.want, step.reservations)
 		}
 	}
-	account.GiveBack(func(id string) bool { return slices.Contains([]string{"0", "1", "2", "4", "5"}, id) })
+	account.ReleaseCharges(func(id string) bool { return slices.Contains([]string{"0", "1", "2", "4", "5"}, id) })
 	if got := account.Quota().QuotaStatus(); !upstream.Equals(list("requests.storage", "10Gi"), got.Used) || len(got.Reservations) != 2 {
 		t.Errorf("given back: %+v", got)
 	}

@@ -47,10 +47,10 @@ type Verdict struct {
 // Allowed reports whether the request is to be allowed.
 func (v *Verdict) Allowed() bool { return len(v.Denied)+len(v.Pending) == 0 }
 
-// against is the result of checking a request against one quota.
-type against struct {
+// quotaResult is the result of checking a request against one quota.
+type quotaResult struct {
 	account         *Account
-	standing        corev1.ResourceList
+	alreadyCharged  corev1.ResourceList
 	applies         bool
 	changes         bool
 	covered         coverage
@@ -72,25 +72,25 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 	verdict := &Verdict{}
 	// Use empty lists instead of nil: the limits' modules require lists.
 	covered := coverage{resources: []any{}, scopes: []any{}}
-	var opinions []*against
+	var results []*quotaResult
 	for _, account := range accounts {
-		opinion, err := r.ask(ctx, account)
+		result, err := r.checkQuota(ctx, account)
 		if err != nil {
 			return nil, err
 		}
 		if account.mode() == placementv1.ModeEnforce {
-			covered.resources = append(covered.resources, opinion.covered.resources...)
-			covered.scopes = append(covered.scopes, opinion.covered.scopes...)
+			covered.resources = append(covered.resources, result.covered.resources...)
+			covered.scopes = append(covered.scopes, result.covered.scopes...)
 		}
-		if opinion.applies {
-			opinions = append(opinions, opinion)
+		if result.applies {
+			results = append(results, result)
 		}
 	}
-	if negative := upstream.IsNegative(r.now.usage); len(negative) > 0 {
-		verdict.Denied = append(verdict.Denied, Denial{Message: "quota usage is negative for resource(s): " + joined(negative)})
+	if negative := upstream.IsNegative(r.current.usage); len(negative) > 0 {
+		verdict.Denied = append(verdict.Denied, Denial{Message: "quota usage is negative for resource(s): " + joinNames(negative)})
 		return verdict, nil
 	}
-	if r.changes(opinions) {
+	if r.changes(results) {
 		uncovered, err := r.uncovered(ctx, limits, covered)
 		if err != nil {
 			return nil, err
@@ -98,17 +98,17 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 		verdict.Denied = append(verdict.Denied, uncovered...)
 		verdict.Uncovered = len(uncovered) > 0
 	}
-	for _, opinion := range opinions {
-		verdict.add(opinion)
+	for _, result := range results {
+		verdict.add(result)
 	}
 	if !verdict.Allowed() || r.DryRun {
 		return verdict, nil
 	}
-	for _, opinion := range opinions {
+	for _, result := range results {
 		// Quotas that do not deny need no charge. The recount counts the object later.
-		if opinion.account.mode() == placementv1.ModeEnforce && len(opinion.requested) > 0 {
-			opinion.account.charge(r, opinion.requested, opinion.standing, expires)
-			key, _ := KeyOf(opinion.account.quota)
+		if result.account.mode() == placementv1.ModeEnforce && len(result.requested) > 0 {
+			result.account.charge(r, result.requested, result.alreadyCharged, expires)
+			key, _ := KeyOf(result.account.quota)
 			verdict.Charged = append(verdict.Charged, key)
 		}
 	}
@@ -118,9 +118,9 @@ func (r *Request) Admit(ctx context.Context, accounts []*Account, limits []Limit
 // changes reports whether limits apply because the request changes usage. If enforced quotas apply, it must change the
 // usage that one of them counts. Otherwise it must change the usage of the object itself. So a quota that is not
 // enforced cannot allow what would be denied without that quota.
-func (r *Request) changes(opinions []*against) bool {
+func (r *Request) changes(results []*quotaResult) bool {
 	enforced := false
-	for _, o := range opinions {
+	for _, o := range results {
 		if o.account.mode() == placementv1.ModeEnforce {
 			if o.changes {
 				return true
@@ -131,14 +131,14 @@ func (r *Request) changes(opinions []*against) bool {
 	return !enforced && len(upstream.RemoveZeros(r.delta())) > 0
 }
 
-// ask checks the request against one quota.
-func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
-	out := &against{account: account, standing: account.standing(r)}
+// checkQuota checks the request against one quota.
+func (r *Request) checkQuota(ctx context.Context, account *Account) (*quotaResult, error) {
+	out := &quotaResult{account: account, alreadyCharged: account.alreadyCharged(r)}
 	spec, status := account.quota.QuotaSpec(), account.quota.QuotaStatus()
 	tracked := r.evaluator.MatchingResources(upstream.ResourceNames(spec.Hard))
 	slices.Sort(tracked)
-	tracks := texts(tracked)
-	scoped, err := account.rules.ofScopes(ctx, r.now.scopes, tracks)
+	tracks := namesInput(tracked)
+	scoped, err := account.rules.evaluateScopes(ctx, r.current.scopes, tracks)
 	if err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
 	}
@@ -162,12 +162,12 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 	out.requested = upstream.Mask(change, upstream.ResourceNames(spec.Hard))
 	used := corev1.ResourceList{}
 	if account.current() {
-		used = subtract(status.Used, out.standing)
+		used = subtract(status.Used, out.alreadyCharged)
 	}
 	unknown := slices.DeleteFunc(tracked, func(name corev1.ResourceName) bool { _, known := used[name]; return known })
 	sum := upstream.Mask(upstream.Add(used, out.requested), upstream.ResourceNames(out.requested))
-	if out.pending, out.denied, err = account.rules.judge(ctx, unknown, sum, map[string]any{
-		"name": account.quota.GetName(), "subresource": r.subresource, "unknown": texts(unknown), "used": used, "requested": out.requested,
+	if out.pending, out.denied, err = account.rules.evaluateUsage(ctx, unknown, sum, map[string]any{
+		"name": account.quota.GetName(), "subresource": r.subresource, "unknown": namesInput(unknown), "used": used, "requested": out.requested,
 	}); err != nil {
 		return nil, fmt.Errorf("quota %s: %w", account.quota.GetName(), err)
 	}
@@ -175,7 +175,7 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 		switch {
 		case account.full():
 			out.pending = append(out.pending, fmt.Sprintf("too many requests under way for quota: %s", account.quota.GetName()))
-		case account.crowded(r.Namespace) && len(out.standing) == 0:
+		case account.crowded(r.Namespace) && len(out.alreadyCharged) == 0:
 			out.pending = append(out.pending, fmt.Sprintf("too many requests of namespace %s under way for quota: %s", r.Namespace, account.quota.GetName()))
 		}
 	}
@@ -185,7 +185,7 @@ func (r *Request) ask(ctx context.Context, account *Account) (*against, error) {
 // change returns what the object takes in addition to what a quota with these rules already counts for it.
 func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (corev1.ResourceList, error) {
 	if r.before != nil {
-		before, err := rules.ofScopes(ctx, r.before.scopes, tracked)
+		before, err := rules.evaluateScopes(ctx, r.before.scopes, tracked)
 		if err != nil {
 			return nil, err
 		}
@@ -193,11 +193,11 @@ func (r *Request) change(ctx context.Context, rules *Rules, tracked []any) (core
 			return upstream.RemoveZeros(r.delta()), nil
 		}
 	}
-	return upstream.RemoveZeros(r.now.usage), nil
+	return upstream.RemoveZeros(r.current.usage), nil
 }
 
 // add adds the result of one quota to the verdict, depending on the quota's mode.
-func (v *Verdict) add(o *against) {
+func (v *Verdict) add(o *quotaResult) {
 	switch o.account.mode() {
 	case placementv1.ModeEnforce:
 		for _, message := range o.denied {
@@ -205,14 +205,14 @@ func (v *Verdict) add(o *against) {
 		}
 		v.Pending = append(v.Pending, o.pending...)
 	case placementv1.ModeWarn:
-		v.Warned = append(v.Warned, o.would()...)
+		v.Warned = append(v.Warned, o.unenforcedMessages()...)
 	case placementv1.ModeDryRun:
-		v.Audited = append(v.Audited, o.would()...)
+		v.Audited = append(v.Audited, o.unenforcedMessages()...)
 	}
 }
 
-// would returns the messages of a quota that is not enforced.
-func (o *against) would() []string {
+// unenforcedMessages returns the messages of a quota that is not enforced.
+func (o *quotaResult) unenforcedMessages() []string {
 	spec := o.account.quota.QuotaSpec()
 	var out []string
 	for _, message := range slices.Concat(o.denied, o.pending) {
@@ -227,7 +227,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 	var resources, scopes []string
 	var byResources, byScopes runtime.Object
 	for _, limit := range limits {
-		answer, err := limit.Rules.admit.Evaluate(ctx, r.with(map[string]any{
+		answer, err := limit.Rules.admit.Evaluate(ctx, r.limitInput(map[string]any{
 			"covered_resources": covered.resources, "covered_scopes": covered.scopes,
 		}))
 		if err != nil {
@@ -253,7 +253,7 @@ func (r *Request) uncovered(ctx context.Context, limits []Limit, covered coverag
 	return out, nil
 }
 
-func texts(names []corev1.ResourceName) []any {
+func namesInput(names []corev1.ResourceName) []any {
 	out := make([]any, len(names))
 	for i, name := range names {
 		out[i] = string(name)
@@ -261,7 +261,7 @@ func texts(names []corev1.ResourceName) []any {
 	return out
 }
 
-func joined(names []corev1.ResourceName) string {
+func joinNames(names []corev1.ResourceName) string {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = string(name)

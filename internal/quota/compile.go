@@ -16,11 +16,11 @@ import (
 // Prepare prepares a compiled module for evaluation. The policy engine provides it.
 type Prepare func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
 
-// cached bounds the number of cached modules. One takes some hundred kilobytes.
-const cached = 1024
+// maxCachedModules bounds the number of cached modules. One takes some hundred kilobytes.
+const maxCachedModules = 1024
 
-// cachedScopes bounds the number of cached scope results of each module.
-const cachedScopes = 256
+// maxCachedScopes bounds the number of cached scope results of each module.
+const maxCachedScopes = 256
 
 // Compiler generates, compiles, and caches the modules of quotas and limits. Quotas with equal specs share a module. It
 // is safe for concurrent use.
@@ -32,66 +32,67 @@ type Compiler struct {
 
 // NewCompiler returns a compiler that uses the engine's Prepare function.
 func NewCompiler(p Prepare) *Compiler {
-	return &Compiler{prepare: p, byObject: lru.New(cached), byDigest: lru.New(cached)}
+	return &Compiler{prepare: p, byObject: lru.New(maxCachedModules), byDigest: lru.New(maxCachedModules)}
 }
 
-// version identifies one version of a spec.
-type version struct {
+// specVersion identifies one version of a spec.
+type specVersion struct {
 	uid        types.UID
 	generation int64
 }
 
-// compiled are the rules of a spec, with a copy of that spec.
-type compiled struct {
+// compiledRules are the rules of a spec, with a copy of that spec.
+type compiledRules struct {
 	rules *Rules
-	spec  copiable
+	spec  copyableSpec
 }
 
-// copiable is a spec that can be copied. The cache needs copies, because the owner of an object may change its spec.
-type copiable interface{ copied() copiable }
+// copyableSpec is a spec that can be copied. The cache needs copies, because the owner of an object may change its
+// spec.
+type copyableSpec interface{ copied() copyableSpec }
 
 type quotaSpec struct{ *placementv1.QuotaSpec }
 
-func (s quotaSpec) copied() copiable { return quotaSpec{s.DeepCopy()} }
+func (s quotaSpec) copied() copyableSpec { return quotaSpec{s.DeepCopy()} }
 
 type limitSpec struct {
 	*placementv1.LimitedResourceSpec
 }
 
-func (s limitSpec) copied() copiable { return limitSpec{s.DeepCopy()} }
+func (s limitSpec) copied() copyableSpec { return limitSpec{s.DeepCopy()} }
 
-// questions are the names of the rules that are evaluated together, by the field of prepared that holds them.
-type questions struct {
-	scope, admit, words, count []string
+// ruleNames are the names of the rules that are evaluated together, by the field of prepared that holds them.
+type ruleNames struct {
+	scope, admit, messages, count []string
 }
 
 var (
-	ofQuota = questions{
+	quotaRuleNames = ruleNames{
 		scope: []string{ruleApplies, ruleCoveredResources, ruleCoveredScopes},
-		admit: []string{ruleExceeded}, words: []string{rulePending, ruleErrors}, count: []string{ruleCounts},
+		admit: []string{ruleExceeded}, messages: []string{rulePending, ruleErrors}, count: []string{ruleCounts},
 	}
-	ofLimit = questions{admit: []string{ruleUncoveredResources, ruleUncoveredScopes}}
+	limitRuleNames = ruleNames{admit: []string{ruleUncoveredResources, ruleUncoveredScopes}}
 )
 
 // Quota returns the compiled rules of a quota.
 func (c *Compiler) Quota(ctx context.Context, q placementv1.Quota) (*Rules, error) {
-	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, ofQuota)
+	return c.rules(ctx, q, quotaSpec{q.QuotaSpec()}, func() string { return generateQuota(q.QuotaSpec()) }, quotaRuleNames)
 }
 
 // Limit returns the compiled rules of a limit.
 func (c *Compiler) Limit(ctx context.Context, l *placementv1.LimitedResource) (*Rules, error) {
-	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, ofLimit)
+	return c.rules(ctx, l, limitSpec{&l.Spec}, func() string { return generateLimit(&l.Spec) }, limitRuleNames)
 }
 
 func (c *Compiler) rules(ctx context.Context, object interface {
 	runtime.Object
 	GetUID() types.UID
 	GetGeneration() int64
-}, spec copiable, generate func() string, asked questions) (*Rules, error) {
-	key := version{uid: object.GetUID(), generation: object.GetGeneration()}
+}, spec copyableSpec, generate func() string, names ruleNames) (*Rules, error) {
+	key := specVersion{uid: object.GetUID(), generation: object.GetGeneration()}
 	if cached, ok := c.byObject.Get(key); ok {
 		// After the API server's storage was restored from a backup, two specs may have the same generation.
-		if known, _ := cached.(compiled); equality.Semantic.DeepEqual(known.spec, spec) {
+		if known, _ := cached.(compiledRules); equality.Semantic.DeepEqual(known.spec, spec) {
 			return known.rules, nil
 		}
 	}
@@ -102,27 +103,27 @@ func (c *Compiler) rules(ctx context.Context, object interface {
 		Rego:   header(named) + text,
 	}}
 	var err error
-	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, asked); err != nil {
+	if rules.prepared, err = c.compile(ctx, rules.Module.Digest, text, names); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", named.Kind, named.Name, err)
 	}
-	c.byObject.Add(key, compiled{rules: rules, spec: spec.copied()})
+	c.byObject.Add(key, compiledRules{rules: rules, spec: spec.copied()})
 	return rules, nil
 }
 
-func (c *Compiler) compile(ctx context.Context, digest, text string, asked questions) (prepared, error) {
+func (c *Compiler) compile(ctx context.Context, digest, text string, names ruleNames) (prepared, error) {
 	if known, ok := c.byDigest.Get(digest); ok {
 		p, _ := known.(prepared)
 		return p, nil
 	}
-	module, err := policy.CompileGenerated(digest, text, asked.admit)
+	module, err := policy.CompileGenerated(digest, text, names.admit)
 	if err != nil {
 		return prepared{}, err
 	}
-	p := prepared{scoped: lru.New(cachedScopes)}
+	p := prepared{scoped: lru.New(maxCachedScopes)}
 	for _, part := range []struct {
 		rules []string
 		into  *policy.Rules
-	}{{asked.scope, &p.scope}, {asked.admit, &p.admit}, {asked.words, &p.words}, {asked.count, &p.count}} {
+	}{{names.scope, &p.scope}, {names.admit, &p.admit}, {names.messages, &p.messages}, {names.count, &p.count}} {
 		if len(part.rules) == 0 {
 			continue
 		}

@@ -12,11 +12,11 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Gap returns why a LimitedResource denies objects in a namespace although the author of a quota there seems to have
-// covered them. It returns "" if there is no such gap. There are two cases. The quota is not enforced. Or it covers
-// only one of two resource names that the same objects always take together, and no quota covers the other. others are
-// the other quotas that apply to the namespace.
-func (e *Evaluators) Gap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota, namespace string) string {
+// CoverageGap returns why a LimitedResource denies objects in a namespace although the author of a quota there seems to
+// have covered them. It returns "" if there is no such gap. There are two cases. The quota is not enforced. Or it
+// covers only one of two resource names that the same objects always take together, and no quota covers the other.
+// others are the other quotas that apply to the namespace.
+func (e *Evaluators) CoverageGap(limit *placementv1.LimitedResource, q placementv1.Quota, others []placementv1.Quota, namespace string) string {
 	t := schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource}
 	var enforced []*placementv1.QuotaSpec
 	for _, other := range others {
@@ -35,7 +35,7 @@ func (e *Evaluators) Gap(limit *placementv1.LimitedResource, q placementv1.Quota
 			limit.Name, namespace, key.Kind, key.Name, strings.Join(missed, ", "), q.QuotaSpec().Mode)
 	}
 	for _, name := range names {
-		other := twin(t, name)
+		other := equivalentName(t, name)
 		if other == "" || !slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool { return strings.Contains(string(other), part) }) {
 			continue
 		}
@@ -54,7 +54,7 @@ func enforces(spec *placementv1.QuotaSpec) bool {
 // limitedNames returns the names in the quota's hard that are limited by the LimitedResource, sorted.
 func (e *Evaluators) limitedNames(limit *placementv1.LimitedResource, t schema.GroupResource, spec *placementv1.QuotaSpec) []corev1.ResourceName {
 	var out []corev1.ResourceName
-	tracked := e.of(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
+	tracked := e.evaluatorFor(t).MatchingResources(slices.Sorted(maps.Keys(spec.Hard)))
 	for _, name := range tracked {
 		if slices.ContainsFunc(limit.Spec.MatchContains, func(part string) bool { return strings.Contains(string(name), part) }) {
 			out = append(out, name)
@@ -106,8 +106,9 @@ func covers(requirements []placementv1.ScopeRequirement, class string) bool {
 	})
 }
 
-// twin returns the other name under which objects of the type are charged the same amount; "" if there is none.
-func twin(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
+// equivalentName returns the other name under which objects of the type are charged the same amount; "" if there is
+// none.
+func equivalentName(t schema.GroupResource, name corev1.ResourceName) corev1.ResourceName {
 	counted := corev1.ResourceName(countPrefix + t.String())
 	_, aliased := countAliases[t]
 	if aliased || t == pods || t == services || t == claims {

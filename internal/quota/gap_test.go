@@ -60,7 +60,7 @@ func TestGap(t *testing.T) {
 			for _, spec := range tc.others {
 				others = append(others, quota(spec))
 			}
-			got := e.Gap(limit, quota(tc.quota), others, "shop")
+			got := e.CoverageGap(limit, quota(tc.quota), others, "shop")
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

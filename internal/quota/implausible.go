@@ -21,10 +21,10 @@ var fewBytes = resource.MustParse("1Mi")
 // manyCPUs is more than any namespace can request.
 var manyCPUs = resource.MustParse("1G")
 
-// Implausible returns messages about implausible amounts in a quota's hard, sorted by resource name. An amount is
-// implausible if its unit does not fit the resource, if it admits nothing, or if another limit prevents usage from
+// ImplausibleAmounts returns messages about implausible amounts in a quota's hard, sorted by resource name. An amount
+// is implausible if its unit does not fit the resource, if it admits nothing, or if another limit prevents usage from
 // reaching it. Each message starts with the field's path.
-func (e *Evaluators) Implausible(spec *placementv1.QuotaSpec) []string {
+func (e *Evaluators) ImplausibleAmounts(spec *placementv1.QuotaSpec) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(spec.Hard)) {
 		counted, tracked := e.counted(name)

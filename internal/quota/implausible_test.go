@@ -66,7 +66,7 @@ func TestImplausible(t *testing.T) {
 		{`{hard: {nvidia.com/gpu: 500m}}`, ""},
 		{`{}`, ""},
 	} {
-		t.Run(tc.spec, func(t *testing.T) { only(t, e.Implausible(parsed[placementv1.QuotaSpec](t, tc.spec)), tc.want) })
+		t.Run(tc.spec, func(t *testing.T) { only(t, e.ImplausibleAmounts(parsed[placementv1.QuotaSpec](t, tc.spec)), tc.want) })
 	}
 }
 
@@ -82,7 +82,7 @@ func FuzzImplausible(f *testing.F) {
 		}
 		spec := &placementv1.QuotaSpec{}
 		spec.Hard = map[corev1.ResourceName]resource.Quantity{corev1.ResourceName(name): amount}
-		found := e.Implausible(spec)
+		found := e.ImplausibleAmounts(spec)
 		plausible := (unit == "Mi" || unit == "Gi" || unit == "M" || unit == "G") && strings.HasSuffix(name, "memory") ||
 			(unit == "m" || unit == "" && value < 1e9) && strings.HasSuffix(name, "cpu") || unit == "" && name == "pods"
 		if plausible && len(found) > 0 {

@@ -52,7 +52,7 @@ func NewEvaluators(c clock.Clock) *Evaluators {
 	}}
 }
 
-func (e *Evaluators) of(resource schema.GroupResource) upstream.Evaluator {
+func (e *Evaluators) evaluatorFor(resource schema.GroupResource) upstream.Evaluator {
 	if special, ok := e.special[resource]; ok {
 		return special
 	}
@@ -105,9 +105,10 @@ type Scopes struct {
 	classes string
 }
 
-// facts returns the scopes as input for a module: a boolean for each scope, and a list of names for each scope with
-// classes. A type lacks the entries of scopes that it does not have, so that no requirement on these scopes matches.
-func (s Scopes) facts() map[string]any {
+// moduleInput returns the scopes as input for a module: a boolean for each scope, and a list of names for each scope
+// with classes. A type lacks the entries of scopes that it does not have, so that no requirement on these scopes
+// matches.
+func (s Scopes) moduleInput() map[string]any {
 	classes := []any{}
 	for name := range strings.FieldsSeq(s.classes) {
 		classes = append(classes, name)
@@ -136,7 +137,7 @@ type measurement struct {
 }
 
 func (e *Evaluators) measure(resource schema.GroupResource, object runtime.Object) (measurement, error) {
-	evaluator := e.of(resource)
+	evaluator := e.evaluatorFor(resource)
 	usage, err := evaluator.Usage(object)
 	if err != nil {
 		return measurement{}, err

@@ -23,25 +23,25 @@ type Meter struct {
 	clock      clock.PassiveClock
 
 	mu    sync.Mutex
-	types map[schema.GroupResource]*tally
-	// revisions is the number of the last revision that was given to a tally.
+	types map[schema.GroupResource]*typeObjects
+	// revisions is the number of the last revision that was given to a type.
 	revisions uint64
 }
 
-// tally holds the objects of one type.
-type tally struct {
+// typeObjects holds the objects of one type.
+type typeObjects struct {
 	// objects are by namespace and name.
-	objects map[string]map[string]*entry
-	// seen are the UIDs of objects that existed and were deleted, with the time when they may be forgotten.
-	seen map[types.UID]time.Time
+	objects map[string]map[string]*objectEntry
+	// deleted are the UIDs of objects that existed and were deleted, with the time when they may be forgotten.
+	deleted map[types.UID]time.Time
 	// revision changes whenever the amounts that the objects take change. No two states have the same revision.
 	revision uint64
 	// awaited are the UIDs of objects whose next version settles a reservation.
 	awaited map[types.UID]bool
 }
 
-// entry is one object.
-type entry struct {
+// objectEntry is one object.
+type objectEntry struct {
 	uid     types.UID
 	version string
 	measurement
@@ -50,12 +50,12 @@ type entry struct {
 	lapsed corev1.ResourceList
 }
 
-// remembered is how long the UID of a deleted object is kept. It is longer than any reservation lasts.
-const remembered = 10 * time.Minute
+// deletedRetention is how long the UID of a deleted object is kept. It is longer than any reservation lasts.
+const deletedRetention = 10 * time.Minute
 
 // NewMeter returns a meter without any types.
 func NewMeter(e *Evaluators, c clock.PassiveClock) *Meter {
-	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*tally{}}
+	return &Meter{evaluators: e, clock: c, types: map[schema.GroupResource]*typeObjects{}}
 }
 
 // maxErrors is the maximum number of objects that an error of Replace names.
@@ -65,9 +65,9 @@ const maxErrors = 10
 // first maxErrors of them.
 func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.Unstructured) error {
 	var failed []error
-	next := &tally{objects: map[string]map[string]*entry{}, seen: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
+	next := &typeObjects{objects: map[string]map[string]*objectEntry{}, deleted: map[types.UID]time.Time{}, awaited: map[types.UID]bool{}}
 	for _, o := range objects {
-		e, err := m.entry(resource, o)
+		e, err := m.newEntry(resource, o)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -78,11 +78,11 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 	defer m.mu.Unlock()
 	if before, ok := m.types[resource]; ok {
 		next.awaited = before.awaited
-		next.seen = before.seen
+		next.deleted = before.deleted
 		for namespace, objects := range before.objects {
 			for name, e := range objects {
 				if now := next.objects[namespace][name]; now == nil || now.uid != e.uid {
-					next.seen[e.uid] = m.clock.Now().Add(remembered)
+					next.deleted[e.uid] = m.clock.Now().Add(deletedRetention)
 				}
 			}
 		}
@@ -97,7 +97,7 @@ func (m *Meter) Replace(resource schema.GroupResource, objects []*unstructured.U
 
 // Put adds or updates one object. It reports whether quotas of the object's namespace must be recounted.
 func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured) (bool, error) {
-	e, err := m.entry(resource, o)
+	e, err := m.newEntry(resource, o)
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +109,7 @@ func (m *Meter) Put(resource schema.GroupResource, o *unstructured.Unstructured)
 	}
 	before := t.objects[o.GetNamespace()][o.GetName()]
 	if before != nil && before.uid != e.uid {
-		t.seen[before.uid] = m.clock.Now().Add(remembered)
+		t.deleted[before.uid] = m.clock.Now().Add(deletedRetention)
 	}
 	t.put(o.GetNamespace(), o.GetName(), e)
 	if before != nil && before.uid == e.uid && before.scopes == e.scopes && before.lapses.Equal(e.lapses) && equal(before.usage, e.usage) {
@@ -128,13 +128,13 @@ func (m *Meter) Delete(resource schema.GroupResource, namespace, name string) bo
 		return false
 	}
 	now := m.clock.Now()
-	for uid, until := range t.seen {
+	for uid, until := range t.deleted {
 		if now.After(until) {
-			delete(t.seen, uid)
+			delete(t.deleted, uid)
 		}
 	}
 	uid := t.objects[namespace][name].uid
-	t.seen[uid] = now.Add(remembered)
+	t.deleted[uid] = now.Add(deletedRetention)
 	delete(t.awaited, uid)
 	m.revise(t)
 	delete(t.objects[namespace], name)
@@ -151,19 +151,19 @@ func (m *Meter) Drop(resource schema.GroupResource) {
 	delete(m.types, resource)
 }
 
-func (m *Meter) revise(t *tally) {
+func (m *Meter) revise(t *typeObjects) {
 	m.revisions++
 	t.revision = m.revisions
 }
 
-func (t *tally) put(namespace, name string, e *entry) {
+func (t *typeObjects) put(namespace, name string, e *objectEntry) {
 	if t.objects[namespace] == nil {
-		t.objects[namespace] = map[string]*entry{}
+		t.objects[namespace] = map[string]*objectEntry{}
 	}
 	t.objects[namespace][name] = e
 }
 
-func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructured) (*entry, error) {
+func (m *Meter) newEntry(resource schema.GroupResource, o *unstructured.Unstructured) (*objectEntry, error) {
 	object := newObject(resource)
 	if _, special := m.evaluators.special[resource]; special {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
@@ -174,7 +174,7 @@ func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructure
 	if err != nil {
 		return nil, fmt.Errorf("measuring %s %s/%s: %w", resource, o.GetNamespace(), o.GetName(), err)
 	}
-	e := &entry{uid: o.GetUID(), version: o.GetResourceVersion(), measurement: measured}
+	e := &objectEntry{uid: o.GetUID(), version: o.GetResourceVersion(), measurement: measured}
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return e, nil
@@ -183,12 +183,12 @@ func (m *Meter) entry(resource schema.GroupResource, o *unstructured.Unstructure
 	e.lapses = pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 	ended := pod.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed
-	e.lapsed, err = m.evaluators.of(resource).Usage(ended)
+	e.lapsed, err = m.evaluators.evaluatorFor(resource).Usage(ended)
 	return e, err
 }
 
-// at returns what the object takes at the given time.
-func (e *entry) at(now time.Time) corev1.ResourceList {
+// usageAt returns what the object takes at the given time.
+func (e *objectEntry) usageAt(now time.Time) corev1.ResourceList {
 	if !e.lapses.IsZero() && !now.Before(e.lapses) {
 		return e.lapsed
 	}
@@ -219,12 +219,12 @@ func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(n
 }
 
 // arrived reports whether the meter has seen the change that a reservation is for, or the change can no longer come.
-func (t *tally) arrived(r *placementv1.Reservation) bool {
+func (t *typeObjects) arrived(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
 	if uid == "" {
 		return false
 	}
-	if _, gone := t.seen[uid]; gone {
+	if _, gone := t.deleted[uid]; gone {
 		return true
 	}
 	e := t.objects[r.Namespace][r.Name]

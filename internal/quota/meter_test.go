@@ -72,7 +72,7 @@ func newMeter() counting {
 }
 
 // everywhere counts all namespaces. All types that the meter does not know are served.
-var everywhere = quota.World{Selects: func(string) bool { return true }, Absent: func(schema.GroupResource) bool { return false }}
+var everywhere = quota.RecountInput{Selects: func(string) bool { return true }, Absent: func(schema.GroupResource) bool { return false }}
 
 var quotas int
 
@@ -89,7 +89,7 @@ func newQuota(hard, used corev1.ResourceList, reservations ...placementv1.Reserv
 
 var compiler = newCompiler()
 
-func (c counting) recount(t *testing.T, q placementv1.Quota, w quota.World) *quota.Recount {
+func (c counting) recount(t *testing.T, q placementv1.Quota, w quota.RecountInput) *quota.Recount {
 	t.Helper()
 	rules, err := compiler.Quota(t.Context(), q)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestReservations(t *testing.T) {
 		left    = true
 		settled = false
 	)
-	absent := func(w *quota.World) { w.Absent = func(schema.GroupResource) bool { return true } }
+	absent := func(w *quota.RecountInput) { w.Absent = func(schema.GroupResource) bool { return true } }
 	create := placementv1.Reservation{
 		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
 	}
@@ -136,7 +136,7 @@ func TestReservations(t *testing.T) {
 	tests := map[string]struct {
 		reservation placementv1.Reservation
 		happens     func(*testing.T, counting)
-		world       func(*quota.World)
+		world       func(*quota.RecountInput)
 		left        bool
 		used        string
 	}{
@@ -163,8 +163,8 @@ func TestReservations(t *testing.T) {
 		}, left: settled, used: "0"},
 		"create expires":              {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute) }, left: settled, used: "0"},
 		"create does not expire yet":  {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute - 1) }, left: left, used: "1"},
-		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: left, used: "1"},
-		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Late = map[string]bool{"r": true} }, left: settled, used: "1"},
+		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.RecountInput) { w.Late = map[string]bool{"r": true} }, left: left, used: "1"},
+		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.RecountInput) { w.Late = map[string]bool{"r": true} }, left: settled, used: "1"},
 		"no uid: nothing settles it":  {reservation: nameless, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: left, used: "1"},
 
 		"update is under way":            {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "7")) }, left: left, used: "2"},
@@ -194,10 +194,10 @@ func TestReservations(t *testing.T) {
 		"type is not known, it expires": {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, left: settled, used: "9"},
 		"type is not served, it seems":  {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods) }, world: absent, left: left, used: "9"},
 		"it expires meanwhile":          {reservation: create, happens: func(_ *testing.T, c counting) { c.Drop(pods); c.clock.Step(time.Minute) }, world: absent, left: settled, used: "9"},
-		"namespace is not selected":     {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.World) { w.Selects = func(string) bool { return false } }, left: left, used: "1"},
+		"namespace is not selected":     {reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.RecountInput) { w.Selects = func(string) bool { return false } }, left: left, used: "1"},
 		"namespace left, it expires": {
 			reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")); c.clock.Step(time.Hour) },
-			world: func(w *quota.World) {
+			world: func(w *quota.RecountInput) {
 				w.Late, w.Selects = map[string]bool{"r": true}, func(string) bool { return false }
 			}, left: settled, used: "0",
 		},

@@ -299,7 +299,7 @@ func (m *model) fail(which func(change) bool) {
 		m.did("failed", "%+v", c.to)
 		if m.rand.IntN(3) == 0 {
 			account := quota.NewAccount(m.quota, m.rules)
-			account.GiveBack(func(uid string) bool { return slices.Contains(c.asked, uid) })
+			account.ReleaseCharges(func(uid string) bool { return slices.Contains(c.asked, uid) })
 			m.quota, _ = account.Quota().(*placementv1.ScopedQuota)
 			m.did("given back", "%v", c.asked)
 		}

@@ -33,8 +33,8 @@ type Recount struct {
 	Missing []schema.GroupResource
 }
 
-// World is the input of a recount in addition to the meter's content.
-type World struct {
+// RecountInput is the input of a recount in addition to the meter's content.
+type RecountInput struct {
 	// Selects reports whether the quota counts a namespace.
 	Selects func(namespace string) bool
 	// Absent reports whether the API server is known not to serve a type.
@@ -45,7 +45,7 @@ type World struct {
 }
 
 // Recount counts what a quota's namespaces take. It returns an error if the module could not be evaluated.
-func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w World) (*Recount, error) {
+func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, w RecountInput) (*Recount, error) {
 	types, _ := m.evaluators.Types(q.QuotaSpec())
 	now := m.clock.Now()
 	out := &Recount{Used: corev1.ResourceList{}, Namespaces: map[string]corev1.ResourceList{}}
@@ -61,11 +61,11 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 			matches[found.scopes] = match
 		}
 		if match {
-			out.count(found.namespace, found.entry, types[found.scopes.resource], now)
+			out.count(found.namespace, found.objectEntry, types[found.scopes.resource], now)
 		}
-		if creates, ok := taken[found.entry]; ok {
+		if creates, ok := taken[found.objectEntry]; ok {
 			if match {
-				creates = upstream.SubtractWithNonNegativeResult(creates, upstream.Mask(found.at(now), upstream.ResourceNames(creates)))
+				creates = upstream.SubtractWithNonNegativeResult(creates, upstream.Mask(found.usageAt(now), upstream.ResourceNames(creates)))
 			}
 			out.reserve(creates)
 		}
@@ -78,20 +78,20 @@ func (r *Recount) reserve(amounts corev1.ResourceList) {
 	r.Used = upstream.Add(r.Used, upstream.Mask(amounts, upstream.ResourceNames(r.Used)))
 }
 
-// found is an object in a namespace that the quota counts.
-type found struct {
+// foundObject is an object in a namespace that the quota counts.
+type foundObject struct {
 	namespace string
-	*entry
+	*objectEntry
 }
 
 // snapshot returns the objects to count and settles the reservations, atomically. taken are the amounts of reservations
 // for creates whose names existing objects have. They are not included in out.Used.
-func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w World, now time.Time, out *Recount) (entries []found, taken map[*entry]corev1.ResourceList) {
+func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]corev1.ResourceName, w RecountInput, now time.Time, out *Recount) (entries []foundObject, taken map[*objectEntry]corev1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := map[schema.GroupResource]bool{}
 	for t, names := range types {
-		known[t] = out.begin(q, t, names, m.types[t] != nil, w)
+		known[t] = out.beginType(q, t, names, m.types[t] != nil, w)
 	}
 	slices.SortFunc(out.Missing, compareTypes)
 	slices.SortFunc(out.Unserved, compareTypes)
@@ -106,17 +106,17 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 				continue
 			}
 			for _, e := range objects {
-				entries = append(entries, found{namespace, e})
+				entries = append(entries, foundObject{namespace, e})
 			}
 		}
 	}
 	return entries, taken
 }
 
-// begin sets the initial amounts of a type's names. It reports whether these are zero. A type may only seem to be not
-// served because its API server does not respond now. So what was counted for it stays. Once the spec has changed, it
-// is unknown.
-func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w World) (fromZero bool) {
+// beginType sets the initial amounts of a type's names. It reports whether these are zero. A type may only seem to be
+// not served because its API server does not respond now. So what was counted for it stays. Once the spec has changed,
+// it is unknown.
+func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
 	absent := !metered && w.Absent(t)
 	fromZero = metered || absent && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
@@ -146,22 +146,22 @@ func (r *Recount) begin(q placementv1.Quota, t schema.GroupResource, names []cor
 //
 // A create with a name that is in use can succeed only after the object with that name has been deleted. So both
 // together take the larger of the two amounts. The amounts of such creates are returned by object. Since Used includes
-// only a part of them, no request may give them back.
-func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w World, now time.Time) map[*entry]corev1.ResourceList {
-	taken := map[*entry]corev1.ResourceList{}
+// only a part of them, no request may release them.
+func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[schema.GroupResource]bool, w RecountInput, now time.Time) map[*objectEntry]corev1.ResourceList {
+	taken := map[*objectEntry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
 		late := w.Late[r.UID] && w.Selects(r.Namespace)
 		if _, counted := fromZero[of]; !counted || Expired(r, now) && !late || m.settled(&r, w.Selects) {
 			continue
 		}
-		holder := m.holder(&r, w)
+		holder := m.nameHolder(&r, w)
 		if holder != nil {
-			keep(&r)
+			markKept(&r)
 		}
 		out.Reservations = append(out.Reservations, r)
 		if !late {
-			out.after(r.Expires.Time)
+			out.setNext(r.Expires.Time)
 		}
 		switch {
 		case holder != nil:
@@ -173,8 +173,8 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[sch
 	return taken
 }
 
-// holder returns the counted object whose name a reservation's create needs; nil if there is none.
-func (m *Meter) holder(r *placementv1.Reservation, w World) *entry {
+// nameHolder returns the counted object whose name a reservation's create needs; nil if there is none.
+func (m *Meter) nameHolder(r *placementv1.Reservation, w RecountInput) *objectEntry {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
 	if t == nil || r.ObjectVersion != "" || r.Name == "" || !w.Selects(r.Namespace) {
 		return nil
@@ -194,11 +194,11 @@ func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace strin
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
 // count adds what an object takes.
-func (r *Recount) count(namespace string, e *entry, names []corev1.ResourceName, now time.Time) {
+func (r *Recount) count(namespace string, e *objectEntry, names []corev1.ResourceName, now time.Time) {
 	if e.lapses.After(now) {
-		r.after(e.lapses)
+		r.setNext(e.lapses)
 	}
-	taken := e.at(now)
+	taken := e.usageAt(now)
 	for _, name := range names {
 		amount, ok := taken[name]
 		if !ok || amount.IsZero() {
@@ -223,8 +223,8 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Qua
 	list[name] = sum
 }
 
-// after sets Next to t if t is sooner.
-func (r *Recount) after(t time.Time) {
+// setNext sets Next to t if t is sooner.
+func (r *Recount) setNext(t time.Time) {
 	if r.Next.IsZero() || t.Before(r.Next) {
 		r.Next = t
 	}

@@ -38,7 +38,7 @@ func TestRecount(t *testing.T) {
 	terminating.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
 	tests := map[string]struct {
 		quota *placementv1.ScopedQuota
-		world quota.World
+		world quota.RecountInput
 		want  quota.Recount
 	}{
 		"one namespace": {quota: newQuota(hard, list("pods", "7")), world: ours, want: quota.Recount{

@@ -18,7 +18,7 @@ import (
 // Request is an admission request that may change usage. It is immutable.
 type Request struct {
 	// ChargeID identifies the request's charges. It must be unique, and clients must not be able to know or choose it,
-	// because charges are given back by their id.
+	// because charges are released by their id.
 	ChargeID string
 	// Namespace is the object's namespace.
 	Namespace string
@@ -28,8 +28,8 @@ type Request struct {
 	DryRun bool
 
 	subresource string
-	object      identity
-	now         measurement
+	object      objectIdentity
+	current     measurement
 	// before is the measurement of the old object; nil if nothing was charged for it.
 	before    *measurement
 	evaluator upstream.Evaluator
@@ -38,9 +38,9 @@ type Request struct {
 	input map[string]any
 }
 
-// identity identifies a version of an object. Requests with the same identity lead to at most one change: the create of
-// the object with this UID, or an update that starts from this version.
-type identity struct {
+// objectIdentity identifies a version of an object. Requests with the same identity lead to at most one change: the
+// create of the object with this UID, or an update that starts from this version.
+type objectIdentity struct {
 	name, uid, version string
 }
 
@@ -51,7 +51,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 	if r.Namespace == "" || (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) {
 		return nil, nil
 	}
-	evaluator := e.of(resource)
+	evaluator := e.evaluatorFor(resource)
 	object, err := decode(resource, r.Object.Raw)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 	out := &Request{
 		ChargeID: chargeID, Namespace: r.Namespace, Resource: resource, DryRun: r.DryRun != nil && *r.DryRun,
 		subresource: r.SubResource, evaluator: evaluator, content: object,
-		object: identity{name: accessor.GetName(), uid: string(accessor.GetUID())},
+		object: objectIdentity{name: accessor.GetName(), uid: string(accessor.GetUID())},
 	}
 	if r.Operation == admissionv1.Update {
 		if err := out.readOld(e, old); err != nil {
@@ -92,7 +92,7 @@ func (e *Evaluators) NewRequest(chargeID string, r *admissionv1.AdmissionRequest
 		accessor.SetDeletionTimestamp(nil)
 		accessor.SetDeletionGracePeriodSeconds(nil)
 	}
-	if out.now, err = e.measure(resource, object); err != nil {
+	if out.current, err = e.measure(resource, object); err != nil {
 		return nil, err
 	}
 	out.setInput()
@@ -122,21 +122,21 @@ func (r *Request) readOld(e *Evaluators, old runtime.Object) error {
 
 func (r *Request) setInput() {
 	r.input = map[string]any{
-		"scopes": r.now.scopes.facts(),
-		"usage":  amounts(upstream.RemoveZeros(r.now.usage)),
+		"scopes": r.current.scopes.moduleInput(),
+		"usage":  amounts(upstream.RemoveZeros(r.current.usage)),
 	}
 }
 
 // delta returns the additional amounts that the object takes. The recount gives back decreases after they took effect.
 func (r *Request) delta() corev1.ResourceList {
 	if r.before == nil {
-		return r.now.usage
+		return r.current.usage
 	}
-	return upstream.SubtractWithNonNegativeResult(r.now.usage, r.before.usage)
+	return upstream.SubtractWithNonNegativeResult(r.current.usage, r.before.usage)
 }
 
-// with returns the common input with additional members. It changes its argument.
-func (r *Request) with(more map[string]any) map[string]any {
+// limitInput returns the common input with additional members. It changes its argument.
+func (r *Request) limitInput(more map[string]any) map[string]any {
 	maps.Copy(more, r.input)
 	return more
 }

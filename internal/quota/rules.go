@@ -19,16 +19,17 @@ type Rules struct {
 
 // prepared holds the parts of Rules that quotas with equal specs share. Each part evaluates several rules together.
 type prepared struct {
-	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds it, and words
+	// scope decides whether a quota applies and what it covers. admit decides whether a request exceeds it, and messages
 	// provides the messages. count decides whether an object counts. A limit only has admit.
-	scope, admit, words, count policy.Rules
+	scope, admit, messages, count policy.Rules
 	// scoped caches the results of scope by Scopes, which are its only variable input. There are few different ones.
 	scoped *lru.Cache
 }
 
-// judge evaluates whether the new usage would exceed the quota. If it would, or if current usage is unknown, judge also
-// evaluates the messages. words is the additional input for the messages. Its resource lists are converted to amounts.
-func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, words map[string]any) (pending, denied []string, err error) {
+// evaluateUsage evaluates whether the new usage would exceed the quota. If it would, or if current usage is unknown,
+// evaluateUsage also evaluates the messages. messageInput is the additional input for the messages. Its resource lists
+// are converted to amounts.
+func (r *Rules) evaluateUsage(ctx context.Context, unknown []corev1.ResourceName, sum corev1.ResourceList, messageInput map[string]any) (pending, denied []string, err error) {
 	input := map[string]any{"sum": amounts(sum)}
 	if len(unknown) == 0 {
 		// Nearly all requests end here, with one evaluation.
@@ -37,13 +38,13 @@ func (r *Rules) judge(ctx context.Context, unknown []corev1.ResourceName, sum co
 			return nil, nil, err
 		}
 	}
-	for name, value := range words {
+	for name, value := range messageInput {
 		if list, ok := value.(corev1.ResourceList); ok {
 			value = amounts(list)
 		}
 		input[name] = value
 	}
-	answer, err := r.words.Evaluate(ctx, input)
+	answer, err := r.messages.Evaluate(ctx, input)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,13 +60,14 @@ type scoped struct {
 	covered coverage
 }
 
-// ofScopes evaluates a quota's module for an object's scopes. tracked are the quota's resources for the object's type.
-func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
+// evaluateScopes evaluates a quota's module for an object's scopes. tracked are the quota's resources for the object's
+// type.
+func (r *Rules) evaluateScopes(ctx context.Context, scopes Scopes, tracked []any) (scoped, error) {
 	if known, ok := r.scoped.Get(scopes); ok {
 		answer, _ := known.(scoped)
 		return answer, nil
 	}
-	answer, err := r.scope.Evaluate(ctx, map[string]any{"tracks": tracked, "scopes": scopes.facts()})
+	answer, err := r.scope.Evaluate(ctx, map[string]any{"tracks": tracked, "scopes": scopes.moduleInput()})
 	if err != nil {
 		return scoped{}, err
 	}
@@ -78,7 +80,7 @@ func (r *Rules) ofScopes(ctx context.Context, scopes Scopes, tracked []any) (sco
 
 // counts evaluates whether objects with these scopes count.
 func (r *Rules) counts(ctx context.Context, scopes Scopes) (bool, error) {
-	answer, err := r.count.Evaluate(ctx, map[string]any{"scopes": scopes.facts()})
+	answer, err := r.count.Evaluate(ctx, map[string]any{"scopes": scopes.moduleInput()})
 	if err != nil {
 		return false, err
 	}

@@ -17,22 +17,22 @@ var exclusive = [][2]corev1.ResourceQuotaScope{
 	{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
 }
 
-// Scoping describes what a quota does not count because of its scopes.
-type Scoping struct {
+// ScopeProblems describes what a quota does not count because of its scopes.
+type ScopeProblems struct {
 	// Uncounted are messages about names in hard whose objects cannot match all scopes. Each starts with the field's
 	// path.
 	Uncounted []string
-	// Nothing says why no object that hard counts can match the scopes; "" if one can.
-	Nothing string
+	// CountsNothing says why no object that hard counts can match the scopes; "" if one can.
+	CountsNothing string
 }
 
-// Scoping returns what a quota's scopes prevent it from counting, whatever objects exist.
-func (e *Evaluators) Scoping(spec *placementv1.QuotaSpec) Scoping {
+// CheckScopes returns what a quota's scopes prevent it from counting, whatever objects exist.
+func (e *Evaluators) CheckScopes(spec *placementv1.QuotaSpec) ScopeProblems {
 	scopes := requirements(spec)
 	if len(scopes) == 0 {
-		return Scoping{}
+		return ScopeProblems{}
 	}
-	out := Scoping{Nothing: contradiction(scopes)}
+	out := ScopeProblems{CountsNothing: contradiction(scopes)}
 	types, _ := e.Types(spec)
 	for _, t := range slices.SortedFunc(maps.Keys(types), compareTypes) {
 		scope, missing := missingScope(t, scopes)
@@ -44,8 +44,8 @@ func (e *Evaluators) Scoping(spec *placementv1.QuotaSpec) Scoping {
 		}
 		delete(types, t)
 	}
-	if out.Nothing == "" && len(types) == 0 && len(out.Uncounted) > 0 {
-		out.Nothing = out.Uncounted[0]
+	if out.CountsNothing == "" && len(types) == 0 && len(out.Uncounted) > 0 {
+		out.CountsNothing = out.Uncounted[0]
 	}
 	return out
 }
@@ -64,7 +64,7 @@ func requirements(spec *placementv1.QuotaSpec) []placementv1.ScopeRequirement {
 
 // missingScope returns the first scope that objects of a type do not have. It returns false if they have all.
 func missingScope(t schema.GroupResource, requirements []placementv1.ScopeRequirement) (corev1.ResourceQuotaScope, bool) {
-	has := Scopes{resource: t}.facts()
+	has := Scopes{resource: t}.moduleInput()
 	for _, r := range requirements {
 		if _, found := has[string(r.ScopeName)]; !found {
 			return r.ScopeName, true
@@ -83,7 +83,7 @@ func contradiction(requirements []placementv1.ScopeRequirement) string {
 			return fmt.Sprintf("spec.scopes and spec.scopeSelector: no object matches both %s and %s", pair[0], pair[1])
 		}
 	}
-	if !possible(of(corev1.ResourceQuotaScopePriorityClass)) {
+	if !satisfiable(of(corev1.ResourceQuotaScopePriorityClass)) {
 		return "spec.scopeSelector: no object has a class that all expressions of scope PriorityClass match: put the classes into one expression"
 	}
 	// A claim may have several classes while its class is being changed. So only having a class excludes having none.
@@ -98,20 +98,20 @@ func contradiction(requirements []placementv1.ScopeRequirement) string {
 	return ""
 }
 
-// possible reports whether an object with at most one class can match all requirements. All must be for one scope.
-func possible(requirements []placementv1.ScopeRequirement) bool {
+// satisfiable reports whether an object with at most one class can match all requirements. All must be for one scope.
+func satisfiable(requirements []placementv1.ScopeRequirement) bool {
 	return slices.ContainsFunc(classesOf(requirements), func(class string) bool {
 		return !slices.ContainsFunc(requirements, func(r placementv1.ScopeRequirement) bool { return !matchesClass(r, class) })
 	})
 }
 
-// unnamed stands for any class that the requirements do not name. No class can have this name.
-const unnamed = "/"
+// unnamedClass stands for any class that the requirements do not name. No class can have this name.
+const unnamedClass = "/"
 
 // classesOf returns the classes that the requirements distinguish: "" for none, unnamed for any other, and those they
 // name.
 func classesOf(requirements []placementv1.ScopeRequirement) []string {
-	out := []string{"", unnamed}
+	out := []string{"", unnamedClass}
 	for _, r := range requirements {
 		out = append(out, r.Values...)
 	}

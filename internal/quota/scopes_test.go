@@ -37,10 +37,10 @@ func TestScoping(t *testing.T) {
 		{`{hard: {nvidia.com/gpu: 1}, scopes: [BestEffort]}`, "", ""},
 	} {
 		t.Run(tc.spec, func(t *testing.T) {
-			got := e.Scoping(parsed[placementv1.QuotaSpec](t, tc.spec))
+			got := e.CheckScopes(parsed[placementv1.QuotaSpec](t, tc.spec))
 			only(t, got.Uncounted, tc.uncounted)
-			if (got.Nothing == "") != (tc.nothing == "") || !strings.Contains(got.Nothing, tc.nothing) {
-				t.Errorf("nothing: %q, want %q", got.Nothing, tc.nothing)
+			if (got.CountsNothing == "") != (tc.nothing == "") || !strings.Contains(got.CountsNothing, tc.nothing) {
+				t.Errorf("nothing: %q, want %q", got.CountsNothing, tc.nothing)
 			}
 		})
 	}

@@ -24,8 +24,8 @@ const (
 	maxSummaryText = 256
 )
 
-// first are the resources that a summary lists first.
-var first = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
+// summaryOrder are the resources that a summary lists first.
+var summaryOrder = []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceCPU, corev1.ResourceRequestsMemory, corev1.ResourceMemory}
 
 // Summary shows used and hard of the first resources, for example "pods: 3/10, requests.cpu: 1500m/4, +2 more".
 func Summary(hard, used corev1.ResourceList) string {
@@ -60,8 +60,8 @@ func Summary(hard, used corev1.ResourceList) string {
 }
 
 func rank(name corev1.ResourceName) int {
-	if i := slices.Index(first, name); i >= 0 {
+	if i := slices.Index(summaryOrder, name); i >= 0 {
 		return i
 	}
-	return len(first)
+	return len(summaryOrder)
 }

@@ -46,10 +46,10 @@ func UnknownStorageClasses(spec *placementv1.QuotaSpec, known []string) []string
 // storageClassInfix separates the name of a storage class from the name of its limited resource.
 const storageClassInfix = ".storageclass.storage.k8s.io/"
 
-// Meant returns a question that suggests a resource name in place of one that counts nothing, for example " (did you
-// mean count/deployments.apps?)". It returns "" if none is similar. Limits of extended resources are not counted,
-// because they equal the requests; for these it suggests the requests.
-func Meant(name corev1.ResourceName, served *match.Served) string {
+// SuggestResourceName returns a question that suggests a resource name in place of one that counts nothing, for example
+// " (did you mean count/deployments.apps?)". It returns "" if none is similar. Limits of extended resources are not
+// counted, because they equal the requests; for these it suggests the requests.
+func SuggestResourceName(name corev1.ResourceName, served *match.Served) string {
 	// Names without a slash are standard names: the schema rejects others.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {

@@ -22,7 +22,7 @@ import (
 // Webhook is one webhook of the configuration, without client configuration, and the objects that need it.
 type Webhook struct {
 	Webhook admissionregistrationv1.ValidatingWebhook
-	For     []Key
+	Objects []Key
 }
 
 // hook is the webhook that one object, or the ScopedQuotas of one namespace, need.
@@ -48,7 +48,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 		q := &cluster[i]
 		key, _ := KeyOf(q)
 		hooks = append(hooks, hook{
-			failurePolicy: failurePolicy(q.Spec.Mode), selector: orEverything(q.Spec.NamespaceSelector.Upstream()),
+			failurePolicy: failurePolicy(q.Spec.Mode), selector: orMatchAll(q.Spec.NamespaceSelector.Upstream()),
 			types: e.typesOf(&q.Spec.QuotaSpec), pods: podsOfQuota(&q.Spec.QuotaSpec), owners: []Key{key},
 		})
 	}
@@ -60,10 +60,10 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 			types = append(types, resource)
 		}
 		hooks = append(hooks, hook{
-			failurePolicy: admissionregistrationv1.Fail, selector: orEverything(l.Spec.NamespaceSelector.Upstream()), types: types, pods: podsOfLimit(&l.Spec), owners: []Key{key},
+			failurePolicy: admissionregistrationv1.Fail, selector: orMatchAll(l.Spec.NamespaceSelector.Upstream()), types: types, pods: podsOfLimit(&l.Spec), owners: []Key{key},
 		})
 	}
-	return grouped(hooks, ownNamespace)
+	return groupHooks(hooks, ownNamespace)
 }
 
 func (e *Evaluators) typesOf(spec *placementv1.QuotaSpec) []schema.GroupResource {
@@ -79,7 +79,7 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func orEverything(s *metav1.LabelSelector) *metav1.LabelSelector {
+func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
 	if s == nil {
 		return &metav1.LabelSelector{}
 	}
@@ -220,9 +220,9 @@ const maxSelectors = 64
 // namespaces with quotas share the types that any of the quotas counts.
 const maxTypeSets = 64
 
-// grouped merges hooks into webhooks. Hooks for one namespace share a webhook if they differ only in the namespace.
+// groupHooks merges hooks into webhooks. Hooks for one namespace share a webhook if they differ only in the namespace.
 // Hooks with a selector share a webhook if they differ only in their types and owners.
-func grouped(hooks []hook, ownNamespace string) []Webhook {
+func groupHooks(hooks []hook, ownNamespace string) []Webhook {
 	type group struct {
 		hook
 		namespaces []string
@@ -274,7 +274,7 @@ func grouped(hooks []hook, ownNamespace string) []Webhook {
 			}}
 		}
 		slices.SortFunc(g.owners, compareKeys)
-		out = append(out, Webhook{Webhook: newWebhook(key, &selector, g.hook), For: g.owners})
+		out = append(out, Webhook{Webhook: newWebhook(key, &selector, g.hook), Objects: g.owners})
 	}
 	slices.SortFunc(out, func(a, b Webhook) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out

@@ -57,7 +57,7 @@ func hooks(all []quota.Webhook) map[string][]string {
 			rules = append(rules, fmt.Sprintf("%s %s/%s %s", operations, r.APIGroups[0], r.APIVersions[0], strings.Join(r.Resources, ",")))
 		}
 		var owners []string
-		for _, k := range w.For {
+		for _, k := range w.Objects {
 			owners = append(owners, strings.Trim(k.Namespace+"/"+k.Name, "/"))
 		}
 		for _, c := range w.Webhook.MatchConditions {
@@ -317,7 +317,7 @@ func TestWebhooksStaySmall(t *testing.T) {
 	}
 	owners := 0
 	for _, w := range all {
-		owners += len(w.For)
+		owners += len(w.Objects)
 		if len(w.Webhook.MatchConditions) > 1 {
 			t.Errorf("conditions %v", w.Webhook.MatchConditions)
 		}

@@ -304,7 +304,7 @@ func (r *round) accountsIn(ctx context.Context, namespace string) ([]*quota.Acco
 				return nil, fmt.Errorf("%w: %w", errModule, err)
 			}
 			account = quota.NewAccount(q, rules)
-			account.GiveBack(r.released)
+			account.ReleaseCharges(r.released)
 			r.accounts[q.GetUID()] = account
 		}
 		accounts = append(accounts, account)

@@ -69,7 +69,7 @@ func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, 
 				if compared++; compared > maxCompared {
 					return out
 				}
-				if gap := h.Evaluators.Gap(l.LimitedResource, q, others, namespace); gap != "" {
+				if gap := h.Evaluators.CoverageGap(l.LimitedResource, q, others, namespace); gap != "" {
 					told[pair] = true
 					out = append(out, gap)
 				}

@@ -93,7 +93,7 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 		}
 		out := h.ofType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does")
 		if len(out) == 0 {
-			out = h.Evaluators.Parts(&l.Spec).Findings
+			out = h.Evaluators.CheckMatchContains(&l.Spec).Findings
 		}
 		return slices.Concat(out, h.ofClasses(ctx, l.Spec.MatchScopes, "spec.matchScopes"), h.ofSelector(ctx, l.Spec.NamespaceSelector), h.ofCoverage(ctx, l)), nil
 	default:
@@ -109,18 +109,18 @@ func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []st
 	types, untracked := h.Evaluators.Types(spec)
 	var out []string
 	for _, name := range untracked {
-		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.Meant(name, h.Catalog.Served())))
+		out = append(out, fmt.Sprintf("spec.hard[%s]: Berth counts nothing under this name%s", name, quota.SuggestResourceName(name, h.Catalog.Served())))
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
 		out = append(out, h.ofType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does")...)
 	}
-	out = append(out, h.Evaluators.Implausible(spec)...)
-	scoping := h.Evaluators.Scoping(spec)
+	out = append(out, h.Evaluators.ImplausibleAmounts(spec)...)
+	scoping := h.Evaluators.CheckScopes(spec)
 	out = append(out, scoping.Uncounted...)
-	if scoping.Nothing != "" && !slices.Contains(out, scoping.Nothing) {
-		out = append(out, scoping.Nothing)
+	if scoping.CountsNothing != "" && !slices.Contains(out, scoping.CountsNothing) {
+		out = append(out, scoping.CountsNothing)
 	}
 	out = append(out, h.ofStorageClasses(ctx, spec)...)
 	if spec.ScopeSelector != nil {

@@ -15,41 +15,41 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// Parts lists the problems with a LimitedResource's matchContains.
-type Parts struct {
+// MatchContainsProblems lists the problems with a LimitedResource's matchContains.
+type MatchContainsProblems struct {
 	// Findings are messages about entries that are probably mistakes. Each starts with the field's path.
 	Findings []string
-	// Nothing says why the LimitedResource cannot limit anything; "" if it can.
-	Nothing string
+	// LimitsNothing says why the LimitedResource cannot limit anything; "" if it can.
+	LimitsNothing string
 }
 
-// Parts returns the problems with a LimitedResource's matchContains.
-func (e *Evaluators) Parts(spec *placementv1.LimitedResourceSpec) Parts {
+// CheckMatchContains returns the problems with a LimitedResource's matchContains.
+func (e *Evaluators) CheckMatchContains(spec *placementv1.LimitedResourceSpec) MatchContainsProblems {
 	t := schema.GroupResource{Group: spec.APIGroup, Resource: spec.Resource}
-	names := e.charged(t)
-	var out Parts
+	names := e.chargedNames(t)
+	var out MatchContainsProblems
 	impossible := 0
 	for i, part := range spec.MatchContains {
 		if containedIn(names, part) {
 			continue
 		}
 		possible := mayContain(t, part)
-		meant := e.meantPart(t, part)
+		meant := e.suggestMatchContains(t, part)
 		switch {
 		case possible && meant == "":
 			continue
 		case !possible:
 			impossible++
 		}
-		out.Findings = append(out.Findings, fmt.Sprintf("spec.matchContains[%d]: %s%s", i, whyNot(t, part, names, possible), meant))
+		out.Findings = append(out.Findings, fmt.Sprintf("spec.matchContains[%d]: %s%s", i, explainMatchContains(t, part, names, possible), meant))
 	}
 	if impossible > 0 && impossible == len(spec.MatchContains) && len(spec.MatchScopes) == 0 {
-		out.Nothing = strings.Join(out.Findings, "; ")
+		out.LimitsNothing = strings.Join(out.Findings, "; ")
 	}
 	return out
 }
 
-func whyNot(t schema.GroupResource, part string, names []string, possible bool) string {
+func explainMatchContains(t schema.GroupResource, part string, names []string, possible bool) string {
 	switch {
 	case strings.ContainsAny(part, "*?"):
 		return fmt.Sprintf("nothing is limited by %q: the entries are parts of names, not patterns, and no name contains this", part)
@@ -62,19 +62,19 @@ func whyNot(t schema.GroupResource, part string, names []string, possible bool) 
 	}
 }
 
-// meantPart returns a question that suggests what is probably meant by an entry that no resource name of the type
-// contains; "" if nothing is similar.
-func (e *Evaluators) meantPart(t schema.GroupResource, part string) string {
+// suggestMatchContains returns a question that suggests what is probably meant by an entry that no resource name of the
+// type contains; "" if nothing is similar.
+func (e *Evaluators) suggestMatchContains(t schema.GroupResource, part string) string {
 	bare := strings.Trim(part, "*? \t")
 	folded := strings.ToLower(bare)
-	names := e.charged(t)
+	names := e.chargedNames(t)
 	for _, candidate := range []string{bare, folded} {
 		if candidate != "" && candidate != part && containedIn(names, candidate) {
 			return fmt.Sprintf(" (did you mean %q?)", candidate)
 		}
 	}
 	for _, other := range []schema.GroupResource{pods, claims, services} {
-		if other != t && folded != "" && containedIn(e.charged(other), folded) {
+		if other != t && folded != "" && containedIn(e.chargedNames(other), folded) {
 			return fmt.Sprintf(" (did you mean spec.resource %s?)", other)
 		}
 	}
@@ -89,10 +89,10 @@ func containedIn(names []string, part string) bool {
 // exampleClass stands for any storage class name. No entry can contain it.
 const exampleClass = "\x00"
 
-// charged returns the resource names under which objects of a type are charged, sorted. It measures the object from
-// exampleOf.
-func (e *Evaluators) charged(t schema.GroupResource) []string {
-	usage, err := e.of(t).Usage(exampleOf(t))
+// chargedNames returns the resource names under which objects of a type are charged, sorted. It measures the object
+// from exampleOf.
+func (e *Evaluators) chargedNames(t schema.GroupResource) []string {
+	usage, err := e.evaluatorFor(t).Usage(exampleOf(t))
 	if err != nil {
 		return nil
 	}

@@ -38,10 +38,10 @@ func TestParts(t *testing.T) {
 		{`{resource: services, matchContains: [ingresses]}`, "services are charged for count/services, services, services.loadbalancers, services.nodeports alone", true},
 	} {
 		t.Run(tc.spec, func(t *testing.T) {
-			got := e.Parts(parsed[placementv1.LimitedResourceSpec](t, tc.spec))
+			got := e.CheckMatchContains(parsed[placementv1.LimitedResourceSpec](t, tc.spec))
 			only(t, got.Findings, tc.finding)
-			if (got.Nothing != "") != tc.nothing {
-				t.Errorf("nothing: %q, want it: %t", got.Nothing, tc.nothing)
+			if (got.LimitsNothing != "") != tc.nothing {
+				t.Errorf("nothing: %q, want it: %t", got.LimitsNothing, tc.nothing)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestCharged(t *testing.T) {
 	e := NewEvaluators(clock.RealClock{})
 	got := map[string][]string{}
 	for _, text := range []string{"services", "persistentvolumeclaims", "secrets", "jobs.batch"} {
-		got[text] = e.charged(schema.ParseGroupResource(text))
+		got[text] = e.chargedNames(schema.ParseGroupResource(text))
 	}
 	want := map[string][]string{
 		"services": {"count/services", "services", "services.loadbalancers", "services.nodeports"},
@@ -77,8 +77,8 @@ func FuzzPartOfName(f *testing.F) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: one}}}}}
 		claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, Resources: corev1.VolumeResourceRequirements{Requests: one}}}
 		for resource, usage := range map[string]func() (corev1.ResourceList, error){
-			"pods":                   func() (corev1.ResourceList, error) { return e.of(pods).Usage(pod) },
-			"persistentvolumeclaims": func() (corev1.ResourceList, error) { return e.of(claims).Usage(claim) },
+			"pods":                   func() (corev1.ResourceList, error) { return e.evaluatorFor(pods).Usage(pod) },
+			"persistentvolumeclaims": func() (corev1.ResourceList, error) { return e.evaluatorFor(claims).Usage(claim) },
 		} {
 			taken, err := usage()
 			if err != nil {
@@ -90,8 +90,8 @@ func FuzzPartOfName(f *testing.F) {
 				}
 				start := int(from) % len(name)
 				part := string(name[start:min(len(name), start+1+int(length))])
-				if parts := e.Parts(&placementv1.LimitedResourceSpec{Resource: resource, MatchContains: []string{part}}); parts.Nothing != "" {
-					t.Errorf("%s: %s", name, parts.Nothing)
+				if parts := e.CheckMatchContains(&placementv1.LimitedResourceSpec{Resource: resource, MatchContains: []string{part}}); parts.LimitsNothing != "" {
+					t.Errorf("%s: %s", name, parts.LimitsNothing)
 				}
 			}
 		}
