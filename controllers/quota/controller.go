@@ -85,14 +85,14 @@ type Controller struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[quota.Key]
 	// last holds, for each quota, the inputs of its last recount.
-	last map[quota.Key]basis
+	last map[quota.Key]recountBasis
 	// settled holds, for each quota, the time at which this controller last wrote its status.
 	settled map[quota.Key]time.Time
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]basis{}, settled: map[quota.Key]time.Time{}}
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
@@ -110,18 +110,18 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	changes := &changes{controller: c}
+	quotas := &quotaEvents{controller: c}
 	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
-		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, changes)); err != nil {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, quotas)); err != nil {
 			return err
 		}
 	}
 	var namespaces client.Object = watches.NewNamespace()
-	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &joins{controller: c})); err != nil {
+	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &namespaceEvents{controller: c})); err != nil {
 		return err
 	}
 	for _, class := range []client.Object{watches.NewPriorityClass(), watches.NewStorageClass()} {
-		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), class, &classChanges{controller: c})); err != nil {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), class, &classEvents{controller: c})); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.mu.Unlock()
 	go func() {
 		for {
-			if wanted, err := c.wanted(ctx); err == nil {
+			if wanted, err := c.wantedTypes(ctx); err == nil {
 				c.watches.Set(ctx, wanted)
 			} else if ctx.Err() == nil {
 				ctrllog.FromContext(ctx).Error(err, "Listing quotas")
@@ -177,9 +177,9 @@ func (c *Controller) Rewatch() {
 	}
 }
 
-// wanted returns the types that quotas count and that the API server serves. The watches keep these objects whole.
-func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResource]*projection.Fields, error) {
-	quotas, err := c.all(ctx, metav1.NamespaceAll)
+// wantedTypes returns the types that quotas count and that the API server serves. The watches keep these objects whole.
+func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.Fields, error) {
+	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResourc
 	for _, q := range quotas {
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {
-			if served, ok := c.served(t); ok {
+			if served, ok := c.servedVersion(t); ok {
 				out[served] = nil
 			}
 		}
@@ -195,9 +195,9 @@ func (c *Controller) wanted(ctx context.Context) (map[schema.GroupVersionResourc
 	return out, nil
 }
 
-// served returns the version in which the controller counts objects of a type. ok is false if the type is not served or
-// not namespaced.
-func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource, bool) {
+// servedVersion returns the version in which the controller counts objects of a type. ok is false if the type is not
+// served or not namespaced.
+func (c *Controller) servedVersion(t schema.GroupResource) (schema.GroupVersionResource, bool) {
 	for _, r := range c.Catalog.ByPlural(t.Resource) {
 		if r.Group == t.Group && r.Namespaced {
 			return r.GroupVersionResource, true
@@ -206,9 +206,9 @@ func (c *Controller) served(t schema.GroupResource) (schema.GroupVersionResource
 	return schema.GroupVersionResource{}, false
 }
 
-// all returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the ScopedQuotas
-// of that namespace, and all ClusterScopedQuotas.
-func (c *Controller) all(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
+// listQuotas returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the
+// ScopedQuotas of that namespace, and all ClusterScopedQuotas.
+func (c *Controller) listQuotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
 	var out []placementv1.Quota
 	scoped := &placementv1.ScopedQuotaList{}
 	if err := c.Client.List(ctx, scoped, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -227,14 +227,15 @@ func (c *Controller) all(ctx context.Context, namespace string) ([]placementv1.Q
 	return out, nil
 }
 
-// gather is how long the controller collects changes before a recount, so that a burst of changes causes one recount.
-const gather = 50 * time.Millisecond
+// recountDelay is how long the controller collects changes before a recount, so that a burst of changes causes one
+// recount.
+const recountDelay = 50 * time.Millisecond
 
 func (c *Controller) enqueue(key quota.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue != nil {
-		c.queue.AddAfter(key, gather)
+		c.queue.AddAfter(key, recountDelay)
 	}
 }
 
@@ -245,7 +246,7 @@ func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key) }
 // namespaces.
 func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
 	// A synced cache answers immediately, and the watch's context ends with the process.
-	quotas, err := c.all(context.Background(), namespace)
+	quotas, err := c.listQuotas(context.Background(), namespace)
 	if err != nil {
 		return
 	}
@@ -292,7 +293,7 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	from := client.Reader(c.Client)
 	late := map[string]bool{}
 	var next time.Time
-	err := retry.OnError(contended, apierrors.IsConflict, func() error {
+	err := retry.OnError(conflictBackoff, apierrors.IsConflict, func() error {
 		var err error
 		next, err = c.recount(ctx, from, key, late)
 		from = c.Live
@@ -306,14 +307,14 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	}
 	again := fullRecount
 	if !next.IsZero() {
-		again = min(again, max(next.Sub(c.Clock.Now()), gather))
+		again = min(again, max(next.Sub(c.Clock.Now()), recountDelay))
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// basis identifies the inputs of a count. If two counts have the same basis and different usage, the difference is
-// drift.
-type basis struct {
+// recountBasis identifies the inputs of a count. If two counts have the same basis and different usage, the difference
+// is drift.
+type recountBasis struct {
 	uid        types.UID
 	generation int64
 	revision   uint64
@@ -322,13 +323,13 @@ type basis struct {
 }
 
 // explains reports whether the change from an earlier basis may explain a change of usage.
-func (b basis) explains(earlier basis, now time.Time) bool {
+func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
 	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
 }
 
-// contended is the backoff for retries of a recount that conflicts with charges by webhooks.
-var contended = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
+// conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
+var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
 func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late map[string]bool) (time.Time, error) {
 	q := newQuota(key)
@@ -346,11 +347,11 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	if err != nil {
 		return time.Time{}, err
 	}
-	c.ask(ctx, q, selected, late)
+	c.lookUpExpired(ctx, q, selected, late)
 	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
 		Selects: selected.has,
 		Absent: func(t schema.GroupResource) bool {
-			_, served := c.served(t)
+			_, served := c.servedVersion(t)
 			return !served
 		},
 		Late: late,
@@ -360,7 +361,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	}
 	states := map[schema.GroupResource]watches.State{}
 	for _, t := range counted.Missing {
-		served, _ := c.served(t)
+		served, _ := c.servedVersion(t)
 		states[t], _ = c.watches.State(served)
 		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
 			// The quota is enqueued again when the watch has its first content. Until then the previous leader's count
@@ -393,7 +394,7 @@ func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected se
 	}
 	types, _ := c.Evaluators.Types(q.QuotaSpec())
 	for t := range types {
-		if _, served := c.served(t); served {
+		if _, served := c.servedVersion(t); served {
 			out.Served = true
 		} else {
 			out.Unserved = append(out.Unserved, t)
@@ -432,7 +433,7 @@ func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
 
 // classesChanged enqueues the quotas that name a class.
 func (c *Controller) classesChanged(ctx context.Context, name string) {
-	quotas, err := c.all(ctx, metav1.NamespaceAll)
+	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return
 	}
@@ -458,7 +459,7 @@ func (c *Controller) forget(key quota.Key) {
 // the controller a write of its own.
 func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	all := q.QuotaStatus().Reservations
-	if !c.leads() {
+	if !c.isLeader() {
 		return all
 	}
 	// The cache answers immediately.
@@ -469,39 +470,39 @@ func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
 	return c.meter.Unsettled(all, selected.has)
 }
 
-// leads reports whether this replica is the leader and counts.
-func (c *Controller) leads() bool {
+// isLeader reports whether this replica is the leader and counts.
+func (c *Controller) isLeader() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queue != nil
 }
 
-// maxAsking is the maximum number of concurrent requests about reservations.
-const maxAsking = 16
+// maxLookups is the maximum number of concurrent requests about reservations.
+const maxLookups = 16
 
-// ask queries the API server for the objects of expired reservations that are not in late yet, and adds the results to
-// late by reservation UID. A result is true if the change exists or may exist. So a watch that is far behind can't free
-// quota that is in use.
-func (c *Controller) ask(ctx context.Context, q placementv1.Quota, selected selection, late map[string]bool) {
+// lookUpExpired queries the API server for the objects of expired reservations that are not in late yet, and adds the
+// results to late by reservation UID. A result is true if the change exists or may exist. So a watch that is far behind
+// can't free quota that is in use.
+func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected selection, late map[string]bool) {
 	now := c.Clock.Now()
-	var open []placementv1.Reservation
+	var expired []placementv1.Reservation
 	for _, r := range q.QuotaStatus().Reservations {
-		if _, asked := late[r.UID]; !asked && quota.Expired(r, now) && selected.has(r.Namespace) {
-			open = append(open, r)
+		if _, known := late[r.UID]; !known && quota.Expired(r, now) && selected.has(r.Namespace) {
+			expired = append(expired, r)
 		}
 	}
-	there := make([]bool, len(open))
+	exists := make([]bool, len(expired))
 	// An object that is not looked up would count as gone. Without cancellation each lookup runs, and an error counts
 	// as present.
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxAsking, len(open), func(i int) { there[i] = c.there(ctx, open[i]) })
-	for i, r := range open {
-		late[r.UID] = there[i]
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxLookups, len(expired), func(i int) { exists[i] = c.changeMayExist(ctx, expired[i]) })
+	for i, r := range expired {
+		late[r.UID] = exists[i]
 	}
 }
 
-// there reports whether the change that a reservation was made for is stored in the API server, or may be.
-func (c *Controller) there(ctx context.Context, r placementv1.Reservation) bool {
-	served, ok := c.served(schema.ParseGroupResource(r.Resource))
+// changeMayExist reports whether the change that a reservation was made for is stored in the API server, or may be.
+func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
+	served, ok := c.servedVersion(schema.ParseGroupResource(r.Resource))
 	if !ok || r.Name == "" {
 		return false
 	}
@@ -527,9 +528,9 @@ func (c *Controller) untracked(q placementv1.Quota) []string {
 	return out
 }
 
-// settlePace is the minimum interval between status writes that only remove settled reservations. Such a write does not
-// change the usage, and each write makes concurrent charges conflict and retry.
-const settlePace = time.Second
+// settleInterval is the minimum interval between status writes that only remove settled reservations. Such a write does
+// not change the usage, and each write makes concurrent charges conflict and retry.
+const settleInterval = time.Second
 
 // write updates the status if it changed. It returns the time at which the quota must be counted again, or zero if the
 // regular recount is enough.
@@ -542,7 +543,7 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 		cluster.Status.SelectedNamespaces = new(int32(len(selected)))
 	}
 	if !equality.Semantic.DeepEqual(before, q) {
-		if wait := c.settledAgo(key, before, q); wait > 0 {
+		if wait := c.settleDelay(key, before, q); wait > 0 {
 			return c.Clock.Now().Add(wait), nil
 		}
 		if err := c.Client.Status().Update(ctx, q); err != nil {
@@ -552,7 +553,7 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 		c.settled[key] = c.Clock.Now()
 		c.mu.Unlock()
 	}
-	now := basis{uid: q.GetUID(), generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
+	now := recountBasis{uid: q.GetUID(), generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
 	c.mu.Lock()
 	earlier, known := c.last[key]
 	c.last[key] = now
@@ -565,10 +566,10 @@ func (c *Controller) write(ctx context.Context, key quota.Key, selected selectio
 	return next, nil
 }
 
-// settledAgo returns how long to delay a write that changes neither the usage, the limits in force, nor the conditions.
-// The delay runs from the last write of this controller, so that the write happens however often others write. It
-// returns 0 or less for no delay.
-func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) time.Duration {
+// settleDelay returns how long to delay a write that changes neither the usage, the limits in force, nor the
+// conditions. The delay runs from the last write of this controller, so that the write happens however often others
+// write. It returns 0 or less for no delay.
+func (c *Controller) settleDelay(key quota.Key, before, after placementv1.Quota) time.Duration {
 	was, is := before.QuotaStatus(), after.QuotaStatus()
 	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
 		equality.Semantic.DeepEqual(was.Hard, is.Hard) && equality.Semantic.DeepEqual(was.Conditions, is.Conditions)
@@ -577,7 +578,7 @@ func (c *Controller) settledAgo(key quota.Key, before, after placementv1.Quota) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return settlePace - c.Clock.Since(c.settled[key])
+	return settleInterval - c.Clock.Since(c.settled[key])
 }
 
 // sameReservations reports whether two lists contain the same reservations, compared by UID.
@@ -651,7 +652,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 		return err
 	}
 	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	_, served := c.served(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	_, served := c.servedVersion(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 	})
@@ -664,10 +665,10 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 
 // Usage returns the quotas from the cache, for metrics. It returns nil if this replica is not the leader.
 func (c *Controller) Usage() []placementv1.Quota {
-	if !c.leads() {
+	if !c.isLeader() {
 		return nil
 	}
-	quotas, err := c.all(context.Background(), metav1.NamespaceAll)
+	quotas, err := c.listQuotas(context.Background(), metav1.NamespaceAll)
 	if err != nil {
 		return nil
 	}

@@ -19,22 +19,22 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[quota.Key]
+type workQueue = workqueue.TypedRateLimitingInterface[quota.Key]
 
-// changes handles events of the quotas and LimitedResources themselves.
-type changes struct {
+// quotaEvents handles events of the quotas and LimitedResources themselves.
+type quotaEvents struct {
 	controller *Controller
 }
 
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*changes)(nil)
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*quotaEvents)(nil)
 
 // Create implements handler.TypedEventHandler.
-func (h *changes) Create(_ context.Context, e event.TypedCreateEvent[client.Object], _ queue) {
+func (h *quotaEvents) Create(_ context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
 	h.changed(e.Object, true)
 }
 
 // Update implements handler.TypedEventHandler.
-func (h *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
+func (h *quotaEvents) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
 	h.changed(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
 }
 
@@ -50,14 +50,14 @@ func sameSpec(a, b client.Object) bool {
 }
 
 // Delete implements handler.TypedEventHandler.
-func (h *changes) Delete(_ context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
+func (h *quotaEvents) Delete(_ context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
 	h.changed(e.Object, true)
 }
 
 // Generic implements handler.TypedEventHandler.
-func (*changes) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+func (*quotaEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
 
-func (h *changes) changed(o client.Object, spec bool) {
+func (h *quotaEvents) changed(o client.Object, spec bool) {
 	key, ok := quota.KeyOf(o)
 	if !ok {
 		return
@@ -68,57 +68,57 @@ func (h *changes) changed(o client.Object, spec bool) {
 	h.controller.enqueue(key)
 }
 
-// joins handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
-type joins struct {
+// namespaceEvents handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
+type namespaceEvents struct {
 	controller *Controller
 }
 
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*joins)(nil)
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*namespaceEvents)(nil)
 
 // Create implements handler.TypedEventHandler.
-func (h *joins) Create(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ queue) {
+func (h *namespaceEvents) Create(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ workQueue) {
 	h.controller.namespacesChanged(ctx)
 }
 
 // Update implements handler.TypedEventHandler.
-func (h *joins) Update(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ queue) {
+func (h *namespaceEvents) Update(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
 	if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
 		h.controller.namespacesChanged(ctx)
 	}
 }
 
 // Delete implements handler.TypedEventHandler.
-func (h *joins) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ queue) {
+func (h *namespaceEvents) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ workQueue) {
 	h.controller.namespacesChanged(ctx)
 }
 
 // Generic implements handler.TypedEventHandler.
-func (*joins) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+func (*namespaceEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
 
-// classChanges handles the creation and deletion of priority classes and storage classes.
-type classChanges struct {
+// classEvents handles the creation and deletion of priority classes and storage classes.
+type classEvents struct {
 	controller *Controller
 }
 
-var _ handler.TypedEventHandler[client.Object, quota.Key] = (*classChanges)(nil)
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*classEvents)(nil)
 
 // Create implements handler.TypedEventHandler.
-func (h *classChanges) Create(ctx context.Context, e event.TypedCreateEvent[client.Object], _ queue) {
+func (h *classEvents) Create(ctx context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
 	if !e.IsInInitialList {
 		h.controller.classesChanged(ctx, e.Object.GetName())
 	}
 }
 
 // Update implements handler.TypedEventHandler.
-func (*classChanges) Update(context.Context, event.TypedUpdateEvent[client.Object], queue) {}
+func (*classEvents) Update(context.Context, event.TypedUpdateEvent[client.Object], workQueue) {}
 
 // Delete implements handler.TypedEventHandler.
-func (h *classChanges) Delete(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ queue) {
+func (h *classEvents) Delete(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
 	h.controller.classesChanged(ctx, e.Object.GetName())
 }
 
 // Generic implements handler.TypedEventHandler.
-func (*classChanges) Generic(context.Context, event.TypedGenericEvent[client.Object], queue) {}
+func (*classEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
 
 // sink passes the objects of the watched types to the meter.
 type sink struct {

@@ -31,8 +31,8 @@ import (
 // Name is the name of the ValidatingAdmissionPolicy and of its binding.
 const Name = "berth-scopedquotas"
 
-// definition is the name of the CustomResourceDefinition that owns both.
-const definition = "scopedquotas.placement.berth.dev"
+// ownerCRD is the name of the CustomResourceDefinition that owns both.
+const ownerCRD = "scopedquotas.placement.berth.dev"
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=berth-scopedquotas,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=create
@@ -50,20 +50,22 @@ func Cached() map[client.Object]cache.ByObject {
 // Controller maintains the policy and its binding. Create it with New.
 type Controller struct {
 	client client.Client
-	// live reads the CustomResourceDefinition that owns both.
-	live client.Reader
+	// liveReader reads the CustomResourceDefinition that owns both.
+	liveReader client.Reader
 }
 
 // New returns a controller that writes with c and reads CustomResourceDefinitions with live, which must not be a cache.
-func New(c client.Client, live client.Reader) *Controller { return &Controller{client: c, live: live} }
+func New(c client.Client, live client.Reader) *Controller {
+	return &Controller{client: c, liveReader: live}
+}
 
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{request} })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("quotawriters").
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, one).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, one).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, enqueue).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, enqueue).
 		// If the objects are missing, no event occurs. So enqueue the request at the start.
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			q.Add(request)
@@ -74,19 +76,19 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// retry is the delay before the controller looks for the missing owner again.
-const retry = 10 * time.Second
+// ownerRetryInterval is the delay before the controller looks for the missing owner again.
+const ownerRetryInterval = 10 * time.Second
 
 // Reconcile creates the policy and its binding if they are missing, and updates them if they differ.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owner := &metav1.PartialObjectMetadata{}
 	owner.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	err := c.live.Get(ctx, client.ObjectKey{Name: definition}, owner)
+	err := c.liveReader.Get(ctx, client.ObjectKey{Name: ownerCRD}, owner)
 	if apierrors.IsNotFound(err) || err == nil && !owner.DeletionTimestamp.IsZero() {
-		return reconcile.Result{RequeueAfter: retry}, nil
+		return reconcile.Result{RequeueAfter: ownerRetryInterval}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading CustomResourceDefinition %s, the owner of ValidatingAdmissionPolicy %s: %w", definition, Name, err)
+		return reconcile.Result{}, fmt.Errorf("reading CustomResourceDefinition %s, the owner of ValidatingAdmissionPolicy %s: %w", ownerCRD, Name, err)
 	}
 	meta := metav1.ObjectMeta{
 		Name:   Name,
@@ -131,8 +133,9 @@ func (c *Controller) apply(ctx context.Context, want, have client.Object, same f
 	return c.client.Update(ctx, want)
 }
 
-// mayWrite is the CEL check that the user has permission for a verb on ResourceQuotas in the request's namespace.
-const mayWrite = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
+// mayWriteExpression is the CEL check that the user has permission for a verb on ResourceQuotas in the request's
+// namespace.
+const mayWriteExpression = "authorizer.group('').resource('resourcequotas').namespace(request.namespace).check('%s').allowed()"
 
 // spec returns the policy with every default that the API server sets, so that it is equal to the stored one.
 //
@@ -158,7 +161,7 @@ func spec() admissionregistrationv1.ValidatingAdmissionPolicySpec {
 		Validations: []admissionregistrationv1.Validation{{
 			Expression: "request.operation == 'UPDATE' && object.spec == oldObject.spec && " +
 				"object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([]) || " +
-				fmt.Sprintf(mayWrite, "update") + " || request.operation == 'DELETE' && " + fmt.Sprintf(mayWrite, "delete"),
+				fmt.Sprintf(mayWriteExpression, "update") + " || request.operation == 'DELETE' && " + fmt.Sprintf(mayWriteExpression, "delete"),
 			MessageExpression: "'user ' + request.userInfo.username + ' may not write ScopedQuotas in namespace ' + request.namespace + " +
 				"': this takes the right to update resourcequotas in that namespace too; ask an administrator of the cluster'",
 			Reason: new(metav1.StatusReasonForbidden),
