@@ -22,19 +22,20 @@ func newMemoMetrics() *memoMetrics {
 	return m
 }
 
-// MemoHit counts a decision that was found in the cache.
-func (m *Metrics) MemoHit() { m.memo.hit.Inc() }
+// DecisionCacheHit counts a decision that was found in the cache.
+func (m *Metrics) DecisionCacheHit() { m.memo.hit.Inc() }
 
-// MemoMiss counts a decision that was not found in the cache.
-func (m *Metrics) MemoMiss() { m.memo.miss.Inc() }
+// DecisionCacheMiss counts a decision that was not found in the cache.
+func (m *Metrics) DecisionCacheMiss() { m.memo.miss.Inc() }
 
-// MemoRules counts the rules that an evaluation needed: those found in the cache (known) and the others (evaluated).
-func (m *Metrics) MemoRules(known, evaluated int) {
+// RuleCacheUsed counts the rules that an evaluation needed: those found in the cache (known) and the others
+// (evaluated).
+func (m *Metrics) RuleCacheUsed(known, evaluated int) {
 	m.memo.known.Add(float64(known))
 	m.memo.evaluated.Add(float64(evaluated))
 }
 
-// MemoMismatch counts a policy for which the cache returned a wrong decision.
-func (m *Metrics) MemoMismatch(policy string) {
+// CacheMismatch counts a policy for which the cache returned a wrong decision.
+func (m *Metrics) CacheMismatch(policy string) {
 	m.ofPolicies.touch(policy, func() { m.memo.mismatches.WithLabelValues(policy).Inc() })
 }

@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 		m.Decision(policy, metrics.SourceRemediation, metrics.OutcomeChanged, time.Millisecond)
 		m.Violations(policy, 3)
 		m.Remediation(policy, metrics.RemediationPatched)
-		m.MemoMismatch(policy)
+		m.CacheMismatch(policy)
 		m.Quarantined(policy)
 	}
 	m.AddPolicy("p")

@@ -405,9 +405,9 @@ type engineObserver struct {
 	readsMore func()
 }
 
-// MemoMismatch implements embedded.Observer.
-func (o engineObserver) MemoMismatch(policy string) {
-	o.Metrics.MemoMismatch(policy)
+// CacheMismatch implements embedded.Observer.
+func (o engineObserver) CacheMismatch(policy string) {
+	o.Metrics.CacheMismatch(policy)
 	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
 		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
 	o.readsMore()

@@ -113,7 +113,7 @@ func newPlain(t testing.TB, m *policy.Module, clusters []*unstructured.Unstructu
 
 func (p plain) decide(t testing.TB, input ast.Value) placement.Decision {
 	t.Helper()
-	rules, err := ask(t.Context(), &p.query, rego.EvalParsedInput(input))
+	rules, err := evaluateQuery(t.Context(), &p.query, rego.EvalParsedInput(input))
 	if err != nil {
 		t.Fatal(err)
 	}

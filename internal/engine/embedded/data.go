@@ -34,8 +34,8 @@ type Data struct {
 	// mu serializes the publication of snapshots and guards the fields below.
 	mu     sync.Mutex
 	stores map[schema.GroupVersionResource]*store
-	// lenses are the field sets of each type, by lens.index.
-	lenses map[schema.GroupVersionResource][]weak.Pointer[lens]
+	// fieldSets are the field sets of each type, by fieldSet.index.
+	fieldSets map[schema.GroupVersionResource][]weak.Pointer[fieldSet]
 	// inventories are the distinct lists that data.clusters is made of. There are only a few, because lists differ only if
 	// the served resource types changed.
 	inventories []*inventories
@@ -57,53 +57,53 @@ type table struct {
 	records *btree.BTree[record]
 	// bytes is an estimate of the objects' memory.
 	bytes int64
-	// revisions are the revisions of the lenses, by lens.index. A revision changes whenever the content of the lens's
-	// fields does. No value is used twice, not even by another table. It is 0 for a lens with fields that the table does
-	// not keep.
+	// revisions are the revisions of the field sets, by fieldSet.index. A revision changes whenever the content of the
+	// set's fields does. No value is used twice, not even by another table. It is 0 for a set with fields that the table
+	// does not keep.
 	revisions []uint64
 	// documents are the whole collections, one for each form of the objects. They are computed on first use.
-	documents [sides]func() ast.Value
+	documents [forms]func() ast.Value
 }
 
-// lens is a field set of a resource type. All policies that read the same fields of the type share one lens and its
-// revision. The evaluators hold references to it. Once no reference is left, another lens may reuse its index.
-type lens struct {
+// fieldSet is a field set of a resource type. All policies that read the same fields of the type share one fieldSet and
+// its revision. The evaluators hold references to it. Once no reference is left, another fieldSet may reuse its index.
+type fieldSet struct {
 	resource schema.GroupVersionResource
 	fields   *projection.Fields
 	index    int
 }
 
-// side is a form of an object. Policies find the forms at different places of `data`.
-type side int
+// form is a form of an object. Policies find the forms at different places of `data`.
+type form int
 
 const (
-	// own is the object itself. normal is its normal form, which clusters and quotas have.
-	own side = iota
-	normal
-	sides
+	// ownForm is the object itself. normalForm is its normal form, which clusters and quotas have.
+	ownForm form = iota
+	normalForm
+	forms
 )
 
 // record is one replicated object.
 type record struct {
 	namespace unique.Handle[string]
 	name      string
-	shown     *shown
+	projected *projectedObject
 }
 
-func sooner(a, b record) bool {
+func recordLess(a, b record) bool {
 	if a.namespace != b.namespace {
 		return a.namespace.Value() < b.namespace.Value()
 	}
 	return a.name < b.name
 }
 
-func at(namespace, name string) record {
+func recordKey(namespace, name string) record {
 	return record{namespace: unique.Make(namespace), name: name}
 }
 
 // NewData returns a store without any resource type.
 func NewData() *Data {
-	d := &Data{stores: map[schema.GroupVersionResource]*store{}, lenses: map[schema.GroupVersionResource][]weak.Pointer[lens]{}}
+	d := &Data{stores: map[schema.GroupVersionResource]*store{}, fieldSets: map[schema.GroupVersionResource][]weak.Pointer[fieldSet]{}}
 	d.current.Store(&snapshot{merged: &sync.Map{}})
 	return d
 }
@@ -121,15 +121,15 @@ func nextRevision() uint64 { return noData + revisions.Add(1) }
 type store struct {
 	mu     sync.Mutex
 	fields *projection.Fields
-	shared *sharing
+	pool   *projectionPool
 	// records is nil while the type is not complete.
 	records *btree.BTree[record]
 }
 
 // table returns an immutable copy of the store's current content.
 func (s *store) table() *table {
-	t := &table{fields: s.fields, records: s.records.Clone(), bytes: s.shared.bytes + int64(s.records.Len())*recordBytes}
-	for s := range sides {
+	t := &table{fields: s.fields, records: s.records.Clone(), bytes: s.pool.bytes + int64(s.records.Len())*recordBytes}
+	for s := range forms {
 		t.documents[s] = sync.OnceValue(func() ast.Value { return t.document(s) })
 	}
 	return t
@@ -162,14 +162,14 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	// Projections to the same fields are shared with those of the old objects.
 	alike := old != nil && before.Covers(fields) && fields.Covers(before)
 	if !alike {
-		s.fields, s.shared = fields, newSharing(fields)
+		s.fields, s.pool = fields, newProjectionPool(fields)
 	}
-	next := btree.New(degree, sooner)
+	next := btree.New(degree, recordLess)
 	for _, o := range objects {
-		r := at(o.GetNamespace(), o.GetName())
-		r.shown = s.shared.take(o.Object)
+		r := recordKey(o.GetNamespace(), o.GetName())
+		r.projected = s.pool.acquire(o.Object)
 		if replaced, twice := next.ReplaceOrInsert(r); twice {
-			s.shared.drop(replaced.shown)
+			s.pool.release(replaced.projected)
 		}
 	}
 	s.records = next
@@ -179,7 +179,7 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	}
 	if alike {
 		old.Ascend(func(r record) bool {
-			s.shared.drop(r.shown)
+			s.pool.release(r.projected)
 			return true
 		})
 	}
@@ -187,14 +187,14 @@ func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fie
 	if alike && !names && len(changes) == 0 {
 		return false
 	}
-	d.publish(resource, s.table(), func(l *lens) bool {
-		return names || slices.ContainsFunc(changes, func(c change) bool { return !l.same(c.old, c.next) })
+	d.publish(resource, s.table(), func(l *fieldSet) bool {
+		return names || slices.ContainsFunc(changes, func(c change) bool { return !l.sameContent(c.old, c.next) })
 	})
 	return true
 }
 
 // change is an object's old and new projection.
-type change struct{ old, next *shown }
+type change struct{ old, next *projectedObject }
 
 // compare returns the objects whose projections differ between two trees. names reports whether the trees have
 // different sets of objects.
@@ -202,12 +202,12 @@ func compare(old, next *btree.BTree[record], fields *projection.Fields) (changes
 	if old.Len() != next.Len() {
 		return nil, true
 	}
-	whole := &lens{fields: fields}
+	whole := &fieldSet{fields: fields}
 	old.Ascend(func(a record) bool {
 		b, ok := next.Get(a)
 		names = !ok
-		if ok && !whole.same(a.shown, b.shown) {
-			changes = append(changes, change{a.shown, b.shown})
+		if ok && !whole.sameContent(a.projected, b.projected) {
+			changes = append(changes, change{a.projected, b.projected})
 		}
 		return ok
 	})
@@ -222,20 +222,20 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 	if s.records == nil {
 		return false
 	}
-	r := at(o.GetNamespace(), o.GetName())
-	r.shown = s.shared.take(o.Object)
+	r := recordKey(o.GetNamespace(), o.GetName())
+	r.projected = s.pool.acquire(o.Object)
 	standing, known := s.records.Get(r)
 	if known {
-		s.shared.drop(standing.shown)
-		if standing.shown == r.shown {
+		s.pool.release(standing.projected)
+		if standing.projected == r.projected {
 			return false
 		}
 		// Keep the name that is stored, so that the copy can be freed.
 		r.name = standing.name
 	}
 	s.records.ReplaceOrInsert(r)
-	d.publish(resource, s.table(), func(l *lens) bool {
-		return !known || !l.same(standing.shown, r.shown)
+	d.publish(resource, s.table(), func(l *fieldSet) bool {
+		return !known || !l.sameContent(standing.projected, r.projected)
 	})
 	return true
 }
@@ -248,12 +248,12 @@ func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name stri
 	if s.records == nil {
 		return false
 	}
-	r, found := s.records.Delete(at(namespace, name))
+	r, found := s.records.Delete(recordKey(namespace, name))
 	if !found {
 		return false
 	}
-	s.shared.drop(r.shown)
-	d.publish(resource, s.table(), func(*lens) bool { return true })
+	s.pool.release(r.projected)
+	d.publish(resource, s.table(), func(*fieldSet) bool { return true })
 	return true
 }
 
@@ -265,14 +265,14 @@ func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 	if s.records == nil {
 		return false
 	}
-	s.records, s.shared, s.fields = nil, nil, nil
+	s.records, s.pool, s.fields = nil, nil, nil
 	d.publish(resource, nil, nil)
 	return true
 }
 
 // publish sets the resource's table to next, or removes it if next is nil. changed reports whether the content of a
-// lens differs from the current table's. It is called only for lenses whose fields the current table keeps.
-func (d *Data) publish(resource schema.GroupVersionResource, next *table, changed func(*lens) bool) {
+// field set differs from the current table's. It is called only for field sets whose fields the current table keeps.
+func (d *Data) publish(resource schema.GroupVersionResource, next *table, changed func(*fieldSet) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	current := d.current.Load()
@@ -285,8 +285,8 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 		delete(tables, resource)
 	} else {
 		tables[resource] = next
-		next.revisions = make([]uint64, len(d.lenses[resource]))
-		for i, pointer := range d.lenses[resource] {
+		next.revisions = make([]uint64, len(d.fieldSets[resource]))
+		for i, pointer := range d.fieldSets[resource] {
 			if l := pointer.Value(); l != nil {
 				next.revisions[i] = l.revision(old, next, changed)
 			}
@@ -299,8 +299,8 @@ func (d *Data) publish(resource schema.GroupVersionResource, next *table, change
 	d.current.Store(published)
 }
 
-// revision returns the lens's revision in the table next, which replaces old. old may be nil.
-func (l *lens) revision(old, next *table, changed func(*lens) bool) uint64 {
+// revision returns the field set's revision in the table next, which replaces old. old may be nil.
+func (l *fieldSet) revision(old, next *table, changed func(*fieldSet) bool) uint64 {
 	before := uint64(0)
 	if old != nil {
 		before = old.revisions[l.index]
@@ -318,20 +318,21 @@ func (l *lens) revision(old, next *table, changed func(*lens) bool) uint64 {
 	return nextRevision()
 }
 
-// same reports whether two objects have the same content in the lens's fields.
-func (l *lens) same(a, b *shown) bool {
-	return a == b || l.fields.Same(a.terms[own].Value, b.terms[own].Value) &&
-		replication.FieldsOfNormal(l.fields).Same(valueOf(a.terms[normal]), valueOf(b.terms[normal]))
+// sameContent reports whether two objects have the same content in the set's fields.
+func (l *fieldSet) sameContent(a, b *projectedObject) bool {
+	return a == b || l.fields.Same(a.terms[ownForm].Value, b.terms[ownForm].Value) &&
+		replication.FieldsOfNormal(l.fields).Same(valueOf(a.terms[normalForm]), valueOf(b.terms[normalForm]))
 }
 
-// lens returns the lens for some fields of a resource type; nil means all fields. It creates the lens if needed.
-func (d *Data) lens(resource schema.GroupVersionResource, fields *projection.Fields) *lens {
+// fieldSetFor returns the shared fieldSet for some fields of a resource type; nil means all fields. It creates the set
+// if needed.
+func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *projection.Fields) *fieldSet {
 	if fields == nil {
 		fields = allFields
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := d.lenses[resource]
+	all := d.fieldSets[resource]
 	free := len(all)
 	for i, pointer := range all {
 		l := pointer.Value()
@@ -342,12 +343,12 @@ func (d *Data) lens(resource schema.GroupVersionResource, fields *projection.Fie
 			return l
 		}
 	}
-	l := &lens{resource: resource, fields: fields, index: free}
+	l := &fieldSet{resource: resource, fields: fields, index: free}
 	if free == len(all) {
-		all = append(all, weak.Pointer[lens]{})
+		all = append(all, weak.Pointer[fieldSet]{})
 	}
 	all[free] = weak.Make(l)
-	d.lenses[resource] = all
+	d.fieldSets[resource] = all
 	current := d.current.Load()
 	if t, ok := current.tables[resource]; ok {
 		next := *t
@@ -364,17 +365,17 @@ func (d *Data) lens(resource schema.GroupVersionResource, fields *projection.Fie
 	return l
 }
 
-// lensesOf returns the lenses of a policy, one for each resource type that it reads.
-func (d *Data) lensesOf(b *policy.Binding) []*lens {
-	out := make([]*lens, len(b.Resources))
+// fieldSetsOf returns the field sets of a policy, one for each resource type that it reads.
+func (d *Data) fieldSetsOf(b *policy.Binding) []*fieldSet {
+	out := make([]*fieldSet, len(b.Resources))
 	for i, r := range b.Resources {
-		out[i] = d.lens(r.GroupVersionResource, b.Fields[r.GroupVersionResource])
+		out[i] = d.fieldSetFor(r.GroupVersionResource, b.Fields[r.GroupVersionResource])
 	}
 	return out
 }
 
-// revision returns the revision of a lens's content; 0 if the snapshot does not have that content.
-func (s *snapshot) revision(l *lens) uint64 {
+// revision returns the revision of a field set's content; 0 if the snapshot does not have that content.
+func (s *snapshot) revision(l *fieldSet) uint64 {
 	t, ok := s.tables[l.resource]
 	if !ok {
 		return 0
@@ -400,7 +401,7 @@ func valueOf(term *ast.Term) ast.Value {
 
 // document returns the collection as data.kubernetes.<plural> shows it: by namespace and name, or only by name for
 // cluster-scoped resources.
-func (t *table) document(show side) ast.Value {
+func (t *table) document(show form) ast.Value {
 	out := ast.NewObject()
 	var inner ast.Object
 	var namespace unique.Handle[string]
@@ -412,19 +413,19 @@ func (t *table) document(show side) ast.Value {
 		}
 	}
 	t.records.Ascend(func(r record) bool {
-		shown := r.shown.terms[show]
-		if shown == nil {
+		term := r.projected.terms[show]
+		if term == nil {
 			return true
 		}
 		if r.namespace.Value() == "" {
-			out.Insert(ast.StringTerm(r.name), shown)
+			out.Insert(ast.StringTerm(r.name), term)
 			return true
 		}
 		if inner == nil || namespace != r.namespace {
 			fill()
 			inner, namespace = ast.NewObject(), r.namespace
 		}
-		inner.Insert(ast.StringTerm(r.name), shown)
+		inner.Insert(ast.StringTerm(r.name), term)
 		return true
 	})
 	fill()
@@ -439,16 +440,16 @@ func sorted(o ast.Object) ast.Value {
 	return o
 }
 
-// within returns the objects of one namespace; nil if there are none.
-func (t *table) within(namespace string, show side) ast.Value {
+// namespaceDocument returns the objects of one namespace; nil if there are none.
+func (t *table) namespaceDocument(namespace string, show form) ast.Value {
 	out := ast.NewObject()
-	first := at(namespace, "")
+	first := recordKey(namespace, "")
 	t.records.AscendGreaterOrEqual(first, func(r record) bool {
 		if r.namespace != first.namespace {
 			return false
 		}
-		if shown := r.shown.terms[show]; shown != nil {
-			out.Insert(ast.StringTerm(r.name), shown)
+		if term := r.projected.terms[show]; term != nil {
+			out.Insert(ast.StringTerm(r.name), term)
 		}
 		return true
 	})
@@ -483,26 +484,26 @@ func (d *Data) inventoriesOf(resources []schema.GroupVersionResource) *inventori
 
 // merged holds data.clusters of some inventories in two forms, which are computed on first use.
 type merged struct {
-	// document is the form that policies read. judged is the form that predicates are evaluated on.
-	document func() ast.Value
-	judged   func() *predicates.Snapshot
+	// document is the form that policies read. predicateSnapshot is the form that predicates are evaluated on.
+	document          func() ast.Value
+	predicateSnapshot func() *predicates.Snapshot
 }
 
 func (s *snapshot) clusters(of *inventories) *merged {
 	standing, ok := s.merged.Load(of)
 	if !ok {
 		next := &merged{document: sync.OnceValue(func() ast.Value { return s.merge(of) })}
-		next.judged = sync.OnceValue(func() *predicates.Snapshot { return judgedClusters(next.document()) })
+		next.predicateSnapshot = sync.OnceValue(func() *predicates.Snapshot { return clusterSnapshot(next.document()) })
 		standing, _ = s.merged.LoadOrStore(of, next)
 	}
 	return standing.(*merged)
 }
 
-// judgedClusters converts data.clusters to a snapshot for predicates.
-func judgedClusters(document ast.Value) *predicates.Snapshot {
+// clusterSnapshot converts data.clusters to a snapshot for predicates.
+func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 	all := map[string]map[string]any{}
 	// The document was made from JSON, so it converts back without an error.
-	clusters, _ := object(document)
+	clusters, _ := toMap(document)
 	for name, cluster := range clusters {
 		if cluster, ok := cluster.(map[string]any); ok {
 			// Other policies may need more fields of the clusters replicated. Predicates get the same fields in any case.
@@ -525,7 +526,7 @@ func (s *snapshot) merge(of *inventories) ast.Value {
 			continue
 		}
 		t.records.Ascend(func(r record) bool {
-			cluster := r.shown.terms[normal]
+			cluster := r.projected.terms[normalForm]
 			if cluster == nil {
 				return true
 			}

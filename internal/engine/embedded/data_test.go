@@ -54,7 +54,7 @@ func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Uns
 
 // revisionOf returns the revision of all data of a type.
 func (d *Data) revisionOf(r policy.Resource) uint64 {
-	l := d.lens(r.GroupVersionResource, nil)
+	l := d.fieldSetFor(r.GroupVersionResource, nil)
 	return d.current.Load().revision(l)
 }
 

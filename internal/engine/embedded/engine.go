@@ -76,7 +76,7 @@ func New(data *Data, o Options) *Engine {
 		predicates: o.Predicates, templates: o.Templates, world: o.World,
 	}
 	if e.observer == nil {
-		e.observer = nobody{}
+		e.observer = noObserver{}
 	}
 	if e.clock == nil {
 		e.clock = clock.RealClock{}
@@ -87,8 +87,8 @@ func New(data *Data, o Options) *Engine {
 // Name implements engine.Engine.
 func (*Engine) Name() string { return "Embedded" }
 
-// result is the variable of the query that holds the values of the decision contract's rules.
-const result = "result"
+// resultVariable is the variable of the query that holds the values of the decision contract's rules.
+const resultVariable = "result"
 
 // Check implements engine.Engine.
 func (e *Engine) Check(m *policy.Module) error {
@@ -101,19 +101,19 @@ func (e *Engine) Check(m *policy.Module) error {
 // Prepare implements engine.Engine.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
-		engine: e, name: name, lenses: e.data.lensesOf(b), fields: m.Input, inputBytes: m.InputBytes, rules: newRuleMemo(m),
-		asksNodes: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
+		engine: e, name: name, fieldSets: e.data.fieldSetsOf(b), fields: m.Input, inputBytes: m.InputBytes, ruleCache: newRuleCache(m),
+		callsNodePredicates: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
 	}
-	out.quarantine.clock, out.quarantine.all.clock = e.clock, e.clock
+	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.clock, e.clock
 	var err error
 	if out.predicates, err = e.allowed(m); err != nil {
 		return nil, err
 	}
 	if !m.Input.Whole() {
 		// No two whole objects are the same. A policy that reads all of its input would never find a decision in the cache.
-		out.memo = &memo{limit: memoBytes}
+		out.decisionCache = &decisionCache{limit: decisionCacheBytes}
 		if m.Nodes {
-			out.memo.limit = reportsBytes
+			out.decisionCache.limit = reportsCacheBytes
 		}
 	}
 	for _, missing := range b.Missing {
@@ -144,7 +144,7 @@ func (e *Engine) allowed(m *policy.Module) (*predicates.Set, error) {
 func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.PreparedEvalQuery, error) {
 	// Other callers may wait for the same query. It must not fail because this caller's context is canceled.
 	ctx = context.WithoutCancel(ctx)
-	prepare := func() (*rego.PreparedEvalQuery, error) { return prepareQuery(ctx, m, rego.Store(nowhere)) }
+	prepare := func() (*rego.PreparedEvalQuery, error) { return prepareQuery(ctx, m, rego.Store(emptyStore)) }
 	if m.Digest == "" {
 		return prepare()
 	}
@@ -181,7 +181,7 @@ func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[stri
 	if err != nil {
 		return nil, fmt.Errorf("converting input: %w", err)
 	}
-	return ask(ctx, g.query, rego.EvalParsedInput(value))
+	return evaluateQuery(ctx, g.query, rego.EvalParsedInput(value))
 }
 
 // queryText returns a query for those rules of the decision contract that the module defines, and for nothing else of
@@ -192,7 +192,7 @@ func queryText(m *policy.Module) string {
 	for i, rule := range m.Rules {
 		parts[i] = fmt.Sprintf("%q: [x | x := %s.%s]", rule, m.Package, rule)
 	}
-	return result + " := {" + strings.Join(parts, ", ") + "}"
+	return resultVariable + " := {" + strings.Join(parts, ", ") + "}"
 }
 
 // evaluator is the prepared form of one policy.
@@ -201,49 +201,49 @@ type evaluator struct {
 	name   string
 	query  *rego.PreparedEvalQuery
 	view   *view
-	// lenses are the field sets of the resource types that the policy reads.
-	lenses  []*lens
-	missing []string
+	// fieldSets are the field sets of the resource types that the policy reads.
+	fieldSets []*fieldSet
+	missing   []string
 	// fields is the field set of the input that the policy reads. inputBytes is the maximum size of these fields.
 	fields     *projection.Fields
 	inputBytes int
-	// memo is the decision cache; nil if the policy reads all of the input.
-	memo *memo
+	// decisionCache is the decision cache; nil if the policy reads all of the input.
+	decisionCache *decisionCache
 	// quarantine belongs to this version of the policy: a new version starts without a quarantine.
 	quarantine quarantines
-	// rules is the rule cache; nil if every rule reads as much as the policy.
-	rules *ruleMemo
-	// predicates are the predicates that the policy may call; nil for none. asksNodes reports whether it calls predicates
-	// on nodes. candidates are the candidates that spec.predicates checks the decisions against. inventories are the
-	// sources of data.clusters.
-	predicates  *predicates.Set
-	asksNodes   bool
-	candidates  placementv1.PredicateCandidates
-	inventories *inventories
+	// ruleCache is the rule cache; nil if every rule reads as much as the policy.
+	ruleCache *ruleCache
+	// predicates are the predicates that the policy may call; nil for none. callsNodePredicates reports whether it calls
+	// predicates on nodes. candidates are the candidates that spec.predicates checks the decisions against. inventories
+	// are the sources of data.clusters.
+	predicates          *predicates.Set
+	callsNodePredicates bool
+	candidates          placementv1.PredicateCandidates
+	inventories         *inventories
 }
 
-// moment is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
-type moment struct {
+// evaluationState is the state that one evaluation reads: a snapshot of the replica data and one of the nodes.
+type evaluationState struct {
 	*snapshot
 	// nodes is the snapshot that predicates are evaluated on; nil for a policy that does not call predicates on nodes.
 	nodes *predicates.Snapshot
 }
 
-// now returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
-func (p *evaluator) now() (moment, error) {
-	at := moment{snapshot: p.engine.data.current.Load()}
-	if err := p.replicated(at.snapshot); err != nil || !p.asksNodes || p.engine.world == nil {
-		return at, err
+// currentState returns the current state. The error is an *engine.NotReplicatedError if some of it is missing.
+func (p *evaluator) currentState() (evaluationState, error) {
+	state := evaluationState{snapshot: p.engine.data.current.Load()}
+	if err := p.checkReplicated(state.snapshot); err != nil || !p.callsNodePredicates || p.engine.world == nil {
+		return state, err
 	}
 	var err error
-	if at.nodes, err = p.engine.world.Snapshot(); err != nil {
+	if state.nodes, err = p.engine.world.Snapshot(); err != nil {
 		missing := err.Error()
 		if incomplete, ok := errors.AsType[*predicates.IncompleteError](err); ok {
 			missing = strings.Join(incomplete.Missing, ", ")
 		}
-		return at, &engine.NotReplicatedError{Data: missing}
+		return state, &engine.NotReplicatedError{Data: missing}
 	}
-	return at, nil
+	return state, nil
 }
 
 // allFields is the field set that contains all fields of an object.
@@ -258,10 +258,10 @@ var allFields = func() *projection.Fields {
 // some of that data is missing.
 func (p *evaluator) Revision() uint64 {
 	snap := p.engine.data.current.Load()
-	if p.replicated(snap) != nil {
+	if p.checkReplicated(snap) != nil {
 		return 0
 	}
-	if !p.asksNodes || p.engine.world == nil {
+	if !p.callsNodePredicates || p.engine.world == nil {
 		return p.revision(snap)
 	}
 	world := p.engine.world.Revision()
@@ -276,7 +276,7 @@ func (p *evaluator) Revision() uint64 {
 // revision grows with every change of it.
 func (p *evaluator) revision(snap *snapshot) uint64 {
 	newest := noData
-	for _, l := range p.lenses {
+	for _, l := range p.fieldSets {
 		newest = max(newest, snap.revision(l))
 	}
 	return newest
@@ -285,171 +285,173 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 // Input implements placement.Evaluator. It returns all fields if the policy turned out to read more than the analysis
 // found.
 func (p *evaluator) Input() *projection.Fields {
-	if p.memo == nil || p.memo.off.Load() {
+	if p.decisionCache == nil || p.decisionCache.off.Load() {
 		return allFields
 	}
 	return p.fields
 }
 
-// keys is a pool of buffers for the keys of inputs.
-var keys = sync.Pool{New: func() any { return new([]byte) }}
+// keyBuffers is a pool of buffers for the keys of inputs.
+var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Evaluate implements placement.Evaluator. The error is an *engine.NotReplicatedError if data is not complete, and
 // wraps engine.ErrDeadline if the evaluation exceeded its deadline. Callers share decisions and must not change them.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	at, err := p.now()
+	state, err := p.currentState()
 	if err != nil || p.query == nil && p.candidates == "" {
 		return placement.Decision{}, err
 	}
-	if p.memo == nil || p.memo.off.Load() {
-		a, err := p.evaluate(ctx, at, allFields, input, nil)
+	if p.decisionCache == nil || p.decisionCache.off.Load() {
+		a, err := p.evaluate(ctx, state, allFields, input, nil)
 		return a.decision, err
 	}
-	buffer := keys.Get().(*[]byte)
-	defer keys.Put(buffer)
+	buffer := keyBuffers.Get().(*[]byte)
+	defer keyBuffers.Put(buffer)
 	key, ok := p.fields.AppendKey((*buffer)[:0], input)
 	*buffer = key
 	if !ok {
-		a, err := p.evaluate(ctx, at, allFields, input, nil)
+		a, err := p.evaluate(ctx, state, allFields, input, nil)
 		return a.decision, err
 	}
-	revision := p.revision(at.snapshot)
-	before := p.memo.get(revision, key)
-	if before != nil && before.holds(at) {
-		return p.known(ctx, at, input, before)
+	revision := p.revision(state.snapshot)
+	before := p.decisionCache.get(revision, key)
+	if before != nil && before.validAt(state) {
+		return p.useCached(ctx, state, input, before)
 	}
-	a, err := p.evaluate(ctx, at, p.fields, input, before)
+	a, err := p.evaluate(ctx, state, p.fields, input, before)
 	switch {
-	case a.known:
-		before.found(at)
-		return p.known(ctx, at, input, before)
+	case a.fromCache:
+		before.markValid(state)
+		return p.useCached(ctx, state, input, before)
 	case err == nil:
-		p.memo.put(revision, key, newRemembered(at, a))
+		p.decisionCache.put(revision, key, newCachedDecision(state, a))
 	}
-	p.engine.observer.MemoMiss()
+	p.engine.observer.DecisionCacheMiss()
 	return a.decision, err
 }
 
-// known returns a cached decision. One of many calls checks the decision by an evaluation, and then returns what that
-// evaluation decides.
-func (p *evaluator) known(ctx context.Context, at moment, input map[string]any, r *remembered) (placement.Decision, error) {
-	p.engine.observer.MemoHit()
-	if p.memo.sample() {
-		return p.check(ctx, at, input, r.decision, nil)
+// useCached returns a cached decision. One of many calls checks the decision by an evaluation, and then returns what
+// that evaluation decides.
+func (p *evaluator) useCached(ctx context.Context, state evaluationState, input map[string]any, r *cachedDecision) (placement.Decision, error) {
+	p.engine.observer.DecisionCacheHit()
+	if p.decisionCache.sample() {
+		return p.checkCached(ctx, state, input, r.decision, nil)
 	}
 	return r.decision, nil
 }
 
-// check compares the result of an evaluation that used the caches, which is a decision or an error, with an evaluation
-// of the whole input without caches. If they differ, check turns the caches off and returns the new result. Regular
-// evaluations have priority: check returns its arguments unchanged if no slot is free, if the policy is in quarantine,
-// or if the check exceeds its deadline.
-func (p *evaluator) check(ctx context.Context, at moment, input map[string]any, remembered placement.Decision, failed error) (placement.Decision, error) {
+// checkCached compares the result of an evaluation that used the caches, which is a decision or an error, with an
+// evaluation of the whole input without caches. If they differ, checkCached turns the caches off and returns the new
+// result. Regular evaluations have priority: checkCached returns its arguments unchanged if no slot is free, if the
+// policy is in quarantine, or if the check exceeds its deadline.
+func (p *evaluator) checkCached(ctx context.Context, state evaluationState, input map[string]any, cached placement.Decision, failed error) (placement.Decision, error) {
 	value, err := allFields.Value(input)
 	if err != nil {
-		return remembered, failed
+		return cached, failed
 	}
-	asked := admission{namespace: placement.NamespaceOf(ctx)}
-	asked.own = p.quarantine.of(asked.namespace)
-	if ctx.Err() != nil || p.quarantine.stands(asked) != nil || !p.engine.slots.tryTake(p.name, asked.namespace) {
-		return remembered, failed
+	admitted := admission{namespace: placement.NamespaceOf(ctx)}
+	admitted.namespaceQuarantine = p.quarantine.find(admitted.namespace)
+	if ctx.Err() != nil || p.quarantine.inForceError(admitted) != nil || !p.engine.slots.tryAcquire(p.name, admitted.namespace) {
+		return cached, failed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	a, err := p.run(ctx, asked, at, value, nil, nil)
+	a, err := p.run(ctx, admitted, state, value, nil, nil)
 	switch {
 	case errors.Is(err, engine.ErrDeadline), err != nil && failed != nil,
-		err == nil && failed == nil && a.decision.Equal(remembered):
-		return remembered, failed
+		err == nil && failed == nil && a.decision.Equal(cached):
+		return cached, failed
 	}
-	if p.forget() {
-		p.engine.observer.MemoMismatch(p.name)
+	if p.disableCaches() {
+		p.engine.observer.CacheMismatch(p.name)
 	}
 	return a.decision, err
 }
 
-// forget turns the caches of the policy off. It reports whether one of them was still on.
-func (p *evaluator) forget() bool {
+// disableCaches turns the caches of the policy off. It reports whether one of them was still on.
+func (p *evaluator) disableCaches() bool {
 	news := false
-	if p.memo != nil {
-		news = !p.memo.off.Swap(true)
+	if p.decisionCache != nil {
+		news = !p.decisionCache.off.Swap(true)
 	}
-	if p.rules != nil {
-		news = !p.rules.off.Swap(true) || news
+	if p.ruleCache != nil {
+		news = !p.ruleCache.off.Swap(true) || news
 	}
 	return news
 }
 
-// answer is the result of an evaluation.
-type answer struct {
+// evaluation is the result of an evaluation.
+type evaluation struct {
 	decision placement.Decision
 	// reports are the predicates' reports on nodes that the decision depends on.
 	reports []*predicates.Report
-	// known reports whether the cached decision still holds, so that nothing was evaluated.
-	known bool
+	// fromCache reports whether the cached decision still holds, so that nothing was evaluated.
+	fromCache bool
 }
 
 // evaluate evaluates the policy on some fields of the input. It fails if the policy is in quarantine, and waits for an
 // evaluation slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
 // none.
-func (p *evaluator) evaluate(ctx context.Context, at moment, fields *projection.Fields, input map[string]any, before *remembered) (answer, error) {
+func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.Fields, input map[string]any, before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.inputBytes); err != nil {
-		return answer{}, err
+		return evaluation{}, err
 	}
-	asked, err := p.quarantine.admit(placement.NamespaceOf(ctx))
+	admitted, err := p.quarantine.admit(placement.NamespaceOf(ctx))
 	if err != nil {
-		return answer{}, err
+		return evaluation{}, err
 	}
 	value, err := fields.Value(input)
 	if err != nil {
-		p.quarantine.settle(asked, untold)
-		return answer{}, fmt.Errorf("converting input: %w", err)
+		p.quarantine.recordOutcome(admitted, outcomeUnknown)
+		return evaluation{}, fmt.Errorf("converting input: %w", err)
 	}
-	rules := p.rules.view(p.revision(at.snapshot), input)
-	a, how, err := p.inSlot(ctx, asked, func(ctx context.Context) (answer, error) { return p.run(ctx, asked, at, value, rules, before) })
-	began, left, beganHere, leftHere := p.quarantine.settle(asked, how)
+	rules := p.ruleCache.view(p.revision(state.snapshot), input)
+	a, how, err := p.runInSlot(ctx, admitted, func(ctx context.Context) (evaluation, error) {
+		return p.run(ctx, admitted, state, value, rules, before)
+	})
+	began, ended, namespaceBegan, namespaceEnded := p.quarantine.recordOutcome(admitted, how)
 	switch {
 	case began:
 		p.engine.observer.Quarantined(p.name)
-	case left:
+	case ended:
 		p.engine.observer.Released(p.name)
 	}
-	if beganHere || leftHere {
-		p.engine.observer.NamespaceQuarantined(p.name, asked.namespace, beganHere)
+	if namespaceBegan || namespaceEnded {
+		p.engine.observer.NamespaceQuarantined(p.name, admitted.namespace, namespaceBegan)
 	}
 	// An evaluation that was abandoned at its deadline may still be using rules.
 	if rules == nil || errors.Is(err, engine.ErrDeadline) {
 		return a, err
 	}
-	p.engine.observer.MemoRules(rules.hits, rules.misses)
-	if rules.hits > 0 && p.rules.sample() {
-		a.decision, err = p.check(ctx, at, input, a.decision, err)
+	p.engine.observer.RuleCacheUsed(rules.hits, rules.misses)
+	if rules.hits > 0 && p.ruleCache.sample() {
+		a.decision, err = p.checkCached(ctx, state, input, a.decision, err)
 	}
 	return a, err
 }
 
-// inSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that
+// runInSlot waits for a slot and evaluates the policy in it. The wait has a deadline of its own, so that the time that
 // other policies take does not count against this one.
-func (p *evaluator) inSlot(ctx context.Context, asked admission, run func(context.Context) (answer, error)) (answer, outcome, error) {
+func (p *evaluator) runInSlot(ctx context.Context, admitted admission, run func(context.Context) (evaluation, error)) (evaluation, outcome, error) {
 	wait, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
-	if !p.engine.slots.take(wait, p.name, asked.namespace) {
-		return answer{}, untold, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.timeout)
+	if !p.engine.slots.acquire(wait, p.name, admitted.namespace) {
+		return evaluation{}, outcomeUnknown, fmt.Errorf("%w of %s while waiting for other evaluations", engine.ErrDeadline, p.engine.timeout)
 	}
-	if err := p.quarantine.stands(asked); err != nil {
-		p.engine.slots.give(p.name, asked.namespace)
-		return answer{}, untold, err
+	if err := p.quarantine.inForceError(admitted); err != nil {
+		p.engine.slots.release(p.name, admitted.namespace)
+		return evaluation{}, outcomeUnknown, err
 	}
 	own, cancel := context.WithTimeout(ctx, p.engine.timeout)
 	defer cancel()
 	a, err := run(own)
 	switch {
 	case !errors.Is(err, engine.ErrDeadline):
-		return a, ended, err
+		return a, outcomeEnded, err
 	case ctx.Err() != nil:
-		return a, untold, err
+		return a, outcomeUnknown, err
 	default:
-		return a, overdue, err
+		return a, outcomeTimedOut, err
 	}
 }
 
@@ -457,12 +459,12 @@ func (p *evaluator) inSlot(ctx context.Context, asked admission, run func(contex
 func (p *evaluator) Quarantined() (since time.Time, ok bool) { return p.quarantine.quarantined() }
 
 // QuarantinedNamespaces implements placement.Quarantinable.
-func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.Namespaces() }
+func (p *evaluator) QuarantinedNamespaces() int { return p.quarantine.namespacesInForce() }
 
 // run evaluates the policy in the slot that the caller has taken, and frees the slot.
-func (p *evaluator) run(ctx context.Context, asked admission, at moment, input ast.Value, rules *ruleView, before *remembered) (answer, error) {
+func (p *evaluator) run(ctx context.Context, admitted admission, state evaluationState, input ast.Value, rules *ruleView, before *cachedDecision) (evaluation, error) {
 	type result struct {
-		answer
+		evaluation
 		err error
 	}
 	// A few builtin functions don't check the deadline before they are done. The caller does not wait for them. The
@@ -482,35 +484,35 @@ func (p *evaluator) run(ctx context.Context, asked admission, at moment, input a
 			if !inTime {
 				// This comes before the slot is freed: the next evaluation in that slot may be the trial that waits for this one to
 				// end.
-				p.quarantine.back(abandoned)
+				p.quarantine.abandonedEnded(abandoned)
 			}
-			p.engine.slots.give(p.name, asked.namespace)
+			p.engine.slots.release(p.name, admitted.namespace)
 			if inTime {
 				results <- r
 			}
 		}()
-		r.answer, r.err = p.decide(ctx, at, input, rules, before)
+		r.evaluation, r.err = p.decide(ctx, state, input, rules, before)
 	}()
 	select {
 	case r := <-results:
-		return r.answer, r.err
+		return r.evaluation, r.err
 	case <-ctx.Done():
-		abandoned = p.quarantine.abandon(asked)
+		abandoned = p.quarantine.markAbandoned(admitted)
 		if over.CompareAndSwap(false, true) {
-			return answer{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
+			return evaluation{}, fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 		}
-		p.quarantine.back(abandoned)
+		p.quarantine.abandonedEnded(abandoned)
 		r := <-results
-		return r.answer, r.err
+		return r.evaluation, r.err
 	}
 }
 
-// replicated returns an *engine.NotReplicatedError unless the snapshot has all of the data that the policy reads.
-func (p *evaluator) replicated(snap *snapshot) error {
+// checkReplicated returns an *engine.NotReplicatedError unless the snapshot has all of the data that the policy reads.
+func (p *evaluator) checkReplicated(snap *snapshot) error {
 	if len(p.missing) > 0 {
 		return &engine.NotReplicatedError{Data: strings.Join(p.missing, ", ")}
 	}
-	for _, l := range p.lenses {
+	for _, l := range p.fieldSets {
 		if snap.revision(l) == 0 {
 			return &engine.NotReplicatedError{Data: resourceText(l.resource)}
 		}
@@ -518,38 +520,38 @@ func (p *evaluator) replicated(snap *snapshot) error {
 	return nil
 }
 
-func (p *evaluator) decide(ctx context.Context, at moment, input ast.Value, known *ruleView, before *remembered) (answer, error) {
-	if before != nil && before.again(ctx, p.predicates, at) {
-		return answer{decision: before.decision, known: true}, nil
+func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast.Value, known *ruleView, before *cachedDecision) (evaluation, error) {
+	if before != nil && before.revalidate(ctx, p.predicates, state) {
+		return evaluation{decision: before.decision, fromCache: true}, nil
 	}
-	j := &judge{set: p.predicates, templates: p.engine.templates, moment: at, inventories: p.inventories}
-	decision, err := p.rulesOf(ctx, j, input, known)
+	caller := &predicateCaller{set: p.predicates, templates: p.engine.templates, evaluationState: state, inventories: p.inventories}
+	decision, err := p.evaluateRules(ctx, caller, input, known)
 	if err == nil && p.candidates != "" {
-		decision, err = j.filter(ctx, p.candidates, input, decision)
+		decision, err = caller.checkDecision(ctx, p.candidates, input, decision)
 	}
 	if err != nil && (ctx.Err() != nil || errors.Is(err, &topdown.Error{Code: topdown.CancelErr})) {
 		err = fmt.Errorf("%w of %s", engine.ErrDeadline, p.engine.timeout)
 	}
-	return answer{decision: decision, reports: j.reports}, err
+	return evaluation{decision: decision, reports: caller.reports}, err
 }
 
-// rulesOf evaluates the decision contract's rules on the judge's snapshot.
-func (p *evaluator) rulesOf(ctx context.Context, j *judge, input ast.Value, known *ruleView) (placement.Decision, error) {
+// evaluateRules evaluates the decision contract's rules on the caller's snapshot.
+func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, known *ruleView) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
 	}
 	options := []rego.EvalOption{
-		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.at(j.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(bounded),
+		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}
-	rules, err := ask(context.WithValue(ctx, judgeKey{}, j), p.query, options...)
+	rules, err := evaluateQuery(context.WithValue(ctx, predicateCallerKey{}, caller), p.query, options...)
 	if err != nil {
-		return placement.Decision{}, &evaluationError{policy: p.name, err: errors.Join(err, j.failed), text: err.Error()}
+		return placement.Decision{}, &evaluationError{policy: p.name, err: errors.Join(err, caller.failed), text: err.Error()}
 	}
 	if known != nil {
-		known.keep()
+		known.storeComputed()
 	}
 	return placement.ParseDecision(rules)
 }
@@ -565,8 +567,8 @@ func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.text
 
 func (e *evaluationError) Unwrap() error { return e.err }
 
-// ask evaluates a query from queryText and returns the values of the rules that are defined.
-func ask(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
+// evaluateQuery evaluates a query from queryText and returns the values of the rules that are defined.
+func evaluateQuery(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.EvalOption) (map[string]any, error) {
 	results, err := query.Eval(ctx, options...)
 	if err != nil {
 		return nil, err
@@ -574,7 +576,7 @@ func ask(ctx context.Context, query *rego.PreparedEvalQuery, options ...rego.Eva
 	if len(results) != 1 {
 		return nil, fmt.Errorf("evaluation gave %d results, want 1", len(results))
 	}
-	wrapped, _ := results[0].Bindings[result].(map[string]any)
+	wrapped, _ := results[0].Bindings[resultVariable].(map[string]any)
 	rules := make(map[string]any, len(wrapped))
 	for rule, values := range wrapped {
 		if list, ok := values.([]any); ok && len(list) == 1 {

@@ -400,7 +400,7 @@ func TestWaitingForASlotEndsAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(NewData(), Options{Timeout: time.Second, Concurrency: 1})
 		ev, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))
-		e.slots.take(t.Context(), "another", "")
+		e.slots.acquire(t.Context(), "another", "")
 		start := time.Now()
 		_, err := ev.Evaluate(t.Context(), map[string]any{})
 		if !errors.Is(err, engine.ErrDeadline) || !strings.Contains(err.Error(), "waiting for other evaluations") {
@@ -409,7 +409,7 @@ func TestWaitingForASlotEndsAtTheDeadline(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("waited for %s", took)
 		}
-		e.slots.give("another", "")
+		e.slots.release("another", "")
 		if _, err := ev.Evaluate(t.Context(), map[string]any{}); err != nil {
 			t.Error(err)
 		}

@@ -13,17 +13,17 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// filter checks a decision against the candidates of spec.predicates. It adds an error, which denies the object, if no
-// candidate is feasible. It removes clusters that are not feasible. The caller must own the decision, because filter
-// changes it.
-func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
-	w, err := j.scheduled(input, d)
+// checkDecision checks a decision against the candidates of spec.predicates. It adds an error, which denies the object,
+// if no candidate is feasible. It removes clusters that are not feasible. The caller must own the decision, because
+// checkDecision changes it.
+func (c *predicateCaller) checkDecision(ctx context.Context, candidates placementv1.PredicateCandidates, input ast.Value, d placement.Decision) (placement.Decision, error) {
+	w, err := c.scheduledWorkload(input, d)
 	if err != nil {
 		return d, fmt.Errorf("spec.predicates: the object is not to be placed: %w", err)
 	}
-	f := filter{judge: j, workload: w, decision: d}
+	f := decisionCheck{predicateCaller: c, workload: w, decision: d}
 	if candidates == placementv1.PredicateCandidatesNodes {
-		_, err = f.need(ctx, predicates.Query{Kind: predicates.Nodes})
+		_, err = f.requireFeasible(ctx, predicates.Query{Kind: predicates.Nodes})
 	} else {
 		err = f.clusters(ctx)
 	}
@@ -33,16 +33,16 @@ func (j *judge) filter(ctx context.Context, candidates placementv1.PredicateCand
 	return f.decision, nil
 }
 
-// filter is the state of one such check.
-type filter struct {
-	*judge
+// decisionCheck is the state of one such check.
+type decisionCheck struct {
+	*predicateCaller
 	workload workload.Workload
 	decision placement.Decision
 }
 
-// need evaluates the predicates and adds an error to the decision if no candidate is feasible.
-func (f *filter) need(ctx context.Context, q predicates.Query) (*predicates.Report, error) {
-	report, err := f.ask(ctx, f.workload, q)
+// requireFeasible evaluates the predicates and adds an error to the decision if no candidate is feasible.
+func (f *decisionCheck) requireFeasible(ctx context.Context, q predicates.Query) (*predicates.Report, error) {
+	report, err := f.evaluate(ctx, f.workload, q)
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +54,13 @@ func (f *filter) need(ctx context.Context, q predicates.Query) (*predicates.Repo
 
 // clusters removes infeasible clusters from the decision. The candidates are the clusters that the decision names, else
 // those that it prefers, else all.
-func (f *filter) clusters(ctx context.Context) error {
+func (f *decisionCheck) clusters(ctx context.Context) error {
 	preferred, others, prefers := f.decision.Preferred()
 	q := predicates.Query{Kind: predicates.Clusters, Names: f.decision.Clusters}
 	if q.Names == nil && prefers && !others {
 		q.Names = preferred
 	}
-	report, err := f.need(ctx, q)
+	report, err := f.requireFeasible(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func (f *filter) clusters(ctx context.Context) error {
 	switch {
 	case others && q.Names != nil:
 		// Any cluster may get replicas, so all of them are checked.
-		report, err = f.ask(ctx, f.workload, predicates.Query{Kind: predicates.Clusters})
+		report, err = f.evaluate(ctx, f.workload, predicates.Query{Kind: predicates.Clusters})
 	case !others && !slices.Equal(preferred, q.Names):
-		report, err = f.need(ctx, predicates.Query{Kind: predicates.Clusters, Names: preferred})
+		report, err = f.requireFeasible(ctx, predicates.Query{Kind: predicates.Clusters, Names: preferred})
 	}
 	if err != nil {
 		return err

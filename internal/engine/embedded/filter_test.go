@@ -128,9 +128,9 @@ func podOn(node, name, cpu string) string {
 	return fmt.Sprintf(`{metadata: {name: %s, namespace: shop, labels: {app: other}}, spec: {nodeName: %s, containers: [{name: c, resources: {requests: {cpu: %q}}}]}}`, name, node, cpu)
 }
 
-// TestMemoOfPredicates verifies that a decision stays cached while the predicates' reports stay the same, whatever else
-// changes.
-func TestMemoOfPredicates(t *testing.T) {
+// TestDecisionCacheOfNodePredicates verifies that a decision stays cached while the predicates' reports stay the same,
+// whatever else changes.
+func TestDecisionCacheOfNodePredicates(t *testing.T) {
 	replicas := "package p\nannotations := {\"replicas\": {n: v.replicas | some n, v in k8s.feasible(input, \"*\")}}"
 	for name, spec := range map[string]placementv1.PlacementPolicySpec{
 		"Call":   v1(replicas),
@@ -144,7 +144,7 @@ func TestMemoOfPredicates(t *testing.T) {
 				t.Errorf("%d helpers", len(m.Helpers))
 			}
 			hits, misses := int64(0), int64(0)
-			judge := func(what string, known bool) {
+			expectCached := func(what string, known bool) {
 				t.Helper()
 				if known {
 					hits++
@@ -156,30 +156,30 @@ func TestMemoOfPredicates(t *testing.T) {
 					t.Fatalf("%s: %d decisions known and %d not, want %d and %d", what, w.seen.hits.Load(), w.seen.misses.Load(), hits, misses)
 				}
 			}
-			judge("at first", false)
-			judge("again", true)
+			expectCached("at first", false)
+			expectCached("again", true)
 			revision := ev.Revision()
 			w.put(t, "pods", podOn("b", "unrelated", "1"))
 			if next := ev.Revision(); next <= revision {
 				t.Errorf("revision %d after %d", next, revision)
 			}
-			judge("a pod on a node that is not feasible anyway", true)
+			expectCached("a pod on a node that is not feasible anyway", true)
 			w.put(t, "pods", podOn("a", "small", "500m"))
-			judge("a pod that leaves as much room", true)
+			expectCached("a pod that leaves as much room", true)
 			w.put(t, "pods", podOn("a", "large", "1"))
-			judge("a pod that leaves less room", false)
-			judge("again", true)
+			expectCached("a pod that leaves less room", false)
+			expectCached("again", true)
 			w.put(t, "nodes", `{metadata: {name: b, labels: {disk: ssd}}, spec: {taints: [{key: closed, effect: NoSchedule}]}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
-			judge("a node that is not feasible in any case", true)
+			expectCached("a node that is not feasible in any case", true)
 			w.put(t, "nodes", `{metadata: {name: b}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
-			judge("a node that opens", false)
+			expectCached("a node that opens", false)
 			w.put(t, "nodes", `{metadata: {name: c}, status: {allocatable: {cpu: "2", pods: "10"}}}`)
-			judge("a new node", false)
+			expectCached("a new node", false)
 			// Predicates ignore the pods of the workload itself.
 			w.put(t, "pods", `{metadata: {name: web-0, namespace: shop, labels: {app: web}}, spec: {nodeName: c, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}`)
-			judge("a pod of its own", true)
+			expectCached("a pod of its own", true)
 			w.load(t, "nodes")
-			judge("no node at all", false)
+			expectCached("no node at all", false)
 			if len(w.seen.mismatches) > 0 {
 				t.Errorf("mismatches: %v", w.seen.mismatches)
 			}
@@ -187,8 +187,8 @@ func TestMemoOfPredicates(t *testing.T) {
 	}
 }
 
-// TestMemoOfClusters verifies that a change of clusters is a change of the data.
-func TestMemoOfClusters(t *testing.T) {
+// TestDecisionCacheOfClusterPredicates verifies that a change of clusters is a change of the data.
+func TestDecisionCacheOfClusterPredicates(t *testing.T) {
 	w := newJudgedWorld(t)
 	ev, m := prepare(t, w.Engine, v1("package p\nclusters contains n if { some n, v in k8s.feasible_clusters(input, 1, \"*\"); v.feasible }"))
 	if m.Nodes {
@@ -210,8 +210,8 @@ func TestMemoOfClusters(t *testing.T) {
 	w.seen.want(t, 2, 2)
 }
 
-// TestMemoOfReportsIsBounded verifies that the reports count towards the size of the decision cache.
-func TestMemoOfReportsIsBounded(t *testing.T) {
+// TestDecisionCacheOfReportsIsBounded verifies that the reports count towards the size of the decision cache.
+func TestDecisionCacheOfReportsIsBounded(t *testing.T) {
 	w := newJudgedWorld(t)
 	var nodes []string
 	const n = 1000
@@ -220,23 +220,23 @@ func TestMemoOfReportsIsBounded(t *testing.T) {
 	}
 	w.load(t, "nodes", nodes...)
 	ev, _ := prepare(t, w.Engine, filtered(placementv1.PredicateCandidatesNodes, ""))
-	memo := ev.(*evaluator).memo
+	cache := ev.(*evaluator).decisionCache
 	decide(t, ev, input(t, web))
-	each := memo.size
+	each := cache.size
 	if each < 40*n || each > 80*n {
 		t.Errorf("a decision on %d nodes takes %d bytes", n, each)
 	}
-	for i := range 3 * reportsBytes / each {
+	for i := range 3 * reportsCacheBytes / each {
 		decide(t, ev, input(t, strings.ReplaceAll(web, "name: web,", fmt.Sprintf("name: web-%d,", i))))
 	}
-	if held := (len(memo.young) + len(memo.old)) * each; held > 2*reportsBytes+reportsBytes/10 || held < reportsBytes/2 {
+	if held := (len(cache.young) + len(cache.old)) * each; held > 2*reportsCacheBytes+reportsCacheBytes/10 || held < reportsCacheBytes/2 {
 		t.Errorf("holds %d bytes", held)
 	}
 }
 
-// TestMemoCountsWhatReportsKeep verifies that a cached report counts with the snapshot and the workload that it refers
+// TestDecisionCacheCountsReports verifies that a cached report counts with the snapshot and the workload that it refers
 // to, even if it has few candidates.
-func TestMemoCountsWhatReportsKeep(t *testing.T) {
+func TestDecisionCacheCountsReports(t *testing.T) {
 	w := newJudgedWorld(t)
 	var nodes []string
 	const n = 1000
@@ -250,15 +250,15 @@ errors contains "none" if {
 	n := sprintf("n%d", [i])
 	not k8s.feasible(input, [n])[n].feasible
 }`))
-	memo := ev.(*evaluator).memo
+	cache := ev.(*evaluator).decisionCache
 	decide(t, ev, input(t, web))
-	small := memo.size
+	small := cache.size
 	if snapshot := 16 * n; small < snapshot || small > 3*snapshot {
 		t.Errorf("a decision takes %d bytes, and a snapshot about %d", small, snapshot)
 	}
 	const containers = 100
 	decide(t, ev, input(t, strings.Replace(web, "containers: [", "containers: ["+strings.Repeat("{name: a},", containers), 1)))
-	if large, pod := memo.size-2*small, containers<<10; large < pod || large > 3*pod {
+	if large, pod := cache.size-2*small, containers<<10; large < pod || large > 3*pod {
 		t.Errorf("a decision on a large pod takes %d bytes more than one on a small one, and the pod about %d", large, pod)
 	}
 }

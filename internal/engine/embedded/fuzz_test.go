@@ -70,7 +70,7 @@ func (o *opa) decide(t testing.TB, data, input map[string]any) (placement.Decisi
 	o.Store = inmem.NewFromObjectWithOpts(data, inmem.OptRoundTripOnWrite(false))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	rules, err := ask(ctx, &o.query, rego.EvalInput(input))
+	rules, err := evaluateQuery(ctx, &o.query, rego.EvalInput(input))
 	if topdown.IsCancel(err) || ctx.Err() != nil {
 		return placement.Decision{}, errTooLong
 	}

@@ -61,27 +61,27 @@ var guards = map[string]check{
 	"cast_array":                       each(members, 0),
 	"cast_set":                         each(keyList, 0),
 	"concat":                           joined,
-	"equal":                            each(tree, 0, 1),
+	"equal":                            each(checkTree, 0, 1),
 	"glob.match":                       all(product(2), each(members, 1)),
-	"gt":                               each(tree, 0, 1),
-	"gte":                              each(tree, 0, 1),
+	"gt":                               each(checkTree, 0, 1),
+	"gte":                              each(checkTree, 0, 1),
 	"indexof":                          product(1),
 	"indexof_n":                        product(1),
 	"internal.member_2":                contained,
-	"internal.member_3":                each(tree, 0, 1),
-	"internal.template_string":         each(tree, 0),
+	"internal.member_3":                each(checkTree, 0, 1),
+	"internal.template_string":         each(checkTree, 0),
 	"intersection":                     nested,
-	"json.filter":                      all(each(tree, 0, 1), each(members, 1)),
-	"json.marshal":                     each(tree, 0),
+	"json.filter":                      all(each(checkTree, 0, 1), each(members, 1)),
+	"json.marshal":                     each(checkTree, 0),
 	"json.marshal_with_options":        indented,
 	"json.patch":                       patched,
-	"json.remove":                      each(tree, 0, 1),
-	"lt":                               each(tree, 0, 1),
-	"lte":                              each(tree, 0, 1),
-	"max":                              each(tree, 0),
-	"min":                              each(tree, 0),
+	"json.remove":                      each(checkTree, 0, 1),
+	"lt":                               each(checkTree, 0, 1),
+	"lte":                              each(checkTree, 0, 1),
+	"max":                              each(checkTree, 0),
+	"min":                              each(checkTree, 0),
 	"minus":                            each(members, 0, 1),
-	"neq":                              each(tree, 0, 1),
+	"neq":                              each(checkTree, 0, 1),
 	"net.cidr_contains_matches":        matched,
 	"net.cidr_merge":                   each(cidrs, 0),
 	"numbers.range":                    counted,
@@ -89,8 +89,8 @@ var guards = map[string]check{
 	"object.filter":                    each(keyList, 1),
 	"object.remove":                    each(keyList, 1),
 	"object.subset":                    subset,
-	"object.union":                     each(tree, 0, 1),
-	"object.union_n":                   each(tree, 0),
+	"object.union":                     each(checkTree, 0, 1),
+	"object.union_n":                   each(checkTree, 0),
 	"or":                               each(members, 0, 1),
 	"product":                          multiplied,
 	"re_match":                         expression(0, 1, maxSteps),
@@ -103,18 +103,18 @@ var guards = map[string]check{
 	"regex.template_match":             expression(0, 1, maxSteps),
 	"replace":                          replaced,
 	"set_diff":                         each(members, 0, 1),
-	"sort":                             each(tree, 0),
+	"sort":                             each(checkTree, 0),
 	"sprintf":                          formatted,
-	"strings.any_prefix_match":         each(tree, 0, 1),
-	"strings.any_suffix_match":         each(tree, 0, 1),
+	"strings.any_prefix_match":         each(checkTree, 0, 1),
+	"strings.any_suffix_match":         each(checkTree, 0, 1),
 	"strings.replace_n":                replacedAll,
-	"sum":                              each(tree, 0),
-	"time.add_date":                    each(tree, 0),
-	"time.clock":                       each(tree, 0),
-	"time.date":                        each(tree, 0),
-	"time.diff":                        each(tree, 0, 1),
-	"time.format":                      each(tree, 0),
-	"time.weekday":                     each(tree, 0),
+	"sum":                              each(checkTree, 0),
+	"time.add_date":                    each(checkTree, 0),
+	"time.clock":                       each(checkTree, 0),
+	"time.date":                        each(checkTree, 0),
+	"time.diff":                        each(checkTree, 0, 1),
+	"time.format":                      each(checkTree, 0),
+	"time.weekday":                     each(checkTree, 0),
 	"to_number":                        each(numeral, 0),
 	"trim":                             product(1),
 	"trim_left":                        product(1),
@@ -122,7 +122,7 @@ var guards = map[string]check{
 	"union":                            nested,
 	"units.parse":                      each(numeral, 0),
 	"units.parse_bytes":                each(numeral, 0),
-	"urlquery.encode_object":           each(tree, 0),
+	"urlquery.encode_object":           each(checkTree, 0),
 	"walk":                             walked,
 	"yaml.is_valid":                    each(yamlText, 0),
 	"yaml.marshal":                     indented,
@@ -392,7 +392,7 @@ func subset(operands []*ast.Term) *engine.LimitError {
 
 // patched limits a JSON patch. One operation may visit all members at the top level.
 func patched(operands []*ast.Term) *engine.LimitError {
-	if err := each(tree, 0, 1)(operands); err != nil {
+	if err := each(checkTree, 0, 1)(operands); err != nil {
 		return err
 	}
 	return overAll(length(operands[0].Value)*length(operands[1].Value), maxPairs>>4, "steps")
@@ -411,7 +411,7 @@ func walked(operands []*ast.Term) *engine.LimitError {
 	if path, ok := pair.Elem(0).Value.(*ast.Array); !ok || path.Len() == 0 {
 		return nil
 	}
-	return tree(operands[0].Value, 0)
+	return checkTree(operands[0].Value, 0)
 }
 
 // indented limits text whose indentation grows with the depth of the value.
@@ -449,7 +449,7 @@ func replacedAll(operands []*ast.Term) *engine.LimitError {
 	if err := overAll(patterns.Len()*len(text), maxPairs, "comparisons"); err != nil {
 		return err
 	}
-	if err := tree(patterns, 0); err != nil {
+	if err := checkTree(patterns, 0); err != nil {
 		return err
 	}
 	n := len(text)
@@ -537,7 +537,7 @@ func states(pattern string) int {
 	return n
 }
 
-func tree(v ast.Value, operand int) *engine.LimitError {
+func checkTree(v ast.Value, operand int) *engine.LimitError {
 	if scalar(v) {
 		return nil
 	}
@@ -605,9 +605,9 @@ func (m *measurement) add(v ast.Value, depth int) bool {
 	return m.nodes > maxNodes || m.bytes > maxNodeBytes
 }
 
-// bounded converts a result to a Go value as rego does, if it is within the limits. As with operands, a small result
-// can represent a large tree.
-func bounded(t *ast.Term, _ *rego.EvalContext) (any, error) {
+// boundedJSON converts a result to a Go value as rego does, if it is within the limits. As with operands, a small
+// result can represent a large tree.
+func boundedJSON(t *ast.Term, _ *rego.EvalContext) (any, error) {
 	m := measure(t.Value)
 	if err := m.over(0); err != nil {
 		err.Operand = "the decision"

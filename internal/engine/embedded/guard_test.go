@@ -201,9 +201,9 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestEveryFunctionIsJudged fails if a policy may call a function whose cost was not considered. When you allow another
-// function, add a guard or add it to the list below.
-func TestEveryFunctionIsJudged(t *testing.T) {
+// TestEveryFunctionIsGuarded fails if a policy may call a function whose cost was not considered. When you allow
+// another function, add a guard or add it to the list below.
+func TestEveryFunctionIsGuarded(t *testing.T) {
 	// The cost of these functions is linear in strings and numbers or in the members of one collection, or it is constant.
 	linear := strings.Fields(`
 abs all any array.slice assign base64.decode base64.encode base64.is_valid base64url.decode base64url.encode base64url.encode_no_pad
@@ -359,11 +359,11 @@ func awaitFree(t *testing.T, e *Engine, slots int) {
 	defer cancel()
 	for i := range slots {
 		// Each policy takes one slot, which is below its share.
-		if !e.slots.take(ctx, fmt.Sprint("another", i), "") {
+		if !e.slots.acquire(ctx, fmt.Sprint("another", i), "") {
 			t.Fatal("a slot is still taken")
 		}
 	}
 	for i := range slots {
-		e.slots.give(fmt.Sprint("another", i), "")
+		e.slots.release(fmt.Sprint("another", i), "")
 	}
 }

@@ -238,7 +238,7 @@ func (f *fleetOf) compare(t testing.TB, input map[string]any) int {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		p.Store = inmem.NewFromObjectWithOpts(documents, inmem.OptRoundTripOnWrite(false))
 		query := p.plain.query
-		rules, wantErr := ask(ctx, &query, rego.EvalInput(input))
+		rules, wantErr := evaluateQuery(ctx, &query, rego.EvalInput(input))
 		late := ctx.Err() != nil
 		cancel()
 		var want placement.Decision
@@ -489,8 +489,8 @@ func TestFormsAreKeptApart(t *testing.T) {
 			data.Load(managed.GroupVersionResource, fields, []*unstructured.Unstructured{{Object: fields.Cut(o.Object)}})
 			// The name is not among the fields.
 			r, ok := data.current.Load().tables[managed.GroupVersionResource].records.Min()
-			if !ok || shows(r.shown.terms[own]) != tc.own || shows(r.shown.terms[normal]) != tc.normal {
-				t.Errorf("kept %v and %v", r.shown.terms[own], r.shown.terms[normal])
+			if !ok || shows(r.projected.terms[ownForm]) != tc.own || shows(r.projected.terms[normalForm]) != tc.normal {
+				t.Errorf("kept %v and %v", r.projected.terms[ownForm], r.projected.terms[normalForm])
 			}
 		})
 	}
@@ -538,23 +538,23 @@ annotations := {"older": v} if v := data.resources["cluster.kubernetes-fleet.io/
 	}
 }
 
-// TestLenses verifies that equal field sets share one lens, and that the index of an unused lens is used again.
-func TestLenses(t *testing.T) {
+// TestFieldSets verifies that equal field sets share one fieldSet, and that the index of an unused one is used again.
+func TestFieldSets(t *testing.T) {
 	data := newWorld()
 	labels := func(name string) *projection.Fields {
 		f := &projection.Fields{}
 		f.Name("metadata").Name("labels").Name(name).All()
 		return f.Seal()
 	}
-	a, again := data.lens(nodes.GroupVersionResource, labels("a")), data.lens(nodes.GroupVersionResource, labels("a"))
+	a, again := data.fieldSetFor(nodes.GroupVersionResource, labels("a")), data.fieldSetFor(nodes.GroupVersionResource, labels("a"))
 	if a != again {
-		t.Error("two lenses of the same fields")
+		t.Error("two field sets of the same fields")
 	}
 	for i := range 20 {
 		func() {
-			l := data.lens(nodes.GroupVersionResource, labels(fmt.Sprint(i)))
+			l := data.fieldSetFor(nodes.GroupVersionResource, labels(fmt.Sprint(i)))
 			if data.current.Load().revision(l) == 0 {
-				t.Error("a lens on a table that is there sees nothing")
+				t.Error("a field set on a table that is there has no revision")
 			}
 		}()
 		// A collection takes long beside the data of other tests.
@@ -562,12 +562,12 @@ func TestLenses(t *testing.T) {
 			heap()
 		}
 	}
-	if n := len(data.lenses[nodes.GroupVersionResource]); n > 10 {
-		t.Errorf("places for %d lenses", n)
+	if n := len(data.fieldSets[nodes.GroupVersionResource]); n > 10 {
+		t.Errorf("places for %d field sets", n)
 	}
 	before := data.current.Load().revision(a)
-	if b := data.lens(nodes.GroupVersionResource, labels("b")); data.current.Load().revision(b) == before || data.current.Load().revision(a) != before {
-		t.Error("a new lens has another one's revision, or changes it")
+	if b := data.fieldSetFor(nodes.GroupVersionResource, labels("b")); data.current.Load().revision(b) == before || data.current.Load().revision(a) != before {
+		t.Error("a new field set has another one's revision, or changes it")
 	}
 }
 
@@ -628,7 +628,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	replication.Known().Prepare(secrets, o)
 	data := NewData()
 	data.Load(secrets, nil, []*unstructured.Unstructured{o})
-	whole := data.current.Load().tables[secrets].documents[own]().String()
+	whole := data.current.Load().tables[secrets].documents[ownForm]().String()
 	if want := `{"x": {"s": {"metadata": {"annotations": {"a": "b"}, "name": "s", "namespace": "x"}, "type": "Opaque"}}}`; whole != want {
 		t.Errorf("kept %s, want %s", whole, want)
 	}

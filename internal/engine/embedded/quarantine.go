@@ -22,12 +22,12 @@ const (
 type outcome int
 
 const (
-	// untold is the outcome of an evaluation that did not take place, or whose caller gave it up early.
-	untold outcome = iota
-	// ended is the outcome of an evaluation that finished in time, with a decision or an error.
-	ended
-	// overdue is the outcome of an evaluation that used all of its time and did not finish.
-	overdue
+	// outcomeUnknown is the outcome of an evaluation that did not take place, or whose caller gave it up early.
+	outcomeUnknown outcome = iota
+	// outcomeEnded is the outcome of an evaluation that finished in time, with a decision or an error.
+	outcomeEnded
+	// outcomeTimedOut is the outcome of an evaluation that used all of its time and did not finish.
+	outcomeTimedOut
 )
 
 // quarantine stops evaluations of a policy that keep exceeding their deadline. After a pause it admits one trial at a
@@ -37,8 +37,8 @@ type quarantine struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// overdue counts consecutive evaluations that exceeded their deadline.
-	overdue int
+	// timeouts counts consecutive evaluations that exceeded their deadline.
+	timeouts int
 	// since is the start of the quarantine; zero if there is none. until is the earliest time of the next trial, and pause
 	// the current waiting time.
 	since, until time.Time
@@ -49,8 +49,8 @@ type quarantine struct {
 	abandoned int
 }
 
-// admit admits an evaluation. The caller must call settle for each admitted evaluation. trial reports whether the
-// evaluation is a trial. The error is an *engine.QuarantinedError.
+// admit admits an evaluation. The caller must call recordOutcome for each admitted evaluation. trial reports whether
+// the evaluation is a trial. The error is an *engine.QuarantinedError.
 func (q *quarantine) admit() (trial bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,8 +64,8 @@ func (q *quarantine) admit() (trial bool, err error) {
 	return true, nil
 }
 
-// stands returns an error if a quarantine is in force; else nil. It is for evaluations that were admitted before.
-func (q *quarantine) stands() error {
+// inForceError returns an error if a quarantine is in force; else nil. It is for evaluations that were admitted before.
+func (q *quarantine) inForceError() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.since.IsZero() {
@@ -78,31 +78,31 @@ func (q *quarantine) refusal() *engine.QuarantinedError {
 	return &engine.QuarantinedError{After: quarantineAfter, Since: q.since, Until: q.until}
 }
 
-// settle records the outcome of an admitted evaluation. It returns whether that began or ended the quarantine.
-func (q *quarantine) settle(trial bool, o outcome) (began, left bool) {
+// recordOutcome records the outcome of an admitted evaluation. It returns whether that began or ended the quarantine.
+func (q *quarantine) recordOutcome(trial bool, o outcome) (began, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if trial {
 		q.trial = false
 		switch o {
-		case ended:
-			q.overdue, q.since, q.pause = 0, time.Time{}, 0
+		case outcomeEnded:
+			q.timeouts, q.since, q.pause = 0, time.Time{}, 0
 			return false, true
-		case overdue:
+		case outcomeTimedOut:
 			q.pause = min(2*q.pause, maxQuarantinePause)
 			q.until = q.clock.Now().Add(q.pause)
 		}
 		return false, false
 	}
 	switch {
-	case o == untold || !q.since.IsZero():
+	case o == outcomeUnknown || !q.since.IsZero():
 		// The evaluation began before the quarantine, so its outcome is no news.
 		return false, false
-	case o == ended:
-		q.overdue = 0
+	case o == outcomeEnded:
+		q.timeouts = 0
 		return false, false
 	}
-	if q.overdue++; q.overdue < quarantineAfter {
+	if q.timeouts++; q.timeouts < quarantineAfter {
 		return false, false
 	}
 	q.since, q.pause = q.clock.Now(), quarantinePause

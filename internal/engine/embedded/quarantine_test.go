@@ -30,56 +30,56 @@ func TestQuarantine(t *testing.T) {
 	}
 	settle := func(trial bool, o outcome, wantBegan, wantLeft bool) {
 		t.Helper()
-		if began, left := q.settle(trial, o); began != wantBegan || left != wantLeft {
+		if began, left := q.recordOutcome(trial, o); began != wantBegan || left != wantLeft {
 			t.Errorf("began %v, left %v", began, left)
 		}
 	}
 	run := func(o outcome) { t.Helper(); settle(admit(true), o, false, false) }
 
-	// Evaluations that end reset the count. Those with the outcome untold do not.
-	for _, o := range []outcome{overdue, overdue, ended, overdue, untold, overdue} {
+	// Evaluations that end reset the count. Those with outcomeUnknown do not.
+	for _, o := range []outcome{outcomeTimedOut, outcomeTimedOut, outcomeEnded, outcomeTimedOut, outcomeUnknown, outcomeTimedOut} {
 		run(o)
 	}
 	if _, ok := q.quarantined(); ok {
 		t.Fatal("too early")
 	}
 	late := admit(true)
-	settle(admit(true), overdue, true, false)
+	settle(admit(true), outcomeTimedOut, true, false)
 	if since, ok := q.quarantined(); !ok || !since.Equal(begin) {
 		t.Errorf("in quarantine %v since %s", ok, since)
 	}
-	settle(late, overdue, false, false)
+	settle(late, outcomeTimedOut, false, false)
 	admit(false)
 	pass(quarantinePause - 1)
 	admit(false)
 	pass(1)
 	trial := admit(true)
 	admit(false)
-	settle(trial, overdue, false, false)
+	settle(trial, outcomeTimedOut, false, false)
 
 	// The pause doubles up to its maximum.
 	for pause := 2 * quarantinePause; pause < 4*maxQuarantinePause; pause *= 2 {
 		pass(min(pause, maxQuarantinePause) - 1)
 		admit(false)
 		pass(1)
-		settle(admit(true), overdue, false, false)
+		settle(admit(true), outcomeTimedOut, false, false)
 	}
 	// A trial that did not take place is repeated at once. There is no trial while an abandoned evaluation still runs.
 	pass(maxQuarantinePause)
-	settle(admit(true), untold, false, false)
+	settle(admit(true), outcomeUnknown, false, false)
 	q.count(1)
 	admit(false)
 	q.count(-1)
-	settle(admit(true), ended, false, true)
-	if _, ok := q.quarantined(); ok || q.stands() != nil {
+	settle(admit(true), outcomeEnded, false, true)
+	if _, ok := q.quarantined(); ok || q.inForceError() != nil {
 		t.Error("the quarantine did not end")
 	}
 	// The pauses begin with the shortest again.
-	run(overdue)
-	run(overdue)
-	settle(admit(true), overdue, true, false)
+	run(outcomeTimedOut)
+	run(outcomeTimedOut)
+	settle(admit(true), outcomeTimedOut, true, false)
 	pass(quarantinePause)
-	settle(admit(true), ended, false, true)
+	settle(admit(true), outcomeEnded, false, true)
 }
 
 // TestQuarantinedPoliciesTakeNoSlot verifies that a policy that never ends is no longer evaluated, takes no slot, and
@@ -111,7 +111,7 @@ labels := {"a": input.name}`))
 	}
 	// A refusal does not wait for a slot, even if all are taken.
 	for _, name := range []string{"b", "c"} {
-		e.slots.take(t.Context(), name, "")
+		e.slots.acquire(t.Context(), name, "")
 	}
 	for range 100 {
 		_, err := runaway.Evaluate(t.Context(), map[string]any{"name": "a", "endless": true})
@@ -124,7 +124,7 @@ labels := {"a": input.name}`))
 		t.Errorf("decision %v", got)
 	}
 	for _, name := range []string{"b", "c"} {
-		e.slots.give(name, "")
+		e.slots.release(name, "")
 	}
 	// Another version of the same policy starts without a quarantine.
 	next, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"}"))

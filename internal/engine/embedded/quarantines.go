@@ -23,17 +23,17 @@ const (
 // evaluations were of objects in no namespace. It is safe for concurrent use.
 type quarantines struct {
 	clock clock.PassiveClock
-	// all is the quarantine that covers all objects. Evaluations of objects in no namespace count here.
-	all quarantine
+	// wholePolicy is the quarantine that covers all objects. Evaluations of objects in no namespace count here.
+	wholePolicy quarantine
 
 	mu sync.Mutex
 	// namespaces are the quarantines of namespaces in which evaluations exceeded their deadline recently.
-	namespaces map[string]*namespaced
+	namespaces map[string]*namespaceQuarantine
 	uses       uint64
 }
 
-// namespaced is the quarantine of one namespace.
-type namespaced struct {
+// namespaceQuarantine is the quarantine of one namespace.
+type namespaceQuarantine struct {
 	quarantine
 	// used is the value of quarantines.uses at the last use.
 	used uint64
@@ -42,74 +42,74 @@ type namespaced struct {
 // admission is the permission for one evaluation.
 type admission struct {
 	namespace string
-	// own is the namespace's quarantine; nil if the namespace has none yet.
-	own *namespaced
-	// trial and ownTrial report whether the evaluation is a trial for the policy, and for the namespace.
-	trial, ownTrial bool
+	// namespaceQuarantine is the namespace's quarantine; nil if the namespace has none yet.
+	namespaceQuarantine *namespaceQuarantine
+	// trial and namespaceTrial report whether the evaluation is a trial for the policy, and for the namespace.
+	trial, namespaceTrial bool
 }
 
-// admit admits an evaluation of an object in a namespace. The caller must call settle for each admitted evaluation. The
-// error is an *engine.QuarantinedError.
+// admit admits an evaluation of an object in a namespace. The caller must call recordOutcome for each admitted
+// evaluation. The error is an *engine.QuarantinedError.
 func (q *quarantines) admit(namespace string) (admission, error) {
-	a := admission{namespace: namespace, own: q.of(namespace)}
+	a := admission{namespace: namespace, namespaceQuarantine: q.find(namespace)}
 	var err error
-	if a.own != nil {
-		if a.ownTrial, err = a.own.admit(); err != nil {
-			return a, inNamespace(err, namespace)
+	if a.namespaceQuarantine != nil {
+		if a.namespaceTrial, err = a.namespaceQuarantine.admit(); err != nil {
+			return a, withNamespace(err, namespace)
 		}
 	}
-	if a.trial, err = q.all.admit(); err != nil {
-		if a.own != nil {
-			a.own.settle(a.ownTrial, untold)
+	if a.trial, err = q.wholePolicy.admit(); err != nil {
+		if a.namespaceQuarantine != nil {
+			a.namespaceQuarantine.recordOutcome(a.namespaceTrial, outcomeUnknown)
 		}
 		return a, err
 	}
 	return a, nil
 }
 
-// stands returns the error of a quarantine that began after the evaluation was admitted; nil if there is none.
-func (q *quarantines) stands(a admission) error {
-	if err := q.all.stands(); err != nil && !a.trial {
+// inForceError returns the error of a quarantine that began after the evaluation was admitted; nil if there is none.
+func (q *quarantines) inForceError(a admission) error {
+	if err := q.wholePolicy.inForceError(); err != nil && !a.trial {
 		return err
 	}
-	if own := q.of(a.namespace); own != nil && !a.ownTrial {
-		return inNamespace(own.stands(), a.namespace)
+	if own := q.find(a.namespace); own != nil && !a.namespaceTrial {
+		return withNamespace(own.inForceError(), a.namespace)
 	}
 	return nil
 }
 
-// inNamespace sets the namespace of a quarantine's error and returns it.
-func inNamespace(err error, namespace string) error {
+// withNamespace sets the namespace of a quarantine's error and returns it.
+func withNamespace(err error, namespace string) error {
 	if refusal, ok := errors.AsType[*engine.QuarantinedError](err); ok {
 		refusal.Namespace = namespace
 	}
 	return err
 }
 
-// settle records the outcome of an admitted evaluation. It returns whether that began or ended the policy's quarantine,
-// and whether it began or ended the namespace's.
-func (q *quarantines) settle(a admission, o outcome) (began, left, beganHere, leftHere bool) {
+// recordOutcome records the outcome of an admitted evaluation. It returns whether that began or ended the policy's
+// quarantine, and whether it began or ended the namespace's.
+func (q *quarantines) recordOutcome(a admission, o outcome) (began, ended, namespaceBegan, namespaceEnded bool) {
 	if a.namespace == "" {
-		began, left = q.all.settle(a.trial, o)
-		return began, left, false, false
+		began, ended = q.wholePolicy.recordOutcome(a.trial, o)
+		return began, ended, false, false
 	}
-	if a.own == nil && o == overdue {
-		a.own = q.remember(a.namespace)
+	if a.namespaceQuarantine == nil && o == outcomeTimedOut {
+		a.namespaceQuarantine = q.findOrCreate(a.namespace)
 	}
-	if a.own != nil {
-		beganHere, leftHere = a.own.settle(a.ownTrial, o)
+	if a.namespaceQuarantine != nil {
+		namespaceBegan, namespaceEnded = a.namespaceQuarantine.recordOutcome(a.namespaceTrial, o)
 	}
 	if a.trial {
-		_, left = q.all.settle(true, o)
+		_, ended = q.wholePolicy.recordOutcome(true, o)
 	}
-	if beganHere && q.Namespaces() >= namespacesForAll {
-		began = q.all.begin()
+	if namespaceBegan && q.namespacesInForce() >= namespacesForAll {
+		began = q.wholePolicy.begin()
 	}
-	return began, left, beganHere, leftHere
+	return began, ended, namespaceBegan, namespaceEnded
 }
 
-// of returns a namespace's quarantine; nil if it has none.
-func (q *quarantines) of(namespace string) *namespaced {
+// find returns a namespace's quarantine; nil if it has none.
+func (q *quarantines) find(namespace string) *namespaceQuarantine {
 	if namespace == "" {
 		return nil
 	}
@@ -123,28 +123,28 @@ func (q *quarantines) of(namespace string) *namespaced {
 	return own
 }
 
-// remember returns a namespace's quarantine and creates it if needed. If there are too many, it removes the least
+// findOrCreate returns a namespace's quarantine and creates it if needed. If there are too many, it removes the least
 // recently used one, preferably of a namespace that is not in quarantine.
-func (q *quarantines) remember(namespace string) *namespaced {
+func (q *quarantines) findOrCreate(namespace string) *namespaceQuarantine {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if own := q.namespaces[namespace]; own != nil {
 		return own
 	}
 	if q.namespaces == nil {
-		q.namespaces = map[string]*namespaced{}
+		q.namespaces = map[string]*namespaceQuarantine{}
 	}
 	for len(q.namespaces) >= maxQuarantines {
-		delete(q.namespaces, q.oldest())
+		delete(q.namespaces, q.evictionCandidate())
 	}
 	q.uses++
-	own := &namespaced{quarantine: quarantine{clock: q.clock}, used: q.uses}
+	own := &namespaceQuarantine{quarantine: quarantine{clock: q.clock}, used: q.uses}
 	q.namespaces[namespace] = own
 	return own
 }
 
-// oldest returns the namespace to remove. The caller holds the lock.
-func (q *quarantines) oldest() string {
+// evictionCandidate returns the namespace to remove. The caller holds the lock.
+func (q *quarantines) evictionCandidate() string {
 	var out string
 	var used uint64
 	idle := false
@@ -157,8 +157,8 @@ func (q *quarantines) oldest() string {
 	return out
 }
 
-// Namespaces returns the number of namespaces that are in quarantine.
-func (q *quarantines) Namespaces() int {
+// namespacesInForce returns the number of namespaces that are in quarantine.
+func (q *quarantines) namespacesInForce() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
@@ -170,22 +170,22 @@ func (q *quarantines) Namespaces() int {
 	return n
 }
 
-// abandon counts an evaluation that was abandoned and still runs. When that evaluation has ended, the caller passes the
-// returned admission to back.
-func (q *quarantines) abandon(a admission) admission {
-	if a.own == nil && a.namespace != "" {
-		a.own = q.remember(a.namespace)
+// markAbandoned counts an evaluation that was abandoned and still runs. When that evaluation has ended, the caller
+// passes the returned admission to abandonedEnded.
+func (q *quarantines) markAbandoned(a admission) admission {
+	if a.namespaceQuarantine == nil && a.namespace != "" {
+		a.namespaceQuarantine = q.findOrCreate(a.namespace)
 	}
 	q.count(a, 1)
 	return a
 }
 
-func (q *quarantines) back(a admission) { q.count(a, -1) }
+func (q *quarantines) abandonedEnded(a admission) { q.count(a, -1) }
 
 func (q *quarantines) count(a admission, n int) {
-	q.all.count(n)
-	if a.own != nil {
-		a.own.count(n)
+	q.wholePolicy.count(n)
+	if a.namespaceQuarantine != nil {
+		a.namespaceQuarantine.count(n)
 	}
 }
 
@@ -202,4 +202,4 @@ func (q *quarantine) begin() bool {
 }
 
 // quarantined returns since when the policy has been in quarantine for all objects.
-func (q *quarantines) quarantined() (since time.Time, ok bool) { return q.all.quarantined() }
+func (q *quarantines) quarantined() (since time.Time, ok bool) { return q.wholePolicy.quarantined() }

@@ -91,12 +91,12 @@ func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := p.now()
+	at, err := p.currentState()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 300 {
-		if !e.slots.take(t.Context(), p.name, "a") {
+		if !e.slots.acquire(t.Context(), p.name, "a") {
 			t.Fatal("the slot is taken")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -106,7 +106,7 @@ func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 			t.Fatalf("error %v, want the deadline", err)
 		}
 		awaitFree(t, e, 1)
-		if own := p.quarantine.of("a"); !p.quarantine.all.ready() || own != nil && !own.ready() {
+		if own := p.quarantine.find("a"); !p.quarantine.wholePolicy.ready() || own != nil && !own.ready() {
 			t.Fatal("the slot is free, and the evaluation is not counted as ended")
 		}
 	}
@@ -123,20 +123,20 @@ func (q *quarantine) ready() bool {
 // quarantine are removed last.
 func TestQuarantinesAreBounded(t *testing.T) {
 	q := &quarantines{clock: testingclock.NewFakePassiveClock(time.Now())}
-	q.all.clock = q.clock
+	q.wholePolicy.clock = q.clock
 	for range quarantineAfter {
 		a, err := q.admit("attacker")
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.settle(a, overdue)
+		q.recordOutcome(a, outcomeTimedOut)
 	}
 	for i := range 3 * maxQuarantines {
 		a, err := q.admit(fmt.Sprint(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.settle(a, overdue)
+		q.recordOutcome(a, outcomeTimedOut)
 	}
 	if n := len(q.namespaces); n > maxQuarantines {
 		t.Errorf("%d namespaces are remembered", n)
@@ -152,19 +152,19 @@ func TestQueueIsFairAmongNamespaces(t *testing.T) {
 		q := newQueue(8)
 		// Of eight slots, a policy gets four, and a namespace two of those.
 		for range 2 {
-			if !q.tryTake("p", "a") {
+			if !q.tryAcquire("p", "a") {
 				t.Fatal("no slot")
 			}
 		}
-		if q.tryTake("p", "a") {
+		if q.tryAcquire("p", "a") {
 			t.Error("a namespace has more than its share")
 		}
 		order := make(chan string, 100)
 		wait := func(namespace string) {
 			go func() {
-				q.take(t.Context(), "p", namespace)
+				q.acquire(t.Context(), "p", namespace)
 				order <- namespace
-				q.give("p", namespace)
+				q.release("p", namespace)
 			}()
 			synctest.Wait()
 		}
@@ -175,8 +175,8 @@ func TestQueueIsFairAmongNamespaces(t *testing.T) {
 		if got := <-order; got != "b" {
 			t.Errorf("%s was first", got)
 		}
-		q.give("p", "a")
-		q.give("p", "a")
+		q.release("p", "a")
+		q.release("p", "a")
 		synctest.Wait()
 		if len(order) != 20 {
 			t.Errorf("%d of 20 had their turn", len(order))

@@ -16,40 +16,40 @@ import (
 // before the first of another. The API server's fair queuing schedules requests of unknown length, and needs its clock,
 // metrics, and configuration.
 type queue struct {
-	mu      sync.Mutex
-	free    int
-	share   int
-	tenants map[string]*tenant
-	// turns counts the grants and the arrivals, and so orders them.
-	turns uint64
+	mu       sync.Mutex
+	free     int
+	share    int
+	policies map[string]*policyQueue
+	// grants counts the grants and the arrivals, and so orders them.
+	grants uint64
 }
 
-// tenant is a policy that has slots or waits for some.
-type tenant struct {
+// policyQueue is a policy that has slots or waits for some.
+type policyQueue struct {
 	slots int
-	// turn is the value of queue.turns at its last grant, or at its arrival.
-	turn       uint64
-	namespaces map[string]*subtenant
+	// lastGrant is the value of queue.grants at its last grant, or at its arrival.
+	lastGrant  uint64
+	namespaces map[string]*namespaceQueue
 }
 
-// subtenant is a namespace of a policy whose evaluations have slots or wait for some.
-type subtenant struct {
+// namespaceQueue is a namespace of a policy whose evaluations have slots or wait for some.
+type namespaceQueue struct {
 	slots int
 	// share is the maximum number of its slots: half of the policy's share, or all of it for objects in no namespace.
-	share int
-	turn  uint64
+	share     int
+	lastGrant uint64
 	// waiting has a channel for each waiter, which is closed when the slot is granted.
 	waiting list.List
 }
 
 func newQueue(slots int) *queue {
-	return &queue{free: slots, share: max(1, slots/2), tenants: map[string]*tenant{}}
+	return &queue{free: slots, share: max(1, slots/2), policies: map[string]*policyQueue{}}
 }
 
-// take waits for a slot. It returns true if the caller has a slot, which the caller must give back. It returns false if
-// ctx is done first.
-func (q *queue) take(ctx context.Context, name, namespace string) bool {
-	granted, at := q.ask(name, namespace)
+// acquire waits for a slot. It returns true if the caller has a slot, which the caller must give back. It returns false
+// if ctx is done first.
+func (q *queue) acquire(ctx context.Context, name, namespace string) bool {
+	granted, at := q.request(name, namespace)
 	if granted == nil {
 		return true
 	}
@@ -61,12 +61,12 @@ func (q *queue) take(ctx context.Context, name, namespace string) bool {
 	}
 }
 
-// ask takes a slot and returns nil, or returns a channel that is closed when a slot is granted. at is the waiter's
+// request takes a slot and returns nil, or returns a channel that is closed when a slot is granted. at is the waiter's
 // place in the list.
-func (q *queue) ask(name, namespace string) (granted chan struct{}, at *list.Element) {
+func (q *queue) request(name, namespace string) (granted chan struct{}, at *list.Element) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t, s := q.tenant(name, namespace)
+	t, s := q.queuesOf(name, namespace)
 	// While a slot is free, only policies and namespaces at their share have waiters. So a new request passes nobody.
 	if q.free > 0 && t.slots < q.share && s.slots < s.share {
 		q.grant(t, s)
@@ -76,28 +76,28 @@ func (q *queue) ask(name, namespace string) (granted chan struct{}, at *list.Ele
 	return granted, s.waiting.PushBack(granted)
 }
 
-// tryTake takes a slot if one is available at once.
-func (q *queue) tryTake(name, namespace string) bool {
+// tryAcquire takes a slot if one is available at once.
+func (q *queue) tryAcquire(name, namespace string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t, s := q.tenant(name, namespace)
+	t, s := q.queuesOf(name, namespace)
 	if q.free == 0 || t.slots == q.share || s.slots == s.share {
-		q.leave(name, namespace)
+		q.removeIdle(name, namespace)
 		return false
 	}
 	q.grant(t, s)
 	return true
 }
 
-// give returns a slot.
-func (q *queue) give(name, namespace string) {
+// release returns a slot.
+func (q *queue) release(name, namespace string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.tenants[name]
+	t := q.policies[name]
 	t.slots--
 	t.namespaces[namespace].slots--
 	q.free++
-	q.leave(name, namespace)
+	q.removeIdle(name, namespace)
 	q.dispatch()
 }
 
@@ -110,18 +110,18 @@ func (q *queue) withdraw(name, namespace string, granted chan struct{}, at *list
 		return false
 	default:
 	}
-	q.tenants[name].namespaces[namespace].waiting.Remove(at)
-	q.leave(name, namespace)
+	q.policies[name].namespaces[namespace].waiting.Remove(at)
+	q.removeIdle(name, namespace)
 	return true
 }
 
 // dispatch grants free slots to waiting evaluations.
 func (q *queue) dispatch() {
 	for q.free > 0 {
-		var next *tenant
-		var within *subtenant
-		for _, t := range q.tenants {
-			if t.slots >= q.share || next != nil && !before(t.slots, t.turn, next.slots, next.turn) {
+		var next *policyQueue
+		var within *namespaceQueue
+		for _, t := range q.policies {
+			if t.slots >= q.share || next != nil && !servedBefore(t.slots, t.lastGrant, next.slots, next.lastGrant) {
 				continue
 			}
 			if s := t.next(); s != nil {
@@ -137,40 +137,40 @@ func (q *queue) dispatch() {
 }
 
 // next returns the namespace to serve next; nil if no namespace below its share has waiters.
-func (t *tenant) next() *subtenant {
-	var next *subtenant
+func (t *policyQueue) next() *namespaceQueue {
+	var next *namespaceQueue
 	for _, s := range t.namespaces {
-		if s.waiting.Len() > 0 && s.slots < s.share && (next == nil || before(s.slots, s.turn, next.slots, next.turn)) {
+		if s.waiting.Len() > 0 && s.slots < s.share && (next == nil || servedBefore(s.slots, s.lastGrant, next.slots, next.lastGrant)) {
 			next = s
 		}
 	}
 	return next
 }
 
-// before reports whether a waiter with these slots and turn is served before the other.
-func before(slots int, turn uint64, others int, othersTurn uint64) bool {
-	return slots < others || slots == others && turn < othersTurn
+// servedBefore reports whether a waiter with these slots and this last grant is served before the other.
+func servedBefore(slots int, lastGrant uint64, otherSlots int, otherLastGrant uint64) bool {
+	return slots < otherSlots || slots == otherSlots && lastGrant < otherLastGrant
 }
 
-func (q *queue) grant(t *tenant, s *subtenant) {
+func (q *queue) grant(t *policyQueue, s *namespaceQueue) {
 	q.free--
 	t.slots++
 	s.slots++
-	q.turns++
-	t.turn, s.turn = q.turns, q.turns
+	q.grants++
+	t.lastGrant, s.lastGrant = q.grants, q.grants
 }
 
-func (q *queue) tenant(name, namespace string) (*tenant, *subtenant) {
-	t := q.tenants[name]
+func (q *queue) queuesOf(name, namespace string) (*policyQueue, *namespaceQueue) {
+	t := q.policies[name]
 	if t == nil {
-		q.turns++
-		t = &tenant{turn: q.turns, namespaces: map[string]*subtenant{}}
-		q.tenants[name] = t
+		q.grants++
+		t = &policyQueue{lastGrant: q.grants, namespaces: map[string]*namespaceQueue{}}
+		q.policies[name] = t
 	}
 	s := t.namespaces[namespace]
 	if s == nil {
-		q.turns++
-		s = &subtenant{turn: q.turns, share: max(1, q.share/2)}
+		q.grants++
+		s = &namespaceQueue{lastGrant: q.grants, share: max(1, q.share/2)}
 		if namespace == "" {
 			s.share = q.share
 		}
@@ -179,13 +179,13 @@ func (q *queue) tenant(name, namespace string) (*tenant, *subtenant) {
 	return t, s
 }
 
-// leave removes a namespace without slots or waiters, and a policy without namespaces.
-func (q *queue) leave(name, namespace string) {
-	t := q.tenants[name]
+// removeIdle removes a namespace without slots or waiters, and a policy without namespaces.
+func (q *queue) removeIdle(name, namespace string) {
+	t := q.policies[name]
 	if s := t.namespaces[namespace]; s.slots == 0 && s.waiting.Len() == 0 {
 		delete(t.namespaces, namespace)
 	}
 	if len(t.namespaces) == 0 {
-		delete(q.tenants, name)
+		delete(q.policies, name)
 	}
 }

@@ -16,8 +16,8 @@ func idle(t *testing.T, q *queue, slots int) {
 	t.Helper()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.free != slots || len(q.tenants) != 0 {
-		t.Errorf("%d of %d slots are free, and %d policies are known", q.free, slots, len(q.tenants))
+	if q.free != slots || len(q.policies) != 0 {
+		t.Errorf("%d of %d slots are free, and %d policies are known", q.free, slots, len(q.policies))
 	}
 }
 
@@ -28,14 +28,14 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 		const slots = 4
 		q := newQueue(slots)
 		for range 2 {
-			q.take(t.Context(), "a", "")
-			q.take(t.Context(), "c", "")
+			q.acquire(t.Context(), "a", "")
+			q.acquire(t.Context(), "c", "")
 		}
 		granted := make(chan string, 2000)
 		ctx, stop := context.WithCancel(t.Context())
 		wait := func(name string) {
 			go func() {
-				if q.take(ctx, name, "") {
+				if q.acquire(ctx, name, "") {
 					granted <- name
 				}
 			}()
@@ -49,7 +49,7 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 		want := []string{"b", "a", "c", "b"}
 		wait("b")
 		for i, give := range []string{"a", "a", "c", "b"} {
-			q.give(give, "")
+			q.release(give, "")
 			if got := <-granted; got != want[i] {
 				t.Errorf("slot %d went to %s, want %s", i, got, want[i])
 			}
@@ -57,7 +57,7 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 		stop()
 		synctest.Wait()
 		for _, name := range []string{"a", "b", "c", "c"} {
-			q.give(name, "")
+			q.release(name, "")
 		}
 		idle(t, q, slots)
 	})
@@ -67,17 +67,17 @@ func TestQueueIsFairAmongPolicies(t *testing.T) {
 func TestQueueKeepsTheOrderOfAPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(1)
-		q.take(t.Context(), "a", "")
+		q.acquire(t.Context(), "a", "")
 		var order []int
 		for i := range 5 {
 			go func() {
-				q.take(t.Context(), "a", "")
+				q.acquire(t.Context(), "a", "")
 				order = append(order, i)
-				q.give("a", "")
+				q.release("a", "")
 			}()
 			synctest.Wait()
 		}
-		q.give("a", "")
+		q.release("a", "")
 		synctest.Wait()
 		if fmt.Sprint(order) != "[0 1 2 3 4]" {
 			t.Errorf("order %v", order)
@@ -91,26 +91,26 @@ func TestQueueLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(4)
 		for range 2 {
-			if !q.tryTake("a", "") {
+			if !q.tryAcquire("a", "") {
 				t.Fatal("a slot within the share was not to be had")
 			}
 		}
-		if q.tryTake("a", "") {
+		if q.tryAcquire("a", "") {
 			t.Error("a policy took more than its share")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if q.take(ctx, "a", "") {
+		if q.acquire(ctx, "a", "") {
 			t.Error("a policy waited for more than its share, and got it")
 		}
-		if !q.tryTake("b", "") || !q.take(t.Context(), "b", "") {
+		if !q.tryAcquire("b", "") || !q.acquire(t.Context(), "b", "") {
 			t.Error("another policy finds no slot")
 		}
-		if q.tryTake("c", "") {
+		if q.tryAcquire("c", "") {
 			t.Error("there are more slots than there are")
 		}
 		for _, name := range []string{"a", "b", "a", "b"} {
-			q.give(name, "")
+			q.release(name, "")
 		}
 		idle(t, q, 4)
 	})
@@ -139,9 +139,9 @@ func TestQueueUnderLoad(t *testing.T) {
 					}
 					taken := false
 					if r.IntN(4) == 0 {
-						taken = q.tryTake(name, "")
+						taken = q.tryAcquire(name, "")
 					} else {
-						taken = q.take(ctx, name, "")
+						taken = q.acquire(ctx, name, "")
 					}
 					if taken {
 						if all.Add(1) > int64(slots) || of[n].Add(1) > int64(q.share) {
@@ -149,7 +149,7 @@ func TestQueueUnderLoad(t *testing.T) {
 						}
 						of[n].Add(-1)
 						all.Add(-1)
-						q.give(name, "")
+						q.release(name, "")
 					}
 					cancel()
 				}
@@ -164,7 +164,7 @@ func BenchmarkQueue(b *testing.B) {
 	q := newQueue(8)
 	b.ReportAllocs()
 	for b.Loop() {
-		q.take(b.Context(), "a", "")
-		q.give("a", "")
+		q.acquire(b.Context(), "a", "")
+		q.release("a", "")
 	}
 }

@@ -33,8 +33,8 @@ type node struct {
 	// static is a document of the policy itself. resource and clusters refer to replica data.
 	static   ast.Value
 	resource *schema.GroupVersionResource
-	// side is the form of the resource's objects that is shown here.
-	side side
+	// form is the form of the resource's objects that is shown here.
+	form form
 	// clusters are the inventories that data.clusters is made of.
 	clusters *inventories
 }
@@ -44,7 +44,7 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 	if m.Static != nil {
 		m.Static.Foreach(func(name, document *ast.Term) {
 			if s, ok := name.Value.(ast.String); ok {
-				settle(document.Value, math.MaxInt)
+				prepareForSharing(document.Value, math.MaxInt)
 				root.children[string(s)] = &node{static: document.Value}
 			}
 		})
@@ -61,7 +61,7 @@ func newView(data *Data, m *policy.Module, b *policy.Binding) *view {
 		}
 		at.resource = &bound.Resource
 		if bound.Quota {
-			at.side = normal
+			at.form = normalForm
 		}
 	}
 	if len(b.Clusters) > 0 {
@@ -82,18 +82,18 @@ func (t *transaction) ID() uint64 { return t.id }
 
 var transactions atomic.Uint64
 
-// at returns a transaction that reads the snapshot through the view.
-func (v *view) at(snap *snapshot) *transaction {
+// transaction returns a transaction that reads the snapshot through the view.
+func (v *view) transaction(snap *snapshot) *transaction {
 	return &transaction{transactions.Add(1), snap, v}
 }
 
-// nowhere is the store of queries that several policies share. It is empty: an evaluation passes its own transaction,
-// and reads the view of that.
-var nowhere = newView(NewData(), &policy.Module{}, &policy.Binding{})
+// emptyStore is the store of queries that several policies share. It is empty: an evaluation passes its own
+// transaction, and reads the view of that.
+var emptyStore = newView(NewData(), &policy.Module{}, &policy.Binding{})
 
 // NewTransaction implements storage.Store.
 func (v *view) NewTransaction(context.Context, ...storage.TransactionParams) (storage.Transaction, error) {
-	return v.at(v.data.current.Load()), nil
+	return v.transaction(v.data.current.Load()), nil
 }
 
 // Commit implements storage.Store. There is nothing to commit.
@@ -115,18 +115,18 @@ func (*view) Read(_ context.Context, txn storage.Transaction, path storage.Path)
 	snap, at := seen.snapshot, seen.view.root
 	for i, name := range path {
 		if len(at.children) == 0 {
-			return found(path, snap.lookup(at, path[i:]))
+			return documentOrNotFound(path, snap.lookup(at, path[i:]))
 		}
 		next, ok := at.children[name]
 		if !ok {
-			return found(path, nil)
+			return documentOrNotFound(path, nil)
 		}
 		at = next
 	}
-	return found(path, snap.lookup(at, nil))
+	return documentOrNotFound(path, snap.lookup(at, nil))
 }
 
-func found(path storage.Path, value ast.Value) (any, error) {
+func documentOrNotFound(path storage.Path, value ast.Value) (any, error) {
 	if value == nil {
 		return nil, &storage.Error{Code: storage.NotFoundErr, Message: path.String() + ": document does not exist"}
 	}
@@ -139,9 +139,9 @@ func (s *snapshot) lookup(n *node, rest []string) ast.Value {
 	case n.resource != nil:
 		return s.lookupResource(n, rest)
 	case n.clusters != nil:
-		return descend(s.clusters(n.clusters).document(), rest)
+		return lookupPath(s.clusters(n.clusters).document(), rest)
 	case n.static != nil:
-		return descend(n.static, rest)
+		return lookupPath(n.static, rest)
 	}
 	// The path ends above the documents. Return all documents below it.
 	out := ast.NewObject()
@@ -159,28 +159,28 @@ func (s *snapshot) lookupResource(n *node, rest []string) ast.Value {
 		return nil
 	}
 	if len(rest) == 0 {
-		return t.documents[n.side]()
+		return t.documents[n.form]()
 	}
 	if rest[0] == "" {
 		// Cluster-scoped objects are not found under an empty namespace.
 		return nil
 	}
 	// A lookup by name avoids building the whole collection.
-	if r, ok := t.records.Get(at("", rest[0])); ok {
-		return descend(valueOf(r.shown.terms[n.side]), rest[1:])
+	if r, ok := t.records.Get(recordKey("", rest[0])); ok {
+		return lookupPath(valueOf(r.projected.terms[n.form]), rest[1:])
 	}
 	if len(rest) == 1 {
-		return t.within(rest[0], n.side)
+		return t.namespaceDocument(rest[0], n.form)
 	}
-	if r, ok := t.records.Get(at(rest[0], rest[1])); ok {
-		return descend(valueOf(r.shown.terms[n.side]), rest[2:])
+	if r, ok := t.records.Get(recordKey(rest[0], rest[1])); ok {
+		return lookupPath(valueOf(r.projected.terms[n.form]), rest[2:])
 	}
 	return nil
 }
 
-// descend returns the value at a path of names below a document; nil if there is none. A name that is a number is an
+// lookupPath returns the value at a path of names below a document; nil if there is none. A name that is a number is an
 // index of an array.
-func descend(value ast.Value, rest []string) ast.Value {
+func lookupPath(value ast.Value, rest []string) ast.Value {
 	for _, name := range rest {
 		var term *ast.Term
 		switch at := value.(type) {

@@ -43,7 +43,7 @@ func (o *judgedOracle) options() []func(*rego.Rego) {
 }
 
 func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind predicates.Candidates) (*ast.Term, error) {
-	whole, err := object(operands[0].Value)
+	whole, err := toMap(operands[0].Value)
 	if err != nil {
 		return nil, err
 	}
@@ -281,8 +281,8 @@ func TestDecisionsOfJudgingPolicies(t *testing.T) {
 	}
 }
 
-// TestDecisionsOfJudges tests handwritten policies.
-func TestDecisionsOfJudges(t *testing.T) {
+// TestCachedDecisionsWithPredicates tests handwritten policies.
+func TestCachedDecisionsWithPredicates(t *testing.T) {
 	set := defaultSet(t)
 	for name, text := range map[string]string{
 		"All":       "annotations := {\"a\": k8s.feasible(input, \"*\"), \"b\": k8s.feasible_clusters(input, 2, \"*\")}",

@@ -31,19 +31,19 @@ type counts struct {
 	mismatches                        []string
 }
 
-func (c *counts) MemoHit()  { c.hits.Add(1) }
-func (c *counts) MemoMiss() { c.misses.Add(1) }
+func (c *counts) DecisionCacheHit()  { c.hits.Add(1) }
+func (c *counts) DecisionCacheMiss() { c.misses.Add(1) }
 
 func (c *counts) Quarantined(string) { c.quarantines.Add(1) }
 
 func (c *counts) NamespaceQuarantined(string, string, bool) { c.namespaces.Add(1) }
 
 func (c *counts) Released(string) { c.releases.Add(1) }
-func (c *counts) MemoRules(known, evaluated int) {
+func (c *counts) RuleCacheUsed(known, evaluated int) {
 	c.known.Add(int64(known))
 	c.evaluated.Add(int64(evaluated))
 }
-func (c *counts) MemoMismatch(policy string) {
+func (c *counts) CacheMismatch(policy string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mismatches = append(c.mismatches, policy)
@@ -71,7 +71,7 @@ func decide(t testing.TB, ev placement.Evaluator, input map[string]any) placemen
 	return d
 }
 
-func TestMemo(t *testing.T) {
+func TestDecisionCache(t *testing.T) {
 	seen := &counts{}
 	data := newWorld()
 	e := New(data, Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
@@ -101,14 +101,14 @@ func TestMemo(t *testing.T) {
 	seen.want(t, 3, 4)
 	data.Drop(nodes.GroupVersionResource)
 	if _, err := ev.Evaluate(t.Context(), onNode("n1", "a")); err == nil {
-		t.Error("a decision was remembered beyond its data")
+		t.Error("a decision was cached beyond its data")
 	}
 	data.Replace(nodes.GroupVersionResource, nil)
 	zone(onNode("n1", "a"), "")
 	seen.want(t, 3, 5)
 }
 
-func TestErrorsAreNotRemembered(t *testing.T) {
+func TestErrorsAreNotCached(t *testing.T) {
 	seen := &counts{}
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
 	ev, _ := prepare(t, e, v1(zonePolicy))
@@ -121,7 +121,7 @@ func TestErrorsAreNotRemembered(t *testing.T) {
 	seen.want(t, 0, 2)
 }
 
-func TestNoMemoForAllOfTheInput(t *testing.T) {
+func TestNoDecisionCacheForAllOfTheInput(t *testing.T) {
 	seen := &counts{}
 	e := New(newWorld(), Options{Timeout: time.Minute, Concurrency: 1, Observer: seen})
 	ev, _ := prepare(t, e, v1("package p\nlabels := {\"a\": \"b\"} if input != {}"))
@@ -175,11 +175,11 @@ func TestChecksStandBack(t *testing.T) {
 		e := New(newWorld(), Options{Timeout: time.Second, Concurrency: 1, Observer: seen})
 		ev := blinded(t, e, zonePolicy)
 		decide(t, ev, onNode("n1", "a"))
-		e.slots.take(t.Context(), "another", "")
+		e.slots.acquire(t.Context(), "another", "")
 		if got := decide(t, ev, onNode("n1", "a")); len(got.Labels) > 0 {
 			t.Errorf("a check was made: %v", got)
 		}
-		e.slots.give("another", "")
+		e.slots.release("another", "")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := ev.Evaluate(ctx, onNode("n1", "a")); err != nil {
@@ -191,8 +191,8 @@ func TestChecksStandBack(t *testing.T) {
 }
 
 func TestChecksAreRareAndFirstOften(t *testing.T) {
-	m := &memo{limit: memoBytes}
-	m.put(noData, []byte("a"), &remembered{})
+	m := &decisionCache{limit: decisionCacheBytes}
+	m.put(noData, []byte("a"), &cachedDecision{})
 	var at []int
 	for n := 1; n <= 3*checkEvery; n++ {
 		if m.get(noData, []byte("a")) == nil {
@@ -208,9 +208,9 @@ func TestChecksAreRareAndFirstOften(t *testing.T) {
 	}
 }
 
-func TestMemoIsBounded(t *testing.T) {
-	m := &memo{limit: memoBytes}
-	d := &remembered{decision: placement.Decision{Annotations: map[string]string{"a": string(make([]byte, 1000))}}}
+func TestDecisionCacheIsBounded(t *testing.T) {
+	m := &decisionCache{limit: decisionCacheBytes}
+	d := &cachedDecision{decision: placement.Decision{Annotations: map[string]string{"a": string(make([]byte, 1000))}}}
 	key := func(i int) []byte { return fmt.Appendf(nil, "key %d", i) }
 	const n = 10_000
 	for i := range n {
@@ -219,15 +219,15 @@ func TestMemoIsBounded(t *testing.T) {
 			t.Fatalf("what is asked for all the time is forgotten after %d others", i)
 		}
 	}
-	if held := (len(m.young) + len(m.old)) * 1000; held > 2*memoBytes || held < memoBytes/2 {
+	if held := (len(m.young) + len(m.old)) * 1000; held > 2*decisionCacheBytes || held < decisionCacheBytes/2 {
 		t.Errorf("holds %d bytes", held)
 	}
 	if m.get(noData, key(1)) != nil {
 		t.Error("nothing is forgotten")
 	}
-	m.put(noData, []byte("big"), &remembered{decision: placement.Decision{Errors: []string{string(make([]byte, memoBytes))}}})
+	m.put(noData, []byte("big"), &cachedDecision{decision: placement.Decision{Errors: []string{string(make([]byte, decisionCacheBytes))}}})
 	if m.get(noData, []byte("big")) != nil {
-		t.Error("a decision is larger than the memo")
+		t.Error("a decision is larger than the cache")
 	}
 	m.put(noData+2, key(1), d)
 	m.put(noData+1, key(2), d)
@@ -245,7 +245,7 @@ func TestHitsAreFree(t *testing.T) {
 	for range checkEvery + 1 {
 		decide(t, ev, input)
 	}
-	e.slots.take(t.Context(), "another", "")
+	e.slots.acquire(t.Context(), "another", "")
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(500, func() {
 		if _, err := ev.Evaluate(ctx, input); err != nil {
@@ -256,10 +256,10 @@ func TestHitsAreFree(t *testing.T) {
 	}
 }
 
-// TestMemoAndChanges verifies that each decision, cached or not, is of one state of the data while the data changes. A
-// label is never older than the revision that was read before the evaluation, and equal revisions have equal decisions.
-// The callers share decisions, so the race detector finds writes to them.
-func TestMemoAndChanges(t *testing.T) {
+// TestDecisionCacheAndChanges verifies that each decision, cached or not, is of one state of the data while the data
+// changes. A label is never older than the revision that was read before the evaluation, and equal revisions have equal
+// decisions. The callers share decisions, so the race detector finds writes to them.
+func TestDecisionCacheAndChanges(t *testing.T) {
 	data := NewData()
 	node := func(n int) []*unstructured.Unstructured {
 		o := document("", "n1")
@@ -334,7 +334,7 @@ func TestRevisionOfClusters(t *testing.T) {
 	}
 }
 
-func TestDeadlinesAreNotRemembered(t *testing.T) {
+func TestDeadlinesAreNotCached(t *testing.T) {
 	seen := &counts{}
 	e := New(NewData(), Options{Timeout: 20 * time.Millisecond, Concurrency: 1, Observer: seen})
 	ev, _ := prepare(t, e, v1(endless))

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// ruleMemoBytes is the maximum size of each of the two generations of a policy's rule cache.
-	ruleMemoBytes = 1 << 20
+	// ruleCacheBytes is the maximum size of each of the two generations of a policy's rule cache.
+	ruleCacheBytes = 1 << 20
 	// termBytes estimates the size of a value of the policy language apart from its text.
 	termBytes = 80
 	// rulesCheckEvery is the number of evaluations with cached rules per check. With a thousand clusters the check takes a
 	// hundred times as long as the evaluation.
 	rulesCheckEvery = 8 * checkEvery
-	// ruleTrial is the number of lookups after which a set of fields must show that its values repeat. ruleRetrial is the
-	// number of lookups after which that test starts again.
-	ruleTrial, ruleRetrial = 256, 1 << 14
+	// ruleTrialLookups is the number of lookups after which a set of fields must show that its values repeat.
+	// ruleRetrialLookups is the number of lookups after which that test starts again.
+	ruleTrialLookups, ruleRetrialLookups = 256, 1 << 14
 )
 
-// ruleMemo is the rule cache of one policy. It holds the values of rules that read fewer fields than the policy. So
+// ruleCache is the rule cache of one policy. It holds the values of rules that read fewer fields than the policy. So
 // most values may be cached even when the decision is a new one. It is safe for concurrent use.
 //
 // Values are found by the revision of the data and the key of the input's fields that the rule reads.
-type ruleMemo struct {
-	rules []memoRule
+type ruleCache struct {
+	rules []cachedRule
 	// byName are the indexes of the rules by the last name of their references.
 	byName map[string][]int
 	// sets are the distinct field sets that the rules read.
@@ -46,23 +46,23 @@ type ruleMemo struct {
 }
 
 // sample counts an evaluation that found values in the cache and reports whether to check it.
-func (m *ruleMemo) sample() bool {
+func (m *ruleCache) sample() bool {
 	return sampled(m.reuses.Add(1), rulesCheckEvery)
 }
 
-// memoRule is a rule whose values are cached.
-type memoRule struct {
+// cachedRule is a rule whose values are cached.
+type cachedRule struct {
 	ref ast.Ref
 	// set is the index of the rule's field set, and slot the index of the rule among those with the same set.
 	set, slot int
 }
 
-// newRuleMemo returns a cache for the module's helper rules; nil if the module has none that are worth caching.
-func newRuleMemo(m *policy.Module) *ruleMemo {
+// newRuleCache returns a cache for the module's helper rules; nil if the module has none that are worth caching.
+func newRuleCache(m *policy.Module) *ruleCache {
 	if len(m.Helpers) == 0 {
 		return nil
 	}
-	out := &ruleMemo{byName: map[string][]int{}}
+	out := &ruleCache{byName: map[string][]int{}}
 	for i, h := range m.Helpers {
 		set := slices.Index(out.sets, h.Input)
 		if set < 0 {
@@ -71,37 +71,37 @@ func newRuleMemo(m *policy.Module) *ruleMemo {
 		}
 		name, _ := h.Ref[len(h.Ref)-1].Value.(ast.String)
 		out.byName[string(name)] = append(out.byName[string(name)], i)
-		out.rules = append(out.rules, memoRule{ref: h.Ref, set: set, slot: out.slots[set]})
+		out.rules = append(out.rules, cachedRule{ref: h.Ref, set: set, slot: out.slots[set]})
 		out.slots[set]++
 	}
 	return out
 }
 
-// ruleTable holds the values for one revision of the data. It has two generations, as memo does.
+// ruleTable holds the values for one revision of the data. It has two generations, as decisionCache does.
 type ruleTable struct {
 	revision uint64
-	uses     []setUse
+	uses     []fieldSetUse
 
 	mu         sync.RWMutex
 	young, old map[string]ruleValues
 	size       int
 }
 
-// setUse counts the lookups of values for a field set, and those that found values.
-type setUse struct {
-	asked, known atomic.Int64
+// fieldSetUse counts the lookups of values for a field set, and those that found values.
+type fieldSetUse struct {
+	lookups, hits atomic.Int64
 }
 
 // worthwhile counts a lookup and reports whether to make it. Values that differ from object to object are not looked
 // up, because storing them would only evict values that repeat.
-func (u *setUse) worthwhile() bool {
-	asked := u.asked.Add(1)
-	if asked > ruleRetrial {
-		u.asked.Store(0)
-		u.known.Store(0)
+func (u *fieldSetUse) worthwhile() bool {
+	asked := u.lookups.Add(1)
+	if asked > ruleRetrialLookups {
+		u.lookups.Store(0)
+		u.hits.Store(0)
 		return true
 	}
-	return asked <= ruleTrial || u.known.Load()*4 >= asked
+	return asked <= ruleTrialLookups || u.hits.Load()*4 >= asked
 }
 
 // ruleValues are the values of the rules that read one field set, for one key. A nil pointer means that the value is
@@ -113,7 +113,7 @@ var undefinedValue = &ast.Term{}
 
 // view returns the cache as one evaluation at a revision of the data uses it; nil if there is none. The caller may
 // change the input afterwards.
-func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
+func (m *ruleCache) view(revision uint64, input map[string]any) *ruleView {
 	if m == nil || m.off.Load() {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 		return nil
 	}
 	v := &ruleView{
-		VirtualCache: topdown.NewVirtualCache(), memo: m, table: t,
+		VirtualCache: topdown.NewVirtualCache(), cache: m, table: t,
 		found: make([]*ast.Term, len(m.rules)), fresh: make([]bool, len(m.rules)), keys: make([]int, len(m.sets)+1),
 	}
 	var known []ruleValues
@@ -137,7 +137,7 @@ func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 				values = t.get(v.buffer[start:])
 			}
 			if values != nil {
-				t.uses[set].known.Add(1)
+				t.uses[set].hits.Add(1)
 			}
 		}
 		v.keys[set+1] = len(v.buffer)
@@ -152,7 +152,7 @@ func (m *ruleMemo) view(revision uint64, input map[string]any) *ruleView {
 }
 
 // at returns the table of a revision; nil if a newer one is current. Revisions only grow.
-func (m *ruleMemo) at(revision uint64) *ruleTable {
+func (m *ruleCache) at(revision uint64) *ruleTable {
 	for {
 		standing := m.current.Load()
 		switch {
@@ -161,7 +161,7 @@ func (m *ruleMemo) at(revision uint64) *ruleTable {
 		case standing != nil && standing.revision > revision:
 			return nil
 		}
-		m.current.CompareAndSwap(standing, &ruleTable{revision: revision, uses: make([]setUse, len(m.sets)), young: map[string]ruleValues{}})
+		m.current.CompareAndSwap(standing, &ruleTable{revision: revision, uses: make([]fieldSetUse, len(m.sets)), young: map[string]ruleValues{}})
 	}
 }
 
@@ -184,10 +184,10 @@ func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 	if !ok {
 		size += entryBytes + len(key) + 8*n
 	}
-	if size > ruleMemoBytes {
+	if size > ruleCacheBytes {
 		return
 	}
-	if t.size+size > ruleMemoBytes {
+	if t.size+size > ruleCacheBytes {
 		t.old, t.young, t.size = t.young, map[string]ruleValues{}, 0
 		ok = false
 	}
@@ -207,7 +207,7 @@ func (t *ruleTable) put(key []byte, n, slot int, value *ast.Term, size int) {
 type ruleView struct {
 	// VirtualCache holds everything that the rule cache does not.
 	topdown.VirtualCache
-	memo  *ruleMemo
+	cache *ruleCache
 	table *ruleTable
 	depth int
 	// found are the known values of the rules. fresh marks those that this evaluation computed.
@@ -241,8 +241,8 @@ func (v *ruleView) rule(ref ast.Ref) int {
 	if !ok {
 		return -1
 	}
-	for _, i := range v.memo.byName[string(name)] {
-		if v.memo.rules[i].ref.Equal(ref) {
+	for _, i := range v.cache.byName[string(name)] {
+		if v.cache.rules[i].ref.Equal(ref) {
 			return i
 		}
 	}
@@ -282,38 +282,39 @@ func (v *ruleView) Put(ref ast.Ref, value *ast.Term) {
 	v.found[i], v.fresh[i] = value, true
 }
 
-// keep stores the values that the evaluation computed. Call it only if the evaluation succeeded: OPA may put a value
-// before it finds that another one conflicts with it.
-func (v *ruleView) keep() {
+// storeComputed stores the values that the evaluation computed. Call it only if the evaluation succeeded: OPA may put a
+// value before it finds that another one conflicts with it.
+func (v *ruleView) storeComputed() {
 	for i, fresh := range v.fresh {
 		if !fresh {
 			continue
 		}
-		r := v.memo.rules[i]
+		r := v.cache.rules[i]
 		key := v.buffer[v.keys[r.set]:v.keys[r.set+1]]
 		if len(key) == 0 {
 			continue
 		}
 		size, ok := termBytes, true
 		if v.found[i] != undefinedValue {
-			size, ok = settle(v.found[i].Value, ruleMemoBytes)
+			size, ok = prepareForSharing(v.found[i].Value, ruleCacheBytes)
 		}
 		if ok {
-			v.table.put(key, v.memo.slots[r.set], r.slot, v.found[i], size)
+			v.table.put(key, v.cache.slots[r.set], r.slot, v.found[i], size)
 		}
 	}
 }
 
-// settle prepares a value for use by several goroutines and returns an estimate of its size in bytes. OPA sorts the
-// members of sets and objects on first ordered access, without synchronization with concurrent readers. settle makes
-// that access now. ok is false for a value that is too large, or of a kind that is not known to be immutable.
-func settle(value ast.Value, limit int) (size int, ok bool) {
+// prepareForSharing prepares a value for use by several goroutines and returns an estimate of its size in bytes. OPA
+// sorts the members of sets and objects on first ordered access, without synchronization with concurrent readers.
+// prepareForSharing makes that access now. ok is false for a value that is too large, or of a kind that is not known to
+// be immutable.
+func prepareForSharing(value ast.Value, limit int) (size int, ok bool) {
 	size, ok = termBytes, true
 	add := func(t *ast.Term) {
 		if !ok {
 			return
 		}
-		n, settled := settle(t.Value, limit-size)
+		n, settled := prepareForSharing(t.Value, limit-size)
 		size, ok = size+n, settled
 	}
 	switch v := value.(type) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// memoBytes is the maximum size of each of the two generations of a policy's decision cache. When the young generation
-	// is full, it replaces the old one.
-	memoBytes = 512 << 10
-	// reportsBytes is the maximum for a policy that calls predicates on nodes, whose decisions are cached together with
-	// the reports. It is enough for about 150 decisions on 5,000 nodes. If more objects than that are decided in turn, no
-	// decision is found again, and all are evaluated after each change of the nodes.
-	reportsBytes = 32 << 20
+	// decisionCacheBytes is the maximum size of each of the two generations of a policy's decision cache. When the young
+	// generation is full, it replaces the old one.
+	decisionCacheBytes = 512 << 10
+	// reportsCacheBytes is the maximum for a policy that calls predicates on nodes, whose decisions are cached together
+	// with the reports. It is enough for about 150 decisions on 5,000 nodes. If more objects than that are decided in
+	// turn, no decision is found again, and all are evaluated after each change of the nodes.
+	reportsCacheBytes = 32 << 20
 	// entryBytes estimates the size of an entry apart from its key and its decision's text.
 	entryBytes = 200
 	// checkEvery is the number of cache hits per check. The first hits are checked more often, at powers of two, because
@@ -27,16 +27,16 @@ const (
 // Observer is notified about the use of the caches and about policies that exceed their deadline. Implementations are
 // safe for concurrent use and return without blocking.
 type Observer interface {
-	// MemoHit is called when a decision was found in the cache.
-	MemoHit()
-	// MemoMiss is called when a decision was not in the cache and was evaluated.
-	MemoMiss()
-	// MemoRules is called with the number of cacheable rules whose values an evaluation found in the rule cache, and the
-	// number of those that it had to evaluate.
-	MemoRules(known, evaluated int)
-	// MemoMismatch is called when the decision on a whole object differed from the one on the fields that the policy was
+	// DecisionCacheHit is called when a decision was found in the cache.
+	DecisionCacheHit()
+	// DecisionCacheMiss is called when a decision was not in the cache and was evaluated.
+	DecisionCacheMiss()
+	// RuleCacheUsed is called with the number of cacheable rules whose values an evaluation found in the rule cache, and
+	// the number of those that it had to evaluate.
+	RuleCacheUsed(known, evaluated int)
+	// CacheMismatch is called when the decision on a whole object differed from the one on the fields that the policy was
 	// thought to read. The caches of the policy are off from then on.
-	MemoMismatch(policy string)
+	CacheMismatch(policy string)
 	// Quarantined is called when a policy's quarantine begins because it kept exceeding its deadline.
 	Quarantined(policy string)
 	// NamespaceQuarantined is called when a policy's quarantine for the objects of a namespace begins, or when a trial
@@ -46,22 +46,22 @@ type Observer interface {
 	Released(policy string)
 }
 
-// nobody is an Observer that ignores all notifications.
-type nobody struct{}
+// noObserver is an Observer that ignores all notifications.
+type noObserver struct{}
 
-func (nobody) MemoHit()           {}
-func (nobody) MemoMiss()          {}
-func (nobody) MemoRules(int, int) {}
+func (noObserver) DecisionCacheHit()      {}
+func (noObserver) DecisionCacheMiss()     {}
+func (noObserver) RuleCacheUsed(int, int) {}
 
-func (nobody) NamespaceQuarantined(string, string, bool) {}
+func (noObserver) NamespaceQuarantined(string, string, bool) {}
 
-func (nobody) MemoMismatch(string) {}
-func (nobody) Quarantined(string)  {}
-func (nobody) Released(string)     {}
+func (noObserver) CacheMismatch(string) {}
+func (noObserver) Quarantined(string)   {}
+func (noObserver) Released(string)      {}
 
-// remembered is a cached decision with the reports that it depends on. It is immutable except for the revision at which
-// it was last found to hold.
-type remembered struct {
+// cachedDecision is a cached decision with the reports that it depends on. It is immutable except for the revision at
+// which it was last found to hold.
+type cachedDecision struct {
 	decision placement.Decision
 	// reports are the reports on nodes, each with its query and its result.
 	reports []*predicates.Report
@@ -69,29 +69,29 @@ type remembered struct {
 	nodes atomic.Uint64
 }
 
-func newRemembered(at moment, a answer) *remembered {
-	out := &remembered{decision: a.decision, reports: a.reports}
-	out.found(at)
+func newCachedDecision(state evaluationState, a evaluation) *cachedDecision {
+	out := &cachedDecision{decision: a.decision, reports: a.reports}
+	out.markValid(state)
 	return out
 }
 
-// found records that the decision holds in a state.
-func (r *remembered) found(at moment) {
-	if at.nodes != nil {
-		r.nodes.Store(at.nodes.Revision())
+// markValid records that the decision holds in a state.
+func (r *cachedDecision) markValid(state evaluationState) {
+	if state.nodes != nil {
+		r.nodes.Store(state.nodes.Revision())
 	}
 }
 
-// holds reports whether the decision is known to hold in a state with the same data.
-func (r *remembered) holds(at moment) bool {
-	return len(r.reports) == 0 || at.nodes != nil && r.nodes.Load() == at.nodes.Revision()
+// validAt reports whether the decision is known to hold in a state with the same data.
+func (r *cachedDecision) validAt(state evaluationState) bool {
+	return len(r.reports) == 0 || state.nodes != nil && r.nodes.Load() == state.nodes.Revision()
 }
 
-// again evaluates the predicates again and reports whether all reports are unchanged. It returns false if a predicate
-// fails; the evaluation that follows returns the error.
-func (r *remembered) again(ctx context.Context, set *predicates.Set, at moment) bool {
+// revalidate evaluates the predicates again and reports whether all reports are unchanged. It returns false if a
+// predicate fails; the evaluation that follows returns the error.
+func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, state evaluationState) bool {
 	for _, report := range r.reports {
-		if next, err := set.Again(ctx, at.nodes, report); err != nil || next != report {
+		if next, err := set.Again(ctx, state.nodes, report); err != nil || next != report {
 			return false
 		}
 	}
@@ -99,7 +99,7 @@ func (r *remembered) again(ctx context.Context, set *predicates.Set, at moment) 
 }
 
 // size estimates the entry's size in bytes.
-func (r *remembered) size() int {
+func (r *cachedDecision) size() int {
 	n := entryBytes + predicates.SizeOf(r.reports)
 	d := r.decision
 	for _, pairs := range []map[string]string{d.Annotations, d.Labels, d.Scheduling} {
@@ -115,18 +115,19 @@ func (r *remembered) size() int {
 	return n
 }
 
-// memo is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the key of the
-// input's fields that the policy reads. Cached decisions are shared and never changed. It is safe for concurrent use.
+// decisionCache is the decision cache of one policy. It holds decisions for one revision of the policy's data, by the
+// key of the input's fields that the policy reads. Cached decisions are shared and never changed. It is safe for
+// concurrent use.
 //
 // It has two generations instead of an order of use. So a lookup writes nothing, and unlike the caches of common
 // libraries needs no string for the key.
-type memo struct {
+type decisionCache struct {
 	// limit is the maximum size of each generation in bytes.
 	limit int
 
 	mu         sync.RWMutex
 	revision   uint64
-	young, old map[string]*remembered
+	young, old map[string]*cachedDecision
 	size       int
 
 	hits atomic.Uint64
@@ -135,7 +136,7 @@ type memo struct {
 }
 
 // get returns the cached decision of a key; nil if there is none.
-func (m *memo) get(revision uint64, key []byte) *remembered {
+func (m *decisionCache) get(revision uint64, key []byte) *cachedDecision {
 	r, young := m.find(revision, key)
 	if r != nil && !young {
 		m.put(revision, key, r)
@@ -144,14 +145,14 @@ func (m *memo) get(revision uint64, key []byte) *remembered {
 }
 
 // sample counts a hit and reports whether to check it.
-func (m *memo) sample() bool { return sampled(m.hits.Add(1), checkEvery) }
+func (m *decisionCache) sample() bool { return sampled(m.hits.Add(1), checkEvery) }
 
 // sampled reports whether to check the n-th hit, if one of every hits is checked.
 func sampled(n, every uint64) bool {
 	return n%every == 0 || n < every && n&(n-1) == 0
 }
 
-func (m *memo) find(revision uint64, key []byte) (r *remembered, young bool) {
+func (m *decisionCache) find(revision uint64, key []byte) (r *cachedDecision, young bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.revision != revision {
@@ -164,7 +165,7 @@ func (m *memo) find(revision uint64, key []byte) (r *remembered, young bool) {
 }
 
 // put stores a decision. Revisions only grow, so decisions of older revisions are of no use.
-func (m *memo) put(revision uint64, key []byte, r *remembered) {
+func (m *decisionCache) put(revision uint64, key []byte, r *cachedDecision) {
 	size := len(key) + r.size()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +183,7 @@ func (m *memo) put(revision uint64, key []byte, r *remembered) {
 		return
 	}
 	if m.young == nil || m.size+size > m.limit {
-		m.old, m.young, m.size = m.young, map[string]*remembered{}, 0
+		m.old, m.young, m.size = m.young, map[string]*cachedDecision{}, 0
 	}
 	m.young[string(key)] = r
 	m.size += size

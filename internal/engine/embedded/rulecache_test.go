@@ -34,8 +34,8 @@ const inZone = "package p\n" +
 	"labels := {\"id\": input.id}\n" +
 	"annotations := {\"nodes\": in_zone}\n"
 
-// TestRuleMemo verifies that the values of rules are cached for objects that were not decided before.
-func TestRuleMemo(t *testing.T) {
+// TestRuleCache verifies that the values of rules are cached for objects that were not decided before.
+func TestRuleCache(t *testing.T) {
 	ev, data, seen := ruleWorld(t, inZone)
 	nodesOf := func(id, zone, want string) {
 		t.Helper()
@@ -71,8 +71,8 @@ func TestRuleMemo(t *testing.T) {
 	seen.want(t, 0, 8)
 }
 
-// TestRuleMemoTellsApart verifies that a cached value is not used where the rule has another value.
-func TestRuleMemoTellsApart(t *testing.T) {
+// TestRuleCacheTellsApart verifies that a cached value is not used where the rule has another value.
+func TestRuleCacheTellsApart(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		// inputs are decided in this order, and compared with plain OPA.
@@ -162,9 +162,9 @@ func TestRuleMemoTellsApart(t *testing.T) {
 	}
 }
 
-// TestRuleMemoForAllOfTheInput verifies that a policy which reads all of the input has no decision cache, but has a
+// TestRuleCacheForAllOfTheInput verifies that a policy which reads all of the input has no decision cache, but has a
 // rule cache.
-func TestRuleMemoForAllOfTheInput(t *testing.T) {
+func TestRuleCacheForAllOfTheInput(t *testing.T) {
 	ev, _, seen := ruleWorld(t, inZone+"errors contains \"x\" if input == {}\n")
 	for i := range 4 {
 		decide(t, ev, named(fmt.Sprint(i), "zone", "eu-1"))
@@ -176,8 +176,8 @@ func TestRuleMemoForAllOfTheInput(t *testing.T) {
 
 // blindRules makes an evaluator assume that its rules read nothing of the input.
 func blindRules(ev *evaluator) {
-	for i := range ev.rules.sets {
-		ev.rules.sets[i] = (&projection.Fields{}).Seal()
+	for i := range ev.ruleCache.sets {
+		ev.ruleCache.sets[i] = (&projection.Fields{}).Seal()
 	}
 }
 
@@ -192,8 +192,8 @@ func TestRuleMismatch(t *testing.T) {
 		}
 	}
 	seen.want(t, 0, 2, "p")
-	if known := seen.known.Load(); known == 0 || !ev.memo.off.Load() {
-		t.Errorf("%d rules known; the memo of decisions is off: %v", known, ev.memo.off.Load())
+	if known := seen.known.Load(); known == 0 || !ev.decisionCache.off.Load() {
+		t.Errorf("%d rules known; the decision cache is off: %v", known, ev.decisionCache.off.Load())
 	}
 }
 
@@ -218,72 +218,72 @@ func TestRuleMismatchByError(t *testing.T) {
 	}
 }
 
-func TestRuleMemoIsBounded(t *testing.T) {
+func TestRuleCacheIsBounded(t *testing.T) {
 	table := &ruleTable{young: map[string]ruleValues{}}
 	text := ast.StringTerm(string(make([]byte, 1000)))
-	size, ok := settle(text.Value, ruleMemoBytes)
+	size, ok := prepareForSharing(text.Value, ruleCacheBytes)
 	if !ok || size < 1000 || size > 1200 {
 		t.Fatalf("size %d", size)
 	}
 	for i := range 10_000 {
 		table.put(fmt.Appendf(nil, "key %d", i), 1, 0, text, size)
 	}
-	if held := (len(table.young) + len(table.old)) * 1000; held > 2*ruleMemoBytes || held < ruleMemoBytes/2 {
+	if held := (len(table.young) + len(table.old)) * 1000; held > 2*ruleCacheBytes || held < ruleCacheBytes/2 {
 		t.Errorf("holds %d bytes", held)
 	}
-	table.put([]byte("big"), 1, 0, text, ruleMemoBytes)
+	table.put([]byte("big"), 1, 0, text, ruleCacheBytes)
 	if table.get([]byte("big")) != nil {
-		t.Error("a value is larger than the memo")
+		t.Error("a value is larger than the cache")
 	}
 	list := make([]*ast.Term, 1000)
 	for i := range list {
 		list[i] = text
 	}
 	nested := ast.NewObject([2]*ast.Term{ast.StringTerm("a"), ast.NewTerm(ast.NewSet(ast.NewTerm(ast.NewArray(list...))))})
-	if _, ok := settle(nested, ruleMemoBytes/2); ok {
+	if _, ok := prepareForSharing(nested, ruleCacheBytes/2); ok {
 		t.Error("a large value is small")
 	}
-	if _, ok := settle(ast.Var("x"), ruleMemoBytes); ok {
+	if _, ok := prepareForSharing(ast.Var("x"), ruleCacheBytes); ok {
 		t.Error("a variable is a value")
 	}
 }
 
-// TestRuleMemoLearnsWhatRepeats verifies that values which differ with each object are soon no longer cached, so that
+// TestRuleCacheLearnsWhatRepeats verifies that values which differ with each object are soon no longer cached, so that
 // they don't evict values that repeat.
-func TestRuleMemoLearnsWhatRepeats(t *testing.T) {
-	var use setUse
+func TestRuleCacheLearnsWhatRepeats(t *testing.T) {
+	var use fieldSetUse
 	lookups := 0
-	for range ruleRetrial {
+	for range ruleRetrialLookups {
 		if use.worthwhile() {
 			lookups++
 		}
 	}
-	if lookups != ruleTrial {
+	if lookups != ruleTrialLookups {
 		t.Errorf("%d look-ups in vain", lookups)
 	}
-	for range 2 * ruleTrial {
+	for range 2 * ruleTrialLookups {
 		if !use.worthwhile() {
 			t.Fatal("it can't show that it repeats")
 		}
-		use.known.Add(1)
+		use.hits.Add(1)
 	}
 }
 
-// TestRuleMemoIsOfOneRevision verifies that values of an older revision are neither found nor stored.
-func TestRuleMemoIsOfOneRevision(t *testing.T) {
+// TestRuleCacheIsOfOneRevision verifies that values of an older revision are neither found nor stored.
+func TestRuleCacheIsOfOneRevision(t *testing.T) {
 	ev, _, _ := ruleWorld(t, inZone)
 	input := named("a", "zone", "eu-1")
-	later, sooner := ev.rules.view(7, input), ev.rules.view(6, input)
+	later, sooner := ev.ruleCache.view(7, input), ev.ruleCache.view(6, input)
 	if later == nil || sooner != nil {
 		t.Fatal("a view of older data")
 	}
-	ref := ev.rules.rules[0].ref
+	ref := ev.ruleCache.rules[0].ref
 	later.Put(ref, ast.StringTerm("seven"))
-	later.keep()
-	if got, _ := ev.rules.view(7, input).Get(ref); got == nil || got.Value.Compare(ast.String("seven")) != 0 {
+	later.storeComputed()
+	if got, _ := ev.ruleCache.view(7, input).Get(ref); got == nil || got.Value.Compare(ast.String("seven")) != 0 {
 		t.Errorf("value %v", got)
 	}
-	if got, _ := ev.rules.view(8, input).Get(ref); got != nil {
+	if got, _ := ev.ruleCache.view(8, input).Get(ref); got != nil {
 		t.Errorf("value %v of older data", got)
 	}
 }
@@ -302,9 +302,9 @@ func TestNothingIsNondeterministic(t *testing.T) {
 	}
 }
 
-// TestRuleMemoIsShared runs many concurrent evaluations that read one cached value, including values that OPA sorts on
+// TestRuleCacheIsShared runs many concurrent evaluations that read one cached value, including values that OPA sorts on
 // first use.
-func TestRuleMemoIsShared(t *testing.T) {
+func TestRuleCacheIsShared(t *testing.T) {
 	ev, data, _ := ruleWorld(t, "package p\n"+
 		"all := {n | data.kubernetes.nodes[n]}\nodd contains n if { some n in all; endswith(n, \"1\") }\nof[n] := {\"n\": {n, input.zone}} if some n in all\n"+
 		"labels := {\"id\": input.id}\nannotations := {\"all\": all & odd, \"rest\": all - odd, \"of\": of, \"both\": all | odd}\n")

@@ -352,13 +352,13 @@ func TestPredicatesFail(t *testing.T) {
 func TestCallsAreBounded(t *testing.T) {
 	text := "package p\nlabels := {\"n\": sprintf(\"%%d\", [count([x | some i in numbers.range(1, %d); x := k8s.feasible({\"metadata\": {\"labels\": {\"i\": sprintf(\"%%d\", [i %% %d])}}, \"spec\": {}}, \"*\")])])}"
 	w := newJudgedWorld(t)
-	ev, _ := prepare(t, w.Engine, v1(fmt.Sprintf(text, maxJudged+1, maxJudged)))
+	ev, _ := prepare(t, w.Engine, v1(fmt.Sprintf(text, maxPredicateCalls+1, maxPredicateCalls)))
 	if got := decide(t, ev, input(t, web)).Labels["n"]; got != "1001" {
 		t.Errorf("%s results", got)
 	}
-	ev, _ = prepare(t, w.Engine, v1(fmt.Sprintf(text, maxJudged+1, maxJudged+1)))
+	ev, _ = prepare(t, w.Engine, v1(fmt.Sprintf(text, maxPredicateCalls+1, maxPredicateCalls+1)))
 	_, err := ev.Evaluate(t.Context(), input(t, web))
-	if limit, ok := errors.AsType[*engine.LimitError](err); !ok || limit.Limit != maxJudged {
+	if limit, ok := errors.AsType[*engine.LimitError](err); !ok || limit.Limit != maxPredicateCalls {
 		t.Errorf("error %v", err)
 	}
 }

@@ -98,8 +98,8 @@ func TestMemory(t *testing.T) {
 			}
 			d.Load(pods.GroupVersionResource, fields, nil)
 			s := d.store(pods.GroupVersionResource)
-			if len(s.shared.known) > 0 || s.shared.bytes != 0 {
-				t.Errorf("%d projections are kept of no objects, of %d bytes", len(s.shared.known), s.shared.bytes)
+			if len(s.pool.known) > 0 || s.pool.bytes != 0 {
+				t.Errorf("%d projections are kept of no objects, of %d bytes", len(s.pool.known), s.pool.bytes)
 			}
 			runtime.KeepAlive(d)
 		})
@@ -125,7 +125,7 @@ func BenchmarkPut(b *testing.B) {
 		b.Run("by="+bm.name, func(b *testing.B) {
 			d := NewData()
 			d.Load(pods.GroupVersionResource, threeFields(), workloads(n, 40))
-			l := d.lens(pods.GroupVersionResource, threeFields())
+			l := d.fieldSetFor(pods.GroupVersionResource, threeFields())
 			objects := make([]*unstructured.Unstructured, 10_000)
 			for i := range objects {
 				objects[i] = bm.next(i + n)

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxJudged is the maximum number of predicate calls in one evaluation. OPA evaluates a call with the same arguments
-	// only once.
-	maxJudged = 1000
+	// maxPredicateCalls is the maximum number of predicate calls in one evaluation. OPA evaluates a call with the same
+	// arguments only once.
+	maxPredicateCalls = 1000
 	// maxReplicas is the maximum number of replicas that a policy may pass, the same as for an object of the API.
 	maxReplicas = 1<<31 - 1
 )
@@ -32,16 +32,16 @@ var (
 	errNoNodes      = errors.New("there are no nodes to ask predicates about")
 )
 
-// judge evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for concurrent
-// use.
-type judge struct {
+// predicateCaller evaluates predicates for one evaluation of a policy, all on the same snapshots. It is not safe for
+// concurrent use.
+type predicateCaller struct {
 	set       *predicates.Set
 	templates *workload.Templates
-	moment
+	evaluationState
 	inventories *inventories
-	asked       int
-	// made caches the workload of the last value, because many calls of an evaluation pass the same one.
-	made struct {
+	calls       int
+	// converted caches the workload of the last value, because many calls of an evaluation pass the same one.
+	converted struct {
 		of ast.Object
 		workload.Workload
 	}
@@ -52,71 +52,71 @@ type judge struct {
 	failed error
 }
 
-// judgeKey is the key of the judge in an evaluation's context.
-type judgeKey struct{}
+// predicateCallerKey is the key of the predicateCaller in an evaluation's context.
+type predicateCallerKey struct{}
 
-// ask evaluates the predicates for a workload.
-func (j *judge) ask(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
-	if j.set == nil {
+// evaluate evaluates the predicates for a workload.
+func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q predicates.Query) (*predicates.Report, error) {
+	if c.set == nil {
 		return nil, errNoPredicates
 	}
-	if j.asked++; j.asked > maxJudged {
-		return nil, &engine.LimitError{Operand: "the evaluation", Size: j.asked, Limit: maxJudged, Unit: "calls"}
+	if c.calls++; c.calls > maxPredicateCalls {
+		return nil, &engine.LimitError{Operand: "the evaluation", Size: c.calls, Limit: maxPredicateCalls, Unit: "calls"}
 	}
-	snapshot := j.nodes
+	snapshot := c.nodes
 	if q.Kind == predicates.Clusters {
-		snapshot = j.clusters(j.inventories).judged()
+		snapshot = c.clusters(c.inventories).predicateSnapshot()
 	}
 	if snapshot == nil {
 		return nil, errNoNodes
 	}
-	report, err := j.set.Judge(ctx, snapshot, w, q)
+	report, err := c.set.Judge(ctx, snapshot, w, q)
 	if err == nil && q.Kind == predicates.Nodes {
-		j.reports = append(j.reports, report)
+		c.reports = append(c.reports, report)
 	}
 	return report, err
 }
 
 // workload converts a value of the policy language to a workload. It reads only the fields that the analysis of
 // policies knows (workload.Fields).
-func (j *judge) workload(v ast.Value) (workload.Workload, error) {
+func (c *predicateCaller) workload(v ast.Value) (workload.Workload, error) {
 	of, _ := v.(ast.Object)
-	if of != nil && of == j.made.of {
-		return j.made.Workload, nil
+	if of != nil && of == c.converted.of {
+		return c.converted.Workload, nil
 	}
-	object, err := object(v)
+	object, err := toMap(v)
 	if err != nil {
 		return workload.Workload{}, err
 	}
-	w, err := j.templates.Of(workload.Fields().Cut(object))
+	w, err := c.templates.Of(workload.Fields().Cut(object))
 	if err == nil {
-		j.made.of, j.made.Workload = of, w
+		c.converted.of, c.converted.Workload = of, w
 	}
 	return w, err
 }
 
-// scheduled converts a value to a workload, with the scheduling fields of a decision applied.
-func (j *judge) scheduled(v ast.Value, d placement.Decision) (workload.Workload, error) {
+// scheduledWorkload converts a value to a workload, with the scheduling fields of a decision applied.
+func (c *predicateCaller) scheduledWorkload(v ast.Value, d placement.Decision) (workload.Workload, error) {
 	if len(d.Scheduling) == 0 {
-		return j.workload(v)
+		return c.workload(v)
 	}
-	object, err := object(v)
+	object, err := toMap(v)
 	if err != nil {
 		return workload.Workload{}, err
 	}
 	object = workload.Fields().Cut(object)
-	path, err := j.templates.PathOf(object)
+	path, err := c.templates.PathOf(object)
 	if err != nil {
 		return workload.Workload{}, err
 	}
 	if object, err = placement.Schedule(object, path, d.Scheduling); err != nil {
 		return workload.Workload{}, err
 	}
-	return j.templates.Of(object)
+	return c.templates.Of(object)
 }
 
-// object converts a value to a Go map, with numbers as json.Number.
-func object(v ast.Value) (map[string]any, error) {
+// toMap converts a value to a Go map, with numbers as json.Number.
+func toMap(v ast.Value) (map[string]any, error) {
 	if _, ok := v.(ast.Object); !ok {
 		return nil, errors.New("must be an object")
 	}
@@ -137,13 +137,13 @@ func object(v ast.Value) (map[string]any, error) {
 func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Rego) {
 	function := &rego.Function{Name: b.Name, Decl: b.Decl, Memoize: true}
 	return rego.FunctionDyn(function, func(c rego.BuiltinContext, operands []*ast.Term) (*ast.Term, error) {
-		j, ok := c.Context.Value(judgeKey{}).(*judge)
+		caller, ok := c.Context.Value(predicateCallerKey{}).(*predicateCaller)
 		if !ok {
 			return nil, rego.NewHaltError(errNoPredicates)
 		}
-		report, err := j.call(c.Context, b.Decl.NamedFuncArgs().Args, operands, kind)
+		report, err := caller.call(c.Context, b.Decl.NamedFuncArgs().Args, operands, kind)
 		if err != nil {
-			j.failed = err
+			caller.failed = err
 			return nil, rego.NewHaltError(err)
 		}
 		return ast.NewTerm(reportValue(report)), nil
@@ -152,17 +152,17 @@ func predicateFunction(b *ast.Builtin, kind predicates.Candidates) func(*rego.Re
 
 // call evaluates the predicates for the operands of a builtin function. The first operand is the workload and the last
 // one the candidates. An operand between them is the number of replicas.
-func (j *judge) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
+func (c *predicateCaller) call(ctx context.Context, names []types.Type, operands []*ast.Term, kind predicates.Candidates) (*predicates.Report, error) {
 	last := len(names) - 1
 	bad := func(i int, err error) error {
 		return fmt.Errorf("operand %d (%s): %w", i+1, names[i].(*types.NamedType).Name, err)
 	}
 	for i := range names {
-		if err := tree(operands[i].Value, i); err != nil {
+		if err := checkTree(operands[i].Value, i); err != nil {
 			return nil, err
 		}
 	}
-	w, err := j.workload(operands[0].Value)
+	w, err := c.workload(operands[0].Value)
 	if err != nil {
 		return nil, bad(0, err)
 	}
@@ -176,7 +176,7 @@ func (j *judge) call(ctx context.Context, names []types.Type, operands []*ast.Te
 		return nil, bad(last, err)
 	}
 	q.Kind = kind
-	return j.ask(ctx, w, q)
+	return c.evaluate(ctx, w, q)
 }
 
 func replicas(t *ast.Term) (int, error) {
@@ -226,7 +226,7 @@ func distinct(names []string) []string {
 
 // selector converts a label selector. An unknown field is an error, because ignoring it would select more candidates.
 func selector(v ast.Object) (labels.Selector, error) {
-	document, err := object(v)
+	document, err := toMap(v)
 	if err != nil {
 		return nil, err
 	}

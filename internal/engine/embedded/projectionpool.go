@@ -1,0 +1,123 @@
+package embedded
+
+import (
+	"crypto/sha256"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// projectedObject is the projection of an object in each of its forms. Objects with the same projection share one
+// value. It is immutable except for uses, which belongs to the writer.
+type projectedObject struct {
+	terms [forms]*ast.Term
+
+	key  digest
+	uses int
+}
+
+// digest is the first half of the SHA-256 of a projection's key. It replaces the key, because the key of a whole object
+// would be as large as the object. Collisions are not expected.
+type digest [sha256.Size / 2]byte
+
+// projectionPool keeps one copy of each distinct projection of a type's objects. Only the type's writer uses it.
+type projectionPool struct {
+	fields [forms]*projection.Fields
+	known  map[digest]*projectedObject
+	key    []byte
+	bytes  int64
+}
+
+func newProjectionPool(fields *projection.Fields) *projectionPool {
+	out := &projectionPool{known: map[digest]*projectedObject{}}
+	out.fields[ownForm], out.fields[normalForm] = fields, replication.FieldsOfNormal(fields)
+	return out
+}
+
+// acquire returns the projection of a prepared object and adds one use of it.
+func (s *projectionPool) acquire(object map[string]any) *projectedObject {
+	var parts [forms]map[string]any
+	parts[ownForm], parts[normalForm] = replication.Parts(object)
+	s.key = s.key[:0]
+	for side, part := range parts {
+		if part == nil {
+			continue
+		}
+		// AppendKey fails only for values that JSON can't represent. Objects come from JSON, so mustTerm can't fail for them
+		// either.
+		s.key, _ = s.fields[side].AppendKey(append(s.key, byte(side)), part)
+	}
+	sum := sha256.Sum256(s.key)
+	key := digest(sum[:])
+	out, ok := s.known[key]
+	if !ok {
+		out = &projectedObject{key: key}
+		for side, part := range parts {
+			if part != nil {
+				out.terms[side] = mustTerm(s.fields[side], part)
+			}
+		}
+		s.known[key] = out
+		s.bytes += out.size()
+	}
+	out.uses++
+	return out
+}
+
+// release removes one use of a projection.
+func (s *projectionPool) release(v *projectedObject) {
+	if v.uses--; v.uses == 0 {
+		delete(s.known, v.key)
+		s.bytes -= v.size()
+	}
+}
+
+// size estimates the projection's memory in bytes.
+func (v *projectedObject) size() int64 {
+	sum := int64(projectedObjectBytes)
+	for _, term := range v.terms {
+		if term != nil {
+			sum += estimateSize(term.Value)
+		}
+	}
+	return sum
+}
+
+func mustTerm(fields *projection.Fields, document map[string]any) *ast.Term {
+	value, err := fields.Value(document)
+	if err != nil {
+		panic(err)
+	}
+	return ast.NewTerm(value)
+}
+
+// Memory of the parts of replica data, in bytes. A test checks the sum against measurements.
+const (
+	// recordBytes is the size of a record and its name, including the free space in tree nodes.
+	recordBytes          = 95
+	projectedObjectBytes = 110
+	scalarBytes          = 24
+	objectBytes          = 260
+	memberBytes          = 48
+)
+
+// estimateSize estimates a value's memory in bytes. As a side effect it sorts the members of objects, after which
+// goroutines can share them.
+func estimateSize(value ast.Value) int64 {
+	switch v := value.(type) {
+	case ast.Object:
+		sum := int64(objectBytes)
+		v.Foreach(func(_, member *ast.Term) { sum += memberBytes + scalarBytes + estimateSize(member.Value) })
+		return sum
+	case *ast.Array:
+		sum := int64(objectBytes)
+		v.Foreach(func(member *ast.Term) { sum += scalarBytes + estimateSize(member.Value) })
+		return sum
+	case ast.String:
+		return int64(scalarBytes + len(v))
+	default:
+		return scalarBytes
+	}
+}
