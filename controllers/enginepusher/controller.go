@@ -30,7 +30,7 @@ type Deps struct {
 	// History reports when the API server's store was set back to an earlier state. It may be nil.
 	History *watches.History
 	// Observer is notified of the results of pushes. It may be nil.
-	Observer remote.SupplyObserver
+	Observer remote.PusherObserver
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
 	// that it does not remove data that a policy needs which is not loaded yet.
 	Loaded func(context.Context) bool
@@ -44,8 +44,8 @@ type Controller struct {
 
 	mu          sync.Mutex
 	subscribers []func(policy string)
-	// supply and watches are set while this replica is the leader.
-	supply  *remote.Supply
+	// pusher and watches are set while this replica is the leader.
+	pusher  *remote.Pusher
 	watches *watches.Manager
 }
 
@@ -72,55 +72,55 @@ func (c *Controller) Subscribe(f func(policy string)) {
 	c.subscribers = append(c.subscribers, f)
 }
 
-// loadedEvery is the interval at which Start checks whether all policies are loaded.
-const loadedEvery = 100 * time.Millisecond
+// loadedPollInterval is the interval at which Start checks whether all policies are loaded.
+const loadedPollInterval = 100 * time.Millisecond
 
 // Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.
 func (c *Controller) Start(ctx context.Context) error {
-	supply := c.deps.Engine.NewSupply(remote.SupplyOptions{
+	pusher := c.deps.Engine.NewPusher(remote.PusherOptions{
 		Inventories: c.deps.Inventories, Observer: c.deps.Observer,
-		Content: c.deps.Engine.Supplied, State: c.tell,
+		ContentChanged: c.deps.Engine.PushedDataChanged, StateChanged: c.notify,
 	})
-	manager := watches.NewManager(c.deps.Client, supply, func(r schema.GroupVersionResource) { c.tell(c.wanting(r)...) })
+	manager := watches.NewManager(c.deps.Client, pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
 	manager.Prepare, manager.History = c.deps.Inventories.Prepare, c.deps.History
 	// The poll returns an error only if ctx ends.
-	if wait.PollUntilContextCancel(ctx, loadedEvery, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
+	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
 		return nil
 	}
-	c.lead(supply, manager)
-	defer c.lead(nil, nil)
+	c.setLeading(pusher, manager)
+	defer c.setLeading(nil, nil)
 	for {
-		wanted := wantedOf(c.deps.Registry)
+		needs := needsOf(c.deps.Registry)
 		types := map[schema.GroupVersionResource]*projection.Fields{}
-		for _, w := range wanted {
+		for _, w := range needs {
 			for _, r := range w.Types {
 				types[r.GroupVersionResource] = projection.Everything()
 			}
 		}
 		manager.Set(ctx, types)
-		supply.Set(ctx, wanted)
+		pusher.Set(ctx, needs)
 		select {
 		case <-ctx.Done():
-			supply.Wait()
+			pusher.Wait()
 			return nil
 		case <-c.wake:
 		}
 	}
 }
 
-func (c *Controller) lead(supply *remote.Supply, manager *watches.Manager) {
+func (c *Controller) setLeading(pusher *remote.Pusher, manager *watches.Manager) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.supply, c.watches = supply, manager
+	c.pusher, c.watches = pusher, manager
 }
 
-func (c *Controller) current() (*remote.Supply, *watches.Manager) {
+func (c *Controller) current() (*remote.Pusher, *watches.Manager) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.supply, c.watches
+	return c.pusher, c.watches
 }
 
-func (c *Controller) tell(policies ...string) {
+func (c *Controller) notify(policies ...string) {
 	c.mu.Lock()
 	subscribers := c.subscribers
 	c.mu.Unlock()
@@ -134,30 +134,30 @@ func (c *Controller) tell(policies ...string) {
 // State returns the state of the push of a type to a policy's engine, and the number of objects there. The state is
 // synced once the engine has all objects.
 func (c *Controller) State(policy string, resource schema.GroupVersionResource) (watches.State, int) {
-	supply, manager := c.current()
-	if supply == nil {
+	pusher, manager := c.current()
+	if pusher == nil {
 		return watches.State{}, 0
 	}
 	state, _ := manager.State(resource)
-	held, objects := supply.Held(policy, resource)
-	state.Synced = state.Synced && held
+	complete, objects := pusher.Complete(policy, resource)
+	state.Synced = state.Synced && complete
 	return state, objects
 }
 
 // Failure returns the reason why data or modules of a policy can't be pushed to its engine, or nil if no failure is
 // known.
 func (c *Controller) Failure(policy string) error {
-	supply, _ := c.current()
-	if supply == nil {
+	pusher, _ := c.current()
+	if pusher == nil {
 		return nil
 	}
-	return supply.Failure(policy)
+	return pusher.Failure(policy)
 }
 
-// wanting returns the policies that need a type in their engines.
-func (c *Controller) wanting(resource schema.GroupVersionResource) []string {
+// policiesNeeding returns the policies that need a type in their engines.
+func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []string {
 	var out []string
-	for _, w := range wantedOf(c.deps.Registry) {
+	for _, w := range needsOf(c.deps.Registry) {
 		if slices.ContainsFunc(w.Types, func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
 			out = append(out, w.Policy)
 		}
@@ -165,14 +165,14 @@ func (c *Controller) wanting(resource schema.GroupVersionResource) []string {
 	return slices.Compact(out)
 }
 
-// wantedOf returns what policies need in remote engines: those in force, and versions that wait for their data. A
+// needsOf returns what policies need in remote engines: those in force, and versions that wait for their data. A
 // waiting version comes after the version that it replaces.
-func wantedOf(registry *placement.Registry) []remote.Supplied {
-	var out []remote.Supplied
+func needsOf(registry *placement.Registry) []remote.PolicyNeeds {
+	var out []remote.PolicyNeeds
 	for name, standing := range registry.All() {
 		for _, b := range standing.Bindings() {
 			if b.Remote != nil && b.Remote.Supplied() {
-				out = append(out, remote.Supplied{Policy: name, Remote: b.Remote, Types: b.Supplies})
+				out = append(out, remote.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.Supplies})
 			}
 		}
 	}

@@ -38,7 +38,7 @@ var (
 // engine accepts all writes, stores the last manifest, and returns it.
 type engine struct {
 	mu       sync.Mutex
-	holdings any
+	manifest any
 	requests []string
 }
 
@@ -49,7 +49,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case r.Method == http.MethodPut && r.URL.Path == "/v1/data/berth/holdings":
-		_ = json.NewDecoder(r.Body).Decode(&e.holdings)
+		_ = json.NewDecoder(r.Body).Decode(&e.manifest)
 	case r.Method == http.MethodPatch:
 		var operations []struct {
 			Path  string
@@ -59,17 +59,17 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, o := range operations {
 			switch {
 			case o.Path == "/berth/holdings":
-				e.holdings = o.Value
-			case o.Path == "/berth/holdings/turn" && e.holdings == nil:
+				e.manifest = o.Value
+			case o.Path == "/berth/holdings/turn" && e.manifest == nil:
 				w.WriteHeader(http.StatusNotFound)
 				_, _ = w.Write([]byte(`{"code": "resource_not_found"}`))
 				return
 			case o.Path == "/berth/holdings/turn":
-				e.holdings.(map[string]any)["turn"] = o.Value
+				e.manifest.(map[string]any)["turn"] = o.Value
 			}
 		}
 	case r.Method == http.MethodGet && r.URL.Path == "/v1/data/berth/holdings":
-		_ = json.NewEncoder(w).Encode(map[string]any{"result": e.holdings})
+		_ = json.NewEncoder(w).Encode(map[string]any{"result": e.manifest})
 		return
 	case r.URL.Path == "/v1/policies":
 		_, _ = w.Write([]byte(`{"result": []}`))
@@ -130,8 +130,8 @@ func TestController(t *testing.T) {
 		Client: client, Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
 		Loaded: func(context.Context) bool { return loaded.Load() },
 	})
-	var told sync.Map
-	c.Subscribe(func(policy string) { told.Store(policy, true) })
+	var notified sync.Map
+	c.Subscribe(func(policy string) { notified.Store(policy, true) })
 	set := func(name string, b, next *policy.Binding) {
 		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b, Next: next})
 	}
@@ -154,7 +154,7 @@ func TestController(t *testing.T) {
 	if _, objects := c.State("a", nodes.GroupVersionResource); objects != 1 {
 		t.Errorf("%d objects", objects)
 	}
-	if _, ok := told.Load("a"); !ok {
+	if _, ok := notified.Load("a"); !ok {
 		t.Error("nobody was told")
 	}
 	if synced("a", services)() {
@@ -167,7 +167,7 @@ func TestController(t *testing.T) {
 	eventually(t, "nodes are still there", func() bool {
 		opa.mu.Lock()
 		defer opa.mu.Unlock()
-		types, _ := opa.holdings.(map[string]any)["types"].(map[string]any)
+		types, _ := opa.manifest.(map[string]any)["types"].(map[string]any)
 		return len(types) == 1 && types["/v1/services"] == true
 	})
 

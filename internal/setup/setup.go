@@ -456,7 +456,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
 		Loaded: p.policies.Loaded, History: p.history,
 	})
-	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.Settled(b) }
+	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.DataReady(b) }
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
 		Owners: p.options.owners(),
@@ -532,7 +532,7 @@ func (p *parts) addStatus() {
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Stale:       p.replication.Stale,
-		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.Settled,
+		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.DataReady,
 		Hook: p.hooks.State, Targets: p.remediation.TargetState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
 		Ledger: p.ledger, Metrics: p.metrics, Events: p.events,
 		Served: p.catalog.Served, OwnNamespace: p.options.exempt(),

@@ -30,7 +30,7 @@ const pollInterval = 20 * time.Millisecond
 type Remote struct {
 	base, token string
 	engine      *remote.Engine
-	supply      *remote.Supply
+	supply      *remote.Pusher
 	released    chan string
 }
 
@@ -39,7 +39,7 @@ type Remote struct {
 func NewRemote(base, token string) *Remote {
 	r := &Remote{base: strings.TrimSuffix(base, "/"), token: token, released: make(chan string, 1)}
 	r.engine = remote.New(remote.Options{Secrets: r, AllowSecrets: true, UserAgent: "berth-conformance"})
-	r.supply = r.engine.NewSupply(remote.SupplyOptions{Inventories: replication.Known(), Observer: observer(r.released)})
+	r.supply = r.engine.NewPusher(remote.PusherOptions{Inventories: replication.Known(), Observer: observer(r.released)})
 	return r
 }
 
@@ -51,22 +51,22 @@ func (r *Remote) Secret(context.Context, string) (map[string][]byte, error) {
 // observer hears that an engine is left alone.
 type observer chan string
 
-// Pushed implements remote.SupplyObserver.
+// Pushed implements remote.PusherObserver.
 func (observer) Pushed(string, engine.Fault) {}
 
-// Loading implements remote.SupplyObserver.
+// Loading implements remote.PusherObserver.
 func (observer) Loading(string) {}
 
-// Pending implements remote.SupplyObserver.
+// Pending implements remote.PusherObserver.
 func (observer) Pending(string, int) {}
 
-// Released implements remote.SupplyObserver.
+// Released implements remote.PusherObserver.
 func (o observer) Released(endpoint string) { o <- endpoint }
 
 // Load brings the policies of a theme and their world to the engine, and returns an evaluator for each, in their order,
 // once it has all. ctx bounds what Berth does there in the background, up to Unload.
 func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []Policy) ([]placement.Evaluator, error) {
-	var wanted []remote.Supplied
+	var wanted []remote.PolicyNeeds
 	bindings := make([]*policy.Binding, len(policies))
 	out := make([]placement.Evaluator, len(policies))
 	for i, p := range policies {
@@ -85,7 +85,7 @@ func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []
 			return nil, err
 		}
 		bindings[i] = b
-		wanted = append(wanted, remote.Supplied{Policy: names[i], Remote: m.Remote, Types: b.Supplies})
+		wanted = append(wanted, remote.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.Supplies})
 	}
 	for _, t := range w.types {
 		r.supply.Replace(t.GroupVersionResource, nil, w.Prepared(t.GroupVersionResource))
@@ -151,7 +151,7 @@ func documentPath(pkg ast.Ref) string {
 // settle waits until the engine has what a policy wants there.
 func (r *Remote) settle(ctx context.Context, name string, b *policy.Binding) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, patience, true, func(context.Context) (bool, error) {
-		return r.engine.Settled(b), nil
+		return r.engine.DataReady(b), nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until the engine has what %s wants: %w", name, errors.Join(err, r.supply.Failure(name)))

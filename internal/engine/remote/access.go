@@ -33,17 +33,17 @@ type access struct {
 	bearer atomic.Pointer[string]
 
 	mu sync.Mutex
-	// current are the connections in use; nil for none yet. material is what they were made with.
-	current  *connections
-	material material
+	// current are the connections in use; nil for none yet. tlsMaterial is what they were made with.
+	current     *connections
+	tlsMaterial tlsMaterial
 }
 
-// material is the content of the certificates and the key, in PEM.
-type material struct {
+// tlsMaterial is the content of the certificates and the key, in PEM.
+type tlsMaterial struct {
 	authorities, certificate, key []byte
 }
 
-func (m material) equal(o material) bool {
+func (m tlsMaterial) equal(o tlsMaterial) bool {
 	return bytes.Equal(m.authorities, o.authorities) && bytes.Equal(m.certificate, o.certificate) && bytes.Equal(m.key, o.key)
 }
 
@@ -88,7 +88,7 @@ func (a *access) connections(ctx context.Context) (*connections, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.current != nil && a.material.equal(m) {
+	if a.current != nil && a.tlsMaterial.equal(m) {
 		return a.current, nil
 	}
 	config, err := a.tls(m)
@@ -98,7 +98,7 @@ func (a *access) connections(ctx context.Context) (*connections, error) {
 	if a.current != nil {
 		a.current.transport.CloseIdleConnections()
 	}
-	a.current, a.material = newConnections(config, a.dial), m
+	a.current, a.tlsMaterial = newConnections(config, a.dial), m
 	return a.current, nil
 }
 
@@ -112,27 +112,27 @@ func (a *access) close() {
 }
 
 // read returns the current certificates and key.
-func (a *access) read(ctx context.Context) (material, error) {
-	m := material{authorities: a.spec.CABundle}
+func (a *access) read(ctx context.Context) (tlsMaterial, error) {
+	m := tlsMaterial{authorities: a.spec.CABundle}
 	var err error
 	if ref := a.spec.CASecretRef; ref != nil {
 		if m.authorities, err = a.secret(ctx, "caSecretRef", ref.Name, ref.Key); err != nil {
-			return material{}, err
+			return tlsMaterial{}, err
 		}
 	}
 	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
 		if m.certificate, err = a.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSCertKey); err != nil {
-			return material{}, err
+			return tlsMaterial{}, err
 		}
 		if m.key, err = a.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSPrivateKeyKey); err != nil {
-			return material{}, err
+			return tlsMaterial{}, err
 		}
 	}
 	return m, nil
 }
 
 // tls returns the TLS configuration for the certificates and the key.
-func (a *access) tls(m material) (*tls.Config, error) {
+func (a *access) tls(m tlsMaterial) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(m.authorities) > 0 {
 		config.RootCAs = x509.NewCertPool()
@@ -195,17 +195,17 @@ func (a *access) secret(ctx context.Context, field, name, key string) ([]byte, e
 // in a response.
 func (a *access) fault(f engine.Fault, err error) *engine.RemoteError {
 	if token := a.bearer.Load(); token != nil && *token != "" {
-		err = discreet{err, *token}
+		err = redactedError{err, *token}
 	}
 	return &engine.RemoteError{Endpoint: a.endpoint, Fault: f, Err: err}
 }
 
-// discreet is an error whose message hides a token.
-type discreet struct {
+// redactedError is an error whose message hides a token.
+type redactedError struct {
 	error
 	token string
 }
 
-func (d discreet) Error() string { return strings.ReplaceAll(d.error.Error(), d.token, "[token]") }
+func (d redactedError) Error() string { return strings.ReplaceAll(d.error.Error(), d.token, "[token]") }
 
-func (d discreet) Unwrap() error { return d.error }
+func (d redactedError) Unwrap() error { return d.error }

@@ -11,25 +11,28 @@ import (
 )
 
 const (
-	// maxAnswers is the maximum number of cached decisions of all policies together.
-	maxAnswers = 4096
-	// maxRemembered is the maximum size in bytes of a response whose decision is cached.
-	maxRemembered = 16 << 10
+	// maxCachedDecisions is the maximum number of cached decisions of all policies together.
+	maxCachedDecisions = 4096
+	// maxCachedResponse is the maximum size in bytes of a response whose decision is cached.
+	maxCachedResponse = 16 << 10
 )
 
-// answers is the decision cache of all remote policies. Each policy sets the time for which its decisions are kept. It
-// is safe for concurrent use.
-type answers struct {
+// decisionCache is the decision cache of all remote policies. Each policy sets the time for which its decisions are
+// kept. It is safe for concurrent use.
+type decisionCache struct {
 	lru *cache.LRUExpireCache
 }
 
-func newAnswers() answers { return answers{cache.NewLRUExpireCache(maxAnswers)} }
+func newDecisionCache() decisionCache {
+	return decisionCache{cache.NewLRUExpireCache(maxCachedDecisions)}
+}
 
-// answerKey identifies a policy's request at a revision of its data.
-type answerKey [sha256.Size]byte
+// requestKey identifies a policy's request at a revision of its data.
+type requestKey [sha256.Size]byte
 
-// keyOf returns the key of a request. Revisions are unique among policies, so the policy's name is not part of it.
-func keyOf(revision uint64, body []byte) (key answerKey) {
+// requestKeyOf returns the key of a request. Revisions are unique among policies, so the policy's name is not part of
+// it.
+func requestKeyOf(revision uint64, body []byte) (key requestKey) {
 	sum := sha256.New()
 	sum.Write(binary.BigEndian.AppendUint64(nil, revision))
 	sum.Write(body)
@@ -37,7 +40,7 @@ func keyOf(revision uint64, body []byte) (key answerKey) {
 	return key
 }
 
-func (a answers) get(key answerKey) (placement.Decision, bool) {
+func (a decisionCache) get(key requestKey) (placement.Decision, bool) {
 	got, ok := a.lru.Get(key)
 	if !ok {
 		return placement.Decision{}, false
@@ -47,8 +50,8 @@ func (a answers) get(key answerKey) (placement.Decision, bool) {
 }
 
 // put caches a decision. size is the size of the engine's response in bytes.
-func (a answers) put(key answerKey, d placement.Decision, size int, ttl time.Duration) {
-	if size <= maxRemembered {
+func (a decisionCache) put(key requestKey, d placement.Decision, size int, ttl time.Duration) {
+	if size <= maxCachedResponse {
 		a.lru.Add(key, d, ttl)
 	}
 }

@@ -40,7 +40,7 @@ func TestCache(t *testing.T) {
 		expect("another object", 2)
 		decides(t, f.put(t, "q", placementv1.Remote{CacheSeconds: 30}))
 		expect("another policy", 3)
-		f.engine.Supplied("p")
+		f.engine.PushedDataChanged("p")
 		decides(t, p)
 		expect("other data", 4)
 		pass(30*time.Second - time.Millisecond)
@@ -60,7 +60,7 @@ func TestCache(t *testing.T) {
 		decides(t, never)
 		expect("never", 9)
 
-		server.to(says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxRemembered) + `"}}}`))
+		server.to(says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxCachedResponse) + `"}}}`))
 		large := f.put(t, "large", placementv1.Remote{CacheSeconds: 30})
 		decides(t, large)
 		decides(t, large)

@@ -40,7 +40,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 		return fmt.Sprintf("the engine does not answer, and until it does spec.failurePolicy says what becomes of requests: %v", err)
 	}
 	if found {
-		_, found, err = decodeAnswer(answer, r.V0)
+		_, found, err = decodeResponse(answer, r.V0)
 	}
 	var contract *placement.ContractError
 	switch {

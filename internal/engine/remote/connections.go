@@ -12,10 +12,11 @@ import (
 const (
 	// maxHeader is the maximum size of a response's header in bytes.
 	maxHeader = 64 << 10
-	// idle is how long an unused connection is kept.
-	idle = 90 * time.Second
-	// connecting is the timeout of a connection attempt. It also applies when no request waits for the attempt any more.
-	connecting = 10 * time.Second
+	// idleTimeout is how long an unused connection is kept.
+	idleTimeout = 90 * time.Second
+	// connectTimeout is the timeout of a connection attempt. It also applies when no request waits for the attempt any
+	// more.
+	connectTimeout = 10 * time.Second
 )
 
 // dialer connects to an address.
@@ -28,17 +29,17 @@ type connections struct {
 
 func newConnections(config *tls.Config, dial dialer) *connections {
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: connecting}).DialContext
+		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
 	out := &connections{transport: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dial,
 		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    connecting,
+		TLSHandshakeTimeout:    connectTimeout,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           maxInFlight,
 		MaxIdleConnsPerHost:    maxInFlight,
-		IdleConnTimeout:        idle,
+		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		// All requests to an engine share one HTTP/2 connection. Pings detect a connection that broke silently.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},

@@ -61,14 +61,14 @@ func newEndpoint(name string) *endpoint {
 		MaxRequests:   1,
 		Timeout:       firstOpen,
 		ReadyToTrip:   func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= faultsToOpen && e.widespread() },
-		IsExcluded:    func(err error) bool { return errors.Is(err, errNotAsked) },
-		OnStateChange: func(_ string, from, to gobreaker.State) { e.turned(from, to) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errInconclusive) },
+		OnStateChange: func(_ string, from, to gobreaker.State) { e.breakerChanged(from, to) },
 	})
 	return e
 }
 
-// turned records that the circuit breaker opened or closed.
-func (e *endpoint) turned(from, to gobreaker.State) {
+// breakerChanged records that the circuit breaker opened or closed.
+func (e *endpoint) breakerChanged(from, to gobreaker.State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch to {
@@ -86,8 +86,9 @@ func (e *endpoint) turned(from, to gobreaker.State) {
 	}
 }
 
-// saw records the namespace of a request and its outcome. It is called before the circuit breaker counts the outcome.
-func (e *endpoint) saw(namespace string, outcome error) {
+// recordNamespace records the namespace of a request and its outcome. It is called before the circuit breaker counts
+// the outcome.
+func (e *endpoint) recordNamespace(namespace string, outcome error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var fault *engine.RemoteError
@@ -113,15 +114,15 @@ func (e *endpoint) widespread() bool {
 	return e.broken || len(e.failing) >= namespacesToOpen
 }
 
-// errNotAsked is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.
-var errNotAsked = errors.New("the engine was not asked")
+// errInconclusive is the outcome of an attempt that says nothing about the engine. The circuit breaker ignores it.
+var errInconclusive = errors.New("the engine was not asked")
 
-// standing converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
-// answered, errNotAsked if the error says nothing about the endpoint, and otherwise the fault.
-func standing(err error) error {
+// breakerOutcome converts the error of an attempt to an outcome for the circuit breaker. It returns nil if the endpoint
+// answered, errInconclusive if the error says nothing about the endpoint, and otherwise the fault.
+func breakerOutcome(err error) error {
 	var fault *engine.RemoteError
-	if errors.Is(err, errNotAsked) {
-		return errNotAsked
+	if errors.Is(err, errInconclusive) {
+		return errInconclusive
 	}
 	if !errors.As(err, &fault) {
 		return nil
@@ -132,7 +133,7 @@ func standing(err error) error {
 		// below.
 		return nil
 	case engine.FaultCredentials, engine.FaultSerialization:
-		return errNotAsked
+		return errInconclusive
 	}
 	var said *rejection
 	var unreadable unreadable
@@ -141,7 +142,7 @@ func standing(err error) error {
 	}
 	if errors.Is(err, context.Canceled) || untrusted(err) {
 		// The caller gave up, or the certificates of one policy are the cause.
-		return errNotAsked
+		return errInconclusive
 	}
 	return fault
 }
@@ -153,7 +154,7 @@ var errBusy = fmt.Errorf("%d requests to the engine are under way, and none ende
 // leave reports whether the endpoint's health changed. The error of enter is an *engine.RemoteError.
 func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool), err error) {
 	if e.breaker.State() == gobreaker.StateOpen {
-		return nil, e.closedOff()
+		return nil, e.circuitOpenError()
 	}
 	namespace := placement.NamespaceOf(ctx)
 	leaveNamespace, err := e.namespaces.enter(ctx, e.name, namespace)
@@ -174,23 +175,23 @@ func (e *endpoint) enter(ctx context.Context) (leave func(error) (changed bool),
 	if quiet || err != nil {
 		e.inFlight.Release(1)
 		leaveNamespace(nil)
-		return nil, e.closedOff()
+		return nil, e.circuitOpenError()
 	}
 	return func(err error) bool {
 		defer e.inFlight.Release(1)
-		outcome := standing(err)
-		leaveNamespace(caused(outcome))
-		e.saw(namespace, outcome)
+		outcome := breakerOutcome(err)
+		leaveNamespace(objectFault(outcome))
+		e.recordNamespace(namespace, outcome)
 		before := e.state()
 		done(outcome)
-		e.note(outcome)
+		e.recordOutcome(outcome)
 		return e.state() != before
 	}, nil
 }
 
-// caused reports whether an outcome is a fault that the object may have caused. It returns nil if the outcome says
+// objectFault reports whether an outcome is a fault that the object may have caused. It returns nil if the outcome says
 // nothing about that.
-func caused(outcome error) *bool {
+func objectFault(outcome error) *bool {
 	var fault *engine.RemoteError
 	switch {
 	case outcome == nil:
@@ -201,8 +202,8 @@ func caused(outcome error) *bool {
 	return nil
 }
 
-// hush sets quietUntil to the time that a fault requests with Retry-After.
-func (e *endpoint) hush(err error) {
+// setQuietUntil sets quietUntil to the time that a fault requests with Retry-After.
+func (e *endpoint) setQuietUntil(err error) {
 	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -229,8 +230,8 @@ func (e *endpoint) quiet(now time.Time) bool {
 	return now.Before(e.quietUntil)
 }
 
-// closedOff returns the error that says that the circuit breaker is open.
-func (e *endpoint) closedOff() *engine.RemoteError {
+// circuitOpenError returns the error that says that the circuit breaker is open.
+func (e *endpoint) circuitOpenError() *engine.RemoteError {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	message := fmt.Sprintf("it is not asked since %s, as it kept failing, and is tried again from %s on",
@@ -243,8 +244,8 @@ func (e *endpoint) closedOff() *engine.RemoteError {
 	return out
 }
 
-// note records the outcome of a request. It is called after the circuit breaker counted the outcome.
-func (e *endpoint) note(outcome error) {
+// recordOutcome records the outcome of a request. It is called after the circuit breaker counted the outcome.
+func (e *endpoint) recordOutcome(outcome error) {
 	now := time.Now()
 	var fault *engine.RemoteError
 	e.mu.Lock()
@@ -276,7 +277,7 @@ func (e *endpoint) healthNow() (h health, openSince time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.openSince.IsZero() {
-		e.health.settle(now)
+		e.health.expire(now)
 	}
 	return e.health, e.openSince
 }

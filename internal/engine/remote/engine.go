@@ -53,20 +53,20 @@ type Options struct {
 type Engine struct {
 	options Options
 	// dial connects to engines; nil for the default dialer.
-	dial       dialer
-	evaluators weakcache.Cache[evaluator]
-	accesses   weakcache.Cache[access]
-	endpoints  weakcache.Cache[endpoint]
-	witnesses  weakcache.Cache[witness]
-	answers    answers
+	dial            dialer
+	evaluators      weakcache.Cache[evaluator]
+	accesses        weakcache.Cache[access]
+	endpoints       weakcache.Cache[endpoint]
+	manifestReaders weakcache.Cache[manifestReader]
+	decisionCache   decisionCache
 }
 
 // New returns an engine.
-func New(o Options) *Engine { return &Engine{options: o, answers: newAnswers()} }
+func New(o Options) *Engine { return &Engine{options: o, decisionCache: newDecisionCache()} }
 
-// Settled reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
+// DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
 // replica knows. It does not wait: it may start a request for the manifest, whose result the next call uses.
-func (e *Engine) Settled(b *policy.Binding) bool {
+func (e *Engine) DataReady(b *policy.Binding) bool {
 	if b.Remote == nil || !b.Remote.Supplied() {
 		return true
 	}
@@ -74,19 +74,19 @@ func (e *Engine) Settled(b *policy.Binding) bool {
 	if err != nil {
 		return false
 	}
-	w, err := e.witnessOf(b.Remote, a)
+	w, err := e.manifestReaderOf(b.Remote, a)
 	if err != nil {
 		return false
 	}
 	w.poll(timeoutOf(b.Remote))
-	held := w.seen()
-	missing, _ := held.has(b.Remote.Policy, b.Remote, b)
-	return held != nil && missing == ""
+	current := w.latest()
+	missing, _ := current.missing(b.Remote.Policy, b.Remote, b)
+	return current != nil && missing == ""
 }
 
-// Supplied is called when data that was pushed for these policies changed. The existing objects of the policies are
-// decided again.
-func (e *Engine) Supplied(policies ...string) {
+// PushedDataChanged is called when data that was pushed for these policies changed. The existing objects of the
+// policies are decided again.
+func (e *Engine) PushedDataChanged(policies ...string) {
 	for _, p := range e.inForce() {
 		if slices.Contains(policies, p.name) {
 			e.revise(p)
@@ -94,8 +94,8 @@ func (e *Engine) Supplied(policies ...string) {
 	}
 }
 
-// tick is the interval between checks for due work.
-const tick = time.Second
+// tickInterval is the interval between checks for due work.
+const tickInterval = time.Second
 
 // Start runs the periodic work until ctx ends. It has existing objects decided again at the policies' refresh interval,
 // sends probes to engines that fail, and notifies the observer of policies that became healthy. Then it closes idle
@@ -103,7 +103,7 @@ const tick = time.Second
 func (e *Engine) Start(ctx context.Context) error {
 	var probes sync.WaitGroup
 	defer probes.Wait()
-	ticker := time.NewTicker(tick)
+	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -113,10 +113,10 @@ func (e *Engine) Start(ctx context.Context) error {
 			}
 			return nil
 		case now := <-ticker.C:
-			e.due(now)
+			e.runDue(now)
 			for _, p := range e.inForce() {
 				if body := p.probeDue(now); body != nil {
-					probes.Go(func() { p.probed(ctx, body) })
+					probes.Go(func() { p.sendProbe(ctx, body) })
 				}
 			}
 		}
@@ -126,19 +126,19 @@ func (e *Engine) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica sends requests.
 func (*Engine) NeedLeaderElection() bool { return false }
 
-func (e *Engine) due(now time.Time) {
+func (e *Engine) runDue(now time.Time) {
 	for _, p := range e.inForce() {
-		if p.refreshed(now) {
+		if p.refreshDue(now) {
 			e.revise(p)
 		}
 		if e.options.Observer != nil {
-			p.tell(e.options.Observer)
+			p.notifyHealth(e.options.Observer)
 		}
 	}
 }
 
 func (e *Engine) revise(p *evaluator) {
-	p.revise()
+	p.newRevision()
 	if e.options.Observer != nil {
 		e.options.Observer.Revised(p.name)
 	}
@@ -164,14 +164,14 @@ func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	}
 }
 
-// tellHealth notifies the observer of the health of each policy in force that the endpoint decides.
-func (e *Engine) tellHealth(at *endpoint) {
+// notifyHealth notifies the observer of the health of each policy in force that the endpoint decides.
+func (e *Engine) notifyHealth(at *endpoint) {
 	if e.options.Observer == nil {
 		return
 	}
 	for _, p := range e.inForce() {
 		if p.endpoint == at {
-			p.tell(e.options.Observer)
+			p.notifyHealth(e.options.Observer)
 		}
 	}
 }

@@ -30,25 +30,25 @@ type evaluator struct {
 	endpoint *endpoint
 	// inputBytes is the maximum size of an object that is sent, as JSON.
 	inputBytes int
-	// witness reads the engine's manifest; nil if the policy needs nothing in the engine.
-	witness *witness
+	// manifestReader reads the engine's manifest; nil if the policy needs nothing in the engine.
+	manifestReader *manifestReader
 	// revision changes when existing objects must be decided again. No other evaluator has the same one.
 	revision atomic.Uint64
 
-	// complete reports whether the engine was once seen to have everything that the policy needs.
-	complete atomic.Bool
+	// wasComplete reports whether the engine was once seen to have everything that the policy needs.
+	wasComplete atomic.Bool
 
-	// telling is held while the observer is notified, so that notifications come in order. told is the health of the last
-	// notification.
-	telling sync.Mutex
-	told    placement.RemoteHealth
+	// notifyMu is held while the observer is notified, so that notifications come in order. notifiedHealth is the health
+	// of the last notification.
+	notifyMu       sync.Mutex
+	notifiedHealth placement.RemoteHealth
 
 	mu sync.Mutex
-	// own is the health that concerns only this policy.
-	own   health
-	probe probe
-	// refresh is when existing objects are decided again; zero for never.
-	refresh time.Time
+	// ownHealth is the health that concerns only this policy.
+	ownHealth health
+	probe     probe
+	// nextRefresh is when existing objects are decided again; zero for never.
+	nextRefresh time.Time
 }
 
 // revisions is the last revision that was assigned. All evaluators share it.
@@ -80,13 +80,13 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 		return nil, err
 	}
 	if r.Supplied() {
-		if p.witness, err = e.witnessOf(r, p.access); err != nil {
+		if p.manifestReader, err = e.manifestReaderOf(r, p.access); err != nil {
 			return nil, err
 		}
 	}
-	p.told = placement.RemoteHealth{Endpoint: p.access.endpoint}
-	p.schedule(time.Now())
-	p.revise()
+	p.notifiedHealth = placement.RemoteHealth{Endpoint: p.access.endpoint}
+	p.scheduleRefresh(time.Now())
+	p.newRevision()
 	return p, nil
 }
 
@@ -112,101 +112,101 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
 	}
 	ttl := time.Duration(p.remote.Spec.CacheSeconds) * time.Second
-	var key answerKey
+	var key requestKey
 	if ttl > 0 {
 		// The revision is read before the request, so the decision is of this revision or a newer one.
-		key = keyOf(p.revision.Load(), body)
-		if decision, ok := p.engine.answers.get(key); ok {
+		key = requestKeyOf(p.revision.Load(), body)
+		if decision, ok := p.engine.decisionCache.get(key); ok {
 			return decision, nil
 		}
 	}
-	out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (answered, error) { return p.attempt(ctx, body) })
+	out, err := retry(ctx, p.remote.Spec, func(ctx context.Context) (sizedDecision, error) { return p.attempt(ctx, body) })
 	if err == nil && ttl > 0 {
-		p.engine.answers.put(key, out.decision, out.size, ttl)
+		p.engine.decisionCache.put(key, out.decision, out.size, ttl)
 	}
 	return out.decision, err
 }
 
-// answered is a decision and the size in bytes of the response that it was read from.
-type answered struct {
+// sizedDecision is a decision and the size in bytes of the response that it was read from.
+type sizedDecision struct {
 	decision placement.Decision
 	size     int
 }
 
 // attempt sends one request if the endpoint admits it.
-func (p *evaluator) attempt(ctx context.Context, body []byte) (out answered, err error) {
+func (p *evaluator) attempt(ctx context.Context, body []byte) (out sizedDecision, err error) {
 	leave, err := p.endpoint.enter(ctx)
 	if err != nil {
-		p.attempted(body, err)
+		p.recordAttempt(body, err)
 		p.engine.requested(p.endpoint.name, err, 0)
-		return answered{}, err
+		return sizedDecision{}, err
 	}
 	began := time.Now()
 	// This is deferred so that it runs also after a panic. Otherwise the circuit breaker would wait forever for the
 	// outcome.
 	defer func() {
 		changed := leave(err)
-		changed = p.note(err) || changed
-		p.attempted(body, err)
+		changed = p.recordOutcome(err) || changed
+		p.recordAttempt(body, err)
 		p.engine.requested(p.endpoint.name, err, time.Since(began))
 		if changed {
-			p.engine.tellHealth(p.endpoint)
+			p.engine.notifyHealth(p.endpoint)
 		}
 	}()
-	return p.ask(ctx, body)
+	return p.request(ctx, body)
 }
 
-// ask sends one request. It verifies before and after that the engine has what the policy needs.
-func (p *evaluator) ask(ctx context.Context, body []byte) (answered, error) {
-	var before *holdings
-	if p.witness != nil {
+// request sends one request. It verifies before and after that the engine has what the policy needs.
+func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, error) {
+	var before *manifest
+	if p.manifestReader != nil {
 		var err error
-		if before, err = p.witness.before(ctx, p.name, p.remote, p.binding); err != nil {
-			return answered{}, err
+		if before, err = p.manifestReader.verifyBefore(ctx, p.name, p.remote, p.binding); err != nil {
+			return sizedDecision{}, err
 		}
-		p.complete.Store(true)
+		p.wasComplete.Store(true)
 	}
 	answer, found, err := p.query(ctx, body)
 	if err != nil {
-		return answered{}, err
+		return sizedDecision{}, err
 	}
 	superseded := false
-	if p.witness != nil {
-		if superseded, err = p.witness.after(ctx, before, p.name, p.remote, p.binding); err != nil {
-			return answered{}, err
+	if p.manifestReader != nil {
+		if superseded, err = p.manifestReader.verifyAfter(ctx, before, p.name, p.remote, p.binding); err != nil {
+			return sizedDecision{}, err
 		}
 	}
 	var rules map[string]any
 	if found {
-		rules, found, err = decodeAnswer(answer, p.remote.V0)
+		rules, found, err = decodeResponse(answer, p.remote.V0)
 	}
 	var contract *placement.ContractError
 	switch {
 	case errors.As(err, &contract):
-		return answered{}, err
+		return sizedDecision{}, err
 	case err != nil:
-		return answered{}, p.access.fault(engine.FaultMalformed, unreadable{err})
+		return sizedDecision{}, p.access.fault(engine.FaultMalformed, unreadable{err})
 	case !found && p.remote.OwnPackage:
 		// The server that answered lacks the modules, whatever the manifest said. For a moment, two servers may share one
 		// address.
-		return answered{}, p.access.fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
+		return sizedDecision{}, p.access.fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
 	case !found && superseded:
-		return answered{}, p.access.fault(engine.FaultIncomplete,
+		return sizedDecision{}, p.access.fault(engine.FaultIncomplete,
 			errors.New("it has newer modules of the policy, which have no result for this version"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
-		return answered{}, p.access.fault(engine.FaultUndefined,
+		return sizedDecision{}, p.access.fault(engine.FaultUndefined,
 			fmt.Errorf("it has no result for %s: look at the path of spec.remote.url, and whether it has the policy", p.remote.Document))
 	case !found:
-		return answered{size: len(answer)}, nil
+		return sizedDecision{size: len(answer)}, nil
 	}
 	decision, err := placement.ParseDecision(rules)
-	return answered{decision, len(answer)}, err
+	return sizedDecision{decision, len(answer)}, err
 }
 
 // query sends the request. found is false if the engine answers that it has no such document, as OPA's v0 data API
 // does.
 func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, found bool, err error) {
-	answer, err = p.access.exchange(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
+	answer, err = p.access.send(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
 	var said *rejection
 	if p.remote.V0 && errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code == codeUndefined {
 		return nil, false, nil
@@ -217,26 +217,26 @@ func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, foun
 // codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
 const codeUndefined = "undefined_document"
 
-// note records what an attempt's outcome says about this policy alone. It reports whether the policy's own health
-// changed.
-func (p *evaluator) note(err error) (changed bool) {
+// recordOutcome records what an attempt's outcome says about this policy alone. It reports whether the policy's own
+// health changed.
+func (p *evaluator) recordOutcome(err error) (changed bool) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked, before := p.own.asked, p.own.kind()
+	asked, before := p.ownHealth.attempted, p.ownHealth.kind()
 	var fault *engine.RemoteError
 	switch {
 	case !errors.As(err, &fault):
-		p.own.answered(now)
-	case fault.Fault == engine.FaultIncomplete && !p.complete.Load():
+		p.ownHealth.answered(now)
+	case fault.Fault == engine.FaultIncomplete && !p.wasComplete.Load():
 		// The engine is still being loaded for the first time, or rejects what is pushed to it. The condition Replicated
 		// reports that. No decision was requested.
-	case standing(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
-		p.own.failed(fault, now)
+	case breakerOutcome(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
+		p.ownHealth.failed(fault, now)
 	default:
-		p.own.asked = true
+		p.ownHealth.attempted = true
 	}
-	return asked != p.own.asked || before != p.own.kind()
+	return asked != p.ownHealth.attempted || before != p.ownHealth.kind()
 }
 
 // Health implements placement.Remote. A fault of the endpoint takes precedence over one of the policy itself.
@@ -244,26 +244,26 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	shared, openSince := p.endpoint.healthNow()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.own.settle(time.Now())
+	p.ownHealth.expire(time.Now())
 	// A failed request of another policy to the same endpoint counts for this policy too.
-	p.own.asked = p.own.asked || shared.fault != nil
-	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.own.asked, Open: !openSince.IsZero()}
+	p.ownHealth.attempted = p.ownHealth.attempted || shared.fault != nil
+	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.ownHealth.attempted, Open: !openSince.IsZero()}
 	switch {
 	case shared.fault != nil:
 		out.Err, out.Since = shared.fault, shared.since
-	case p.own.fault != nil:
-		out.Err, out.Since = p.own.fault, p.own.since
+	case p.ownHealth.fault != nil:
+		out.Err, out.Since = p.ownHealth.fault, p.ownHealth.since
 	}
 	return out
 }
 
-// tell notifies the observer of the policy's health if it changed since the last notification.
-func (p *evaluator) tell(o Observer) {
-	p.telling.Lock()
-	defer p.telling.Unlock()
+// notifyHealth notifies the observer of the policy's health if it changed since the last notification.
+func (p *evaluator) notifyHealth(o Observer) {
+	p.notifyMu.Lock()
+	defer p.notifyMu.Unlock()
 	now := p.Health()
-	if before := p.told; differs(before, now) {
-		p.told = now
+	if before := p.notifiedHealth; differs(before, now) {
+		p.notifiedHealth = now
 		o.HealthChanged(p.name, before, now)
 	}
 }
@@ -271,24 +271,24 @@ func (p *evaluator) tell(o Observer) {
 // Revision implements placement.Evaluator.
 func (p *evaluator) Revision() uint64 { return p.revision.Load() }
 
-// revise assigns a new revision, so that existing objects are decided again.
-func (p *evaluator) revise() { p.revision.Store(revisions.Add(1)) }
+// newRevision assigns a new revision, so that existing objects are decided again.
+func (p *evaluator) newRevision() { p.revision.Store(revisions.Add(1)) }
 
-// refreshed reports whether the refresh time has come. If so, it schedules the next one.
-func (p *evaluator) refreshed(now time.Time) bool {
+// refreshDue reports whether the refresh time has come. If so, it schedules the next one.
+func (p *evaluator) refreshDue(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refresh.IsZero() || now.Before(p.refresh) {
+	if p.nextRefresh.IsZero() || now.Before(p.nextRefresh) {
 		return false
 	}
-	p.schedule(now)
+	p.scheduleRefresh(now)
 	return true
 }
 
-// schedule sets the time of the next refresh. The jitter spreads the refreshes of many policies.
-func (p *evaluator) schedule(now time.Time) {
+// scheduleRefresh sets the time of the next refresh. The jitter spreads the refreshes of many policies.
+func (p *evaluator) scheduleRefresh(now time.Time) {
 	if every := time.Duration(p.remote.Spec.RefreshSeconds) * time.Second; every > 0 {
-		p.refresh = now.Add(every - time.Duration(rand.Float64()*refreshJitter*float64(every)))
+		p.nextRefresh = now.Add(every - time.Duration(rand.Float64()*refreshJitter*float64(every)))
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// maxAnswer is the maximum size of a response in bytes, after decompression.
-	maxAnswer = 1 << 20
+	// maxResponse is the maximum size of a response in bytes, after decompression.
+	maxResponse = 1 << 20
 	// maxRejection is how many bytes are read of a response without a success status.
 	maxRejection = 64 << 10
 )
@@ -41,7 +41,7 @@ type query struct {
 	body        []byte
 	// ifAbsent writes a document only if there is none. Otherwise the status is 304.
 	ifAbsent bool
-	// limit is the maximum size of the response in bytes; 0 for maxAnswer.
+	// limit is the maximum size of the response in bytes; 0 for maxResponse.
 	limit int64
 }
 
@@ -53,8 +53,8 @@ type rejection struct {
 	Errors []struct {
 		Code string `json:"code"`
 	} `json:"errors"`
-	// asked names the request, shape describes the response without its content, and advice says what to check.
-	asked, shape, advice string
+	// requestLine names the request, shape describes the response without its content, and advice says what to check.
+	requestLine, shape, advice string
 }
 
 // ofObject reports whether OPA works but could not evaluate the policy for this object (see topdown.Error).
@@ -78,7 +78,7 @@ var knownCodes = []string{
 }
 
 func (r *rejection) Error() string {
-	out := strings.TrimSpace(fmt.Sprintf("%s: status %d %s", r.asked, r.Status, http.StatusText(r.Status)))
+	out := strings.TrimSpace(fmt.Sprintf("%s: status %d %s", r.requestLine, r.Status, http.StatusText(r.Status)))
 	codes := []string{r.Code}
 	for _, e := range r.Errors {
 		codes = append(codes, e.Code)
@@ -118,10 +118,10 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// exchange sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
+// send sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
 // JSON. The error is an *engine.RemoteError, with a *rejection in its chain for another status. The token and the
 // client certificate are those that the Secrets contain now.
-func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
+func (a *access) send(ctx context.Context, q query) ([]byte, error) {
 	c, err := a.connections(ctx)
 	if err != nil {
 		return nil, err
@@ -141,16 +141,16 @@ func (a *access) exchange(ctx context.Context, q query) ([]byte, error) {
 	// An http.Client would follow redirects and send the token along.
 	response, err := c.transport.RoundTrip(request)
 	if err != nil {
-		return nil, a.broken(ctx, err)
+		return nil, a.connectionFault(ctx, err)
 	}
 	// Deferred calls run in reverse order: the body is closed before c may be collected. A connection that becomes idle
 	// after that would stay open.
 	defer runtime.KeepAlive(c)
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return nil, a.rejected(response, q)
+		return nil, a.statusFault(response, q)
 	}
-	return a.answer(ctx, response, q)
+	return a.readBody(ctx, response, q)
 }
 
 func newRequest(ctx context.Context, q query) (*http.Request, error) {
@@ -178,23 +178,23 @@ func newRequest(ctx context.Context, q query) (*http.Request, error) {
 	return request, nil
 }
 
-// broken converts an error of a connection to a fault.
-func (a *access) broken(ctx context.Context, err error) *engine.RemoteError {
+// connectionFault converts an error of a connection to a fault.
+func (a *access) connectionFault(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
-	err = unquoted(err)
+	err = withoutResponse(err)
 	switch {
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
 		return a.fault(engine.FaultTimeout, fmt.Errorf("no answer in time: %w", err))
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return a.fault(engine.FaultMalformed, fmt.Errorf("the answer was cut off: %w", err))
 	case untrusted(err):
-		return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", a.shown(), err))
+		return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", a.certificateHint(), err))
 	}
-	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.shown(), err))
+	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.certificateHint(), err))
 }
 
-// unquoted returns a connection's error without the parts of an unreadable response that net/http quotes.
-func unquoted(err error) error {
+// withoutResponse returns a connection's error without the parts of an unreadable response that net/http quotes.
+func withoutResponse(err error) error {
 	var (
 		op     *net.OpError
 		verify *tls.CertificateVerificationError
@@ -208,22 +208,22 @@ func unquoted(err error) error {
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return err
 	}
-	return reason{"what answered does not speak HTTP as expected, or ended the connection", err}
+	return messageError{"what answered does not speak HTTP as expected, or ended the connection", err}
 }
 
-// reason replaces the message of an error.
-type reason struct {
+// messageError replaces the message of an error.
+type messageError struct {
 	text string
 	err  error
 }
 
-func (r reason) Error() string { return r.text }
+func (r messageError) Error() string { return r.text }
 
-func (r reason) Unwrap() error { return r.err }
+func (r messageError) Unwrap() error { return r.err }
 
-// shown returns a hint about the client certificate that Berth sends. A TLS 1.3 server that rejects it closes the
-// connection, and its reason is often not read any more.
-func (a *access) shown() string {
+// certificateHint returns a hint about the client certificate that Berth sends. A TLS 1.3 server that rejects it closes
+// the connection, and its reason is often not read any more.
+func (a *access) certificateHint() string {
 	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
 		return fmt.Sprintf(" (does the engine take the certificate of Secret %s?)", ref.Name)
 	}
@@ -244,18 +244,18 @@ type unreadable struct{ error }
 // Unwrap returns the underlying error.
 func (u unreadable) Unwrap() error { return u.error }
 
-// answer reads a response with status 2xx.
-func (a *access) answer(ctx context.Context, response *http.Response, q query) ([]byte, error) {
+// readBody reads a response with status 2xx.
+func (a *access) readBody(ctx context.Context, response *http.Response, q query) ([]byte, error) {
 	limit := q.limit
 	if limit == 0 {
-		limit = maxAnswer
+		limit = maxResponse
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil && response.Uncompressed && ctx.Err() == nil:
-		return nil, a.fault(engine.FaultMalformed, reason{"the compressed answer can't be read", err})
+		return nil, a.fault(engine.FaultMalformed, messageError{"the compressed answer can't be read", err})
 	case err != nil:
-		return nil, a.broken(ctx, err)
+		return nil, a.connectionFault(ctx, err)
 	case int64(len(body)) > limit:
 		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer has more than %d bytes", limit)})
 	case len(body) > 0 && !isJSON(response.Header.Get("Content-Type")):
@@ -273,15 +273,15 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == typeJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// rejected converts a response without a success status to a fault.
-func (a *access) rejected(response *http.Response, q query) *engine.RemoteError {
+// statusFault converts a response without a success status to a fault.
+func (a *access) statusFault(response *http.Response, q query) *engine.RemoteError {
 	r := &rejection{}
 	// Even an incomplete body may contain the error's code.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
 	if json.Unmarshal(body, r) != nil {
 		*r = rejection{}
 	}
-	r.Status, r.asked, r.shape = response.StatusCode, q.method+" "+q.at.EscapedPath(), shapeOf(body)
+	r.Status, r.requestLine, r.shape = response.StatusCode, q.method+" "+q.at.EscapedPath(), shapeOf(body)
 	out := a.fault(engine.FaultRefused, r)
 	out.Status = r.Status
 	switch {

@@ -123,7 +123,7 @@ func TestFaults(t *testing.T) {
 		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
 		"OtherSuccess":   {answer: says(`{"decision_id": "1", "status": "in maintenance"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
 		"OtherCase":      {answer: says(`{"Result": {"errors": ["no"]}}`), fault: engine.FaultMalformed, says: []string{"an object with 1 members, without result"}},
-		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxAnswer) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
+		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxResponse) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"Bomb":           {answer: zipped(50<<20, false), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"CutCompressed":  {answer: zipped(100, true), fault: engine.FaultMalformed},
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 )
 
-// steady is the time without a fault after which a failed policy or endpoint counts as healthy again. It keeps the
-// state from changing with each request.
-const steady = 10 * time.Second
+// recoveryPeriod is the time without a fault after which a failed policy or endpoint counts as healthy again. It keeps
+// the state from changing with each request.
+const recoveryPeriod = 10 * time.Second
 
 // health is the outcome of a series of attempts. The zero value means no attempts.
 type health struct {
-	// asked reports whether there was an attempt.
-	asked bool
+	// attempted reports whether there was an attempt.
+	attempted bool
 	// fault is the last fault while it counts; nil for none.
 	fault *engine.RemoteError
 	// since is the time of the first of the faults that count, and last the time of the last one.
@@ -28,17 +28,17 @@ func (h *health) failed(fault *engine.RemoteError, now time.Time) {
 	if h.fault == nil {
 		h.since = now
 	}
-	h.asked, h.fault, h.last, h.answering = true, fault, now, false
+	h.attempted, h.fault, h.last, h.answering = true, fault, now, false
 }
 
 func (h *health) answered(now time.Time) {
-	h.asked, h.answering = true, true
-	h.settle(now)
+	h.attempted, h.answering = true, true
+	h.expire(now)
 }
 
-// settle removes the fault if it is old enough and the last attempt succeeded.
-func (h *health) settle(now time.Time) {
-	if h.answering && now.Sub(h.last) >= steady {
+// expire removes the fault if it is old enough and the last attempt succeeded.
+func (h *health) expire(now time.Time) {
+	if h.answering && now.Sub(h.last) >= recoveryPeriod {
 		h.fault = nil
 	}
 }

@@ -40,7 +40,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%s: %s", note, diff)
 			}
 		}
-		if diff := cmp.Diff("unasked", told(p.Health())); diff != "" {
+		if diff := cmp.Diff("unasked", describeHealth(p.Health())); diff != "" {
 			t.Error(diff)
 		}
 		server.to(says(eu))
@@ -60,7 +60,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("failing since %s, began %s", h.Since, began)
 		}
 		server.to(says(eu))
-		pass(steady - time.Millisecond)
+		pass(recoveryPeriod - time.Millisecond)
 		decides(t, p)
 		expect("a success, too early")
 		pass(time.Millisecond)
@@ -73,7 +73,7 @@ func TestHealth(t *testing.T) {
 		server.to(rejects(500))
 		inVain(t, p)
 		expect("its own and the endpoint's", "p: healthy->unauthorized", "p: unauthorized->server")
-		pass(steady)
+		pass(recoveryPeriod)
 		server.to(rejects(401))
 		inVain(t, p)
 		expect("its own only", "p: server->unauthorized")
@@ -89,14 +89,14 @@ func TestHealthWithoutRequests(t *testing.T) {
 		start(t, f)
 		server.to(rejects(500))
 		inVain(t, p)
-		pass(steady)
+		pass(recoveryPeriod)
 		server.to(says(eu))
 		decides(t, p)
 		server.to(rejects(500))
 		inVain(t, p)
 		server.to(says(eu))
 		decides(t, p)
-		pass(steady + tick)
+		pass(recoveryPeriod + tickInterval)
 		want := []string{"p: unasked->server", "p: server->healthy", "p: healthy->server", "p: server->healthy"}
 		if diff := cmp.Diff(want, f.take()); diff != "" {
 			t.Error(diff)
@@ -131,17 +131,17 @@ func TestHealthWithoutRequestsAnyMore(t *testing.T) {
 				for range c.faults {
 					inVain(t, p)
 				}
-				if diff := cmp.Diff(c.until, told(p.Health())); diff != "" {
+				if diff := cmp.Diff(c.until, describeHealth(p.Health())); diff != "" {
 					t.Fatal(diff)
 				}
 				asked.Store(0)
-				pass(3*probePace + tick)
+				pass(3*probeInterval + tickInterval)
 				if n := asked.Load(); n < 2 || n > 3 {
-					t.Errorf("asked %d times in %s", n, 3*probePace)
+					t.Errorf("asked %d times in %s", n, 3*probeInterval)
 				}
 				server.to(says(eu))
-				pass(probePace + steady)
-				if diff := cmp.Diff("healthy", told(p.Health())); diff != "" {
+				pass(probeInterval + recoveryPeriod)
+				if diff := cmp.Diff("healthy", describeHealth(p.Health())); diff != "" {
 					t.Error(diff)
 				}
 				asked.Store(0)
@@ -165,7 +165,7 @@ func TestProbeOfWhatAlwaysFails(t *testing.T) {
 		start(t, f)
 		server.to(rejects(500))
 		inVain(t, p)
-		pass(10 * probePace)
+		pass(10 * probeInterval)
 		if h := p.Health(); h.Open {
 			t.Fatal("the circuit is opened by what nobody waits for")
 		}
@@ -173,10 +173,10 @@ func TestProbeOfWhatAlwaysFails(t *testing.T) {
 			inVain(t, p)
 		}
 		// The time is between two probes, because each probe is the one request that an open circuit breaker lets through.
-		pass(10*probePace + tick/2)
+		pass(10*probeInterval + tickInterval/2)
 		server.to(says(eu))
 		decides(t, q)
-		if diff := cmp.Diff("healthy", told(p.Health())); diff != "" {
+		if diff := cmp.Diff("healthy", describeHealth(p.Health())); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -238,11 +238,11 @@ func TestRevised(t *testing.T) {
 		q := f.put(t, "q", placementv1.Remote{})
 		start(t, f)
 		first, other := p.Revision(), q.Revision()
-		pass(90*time.Second - tick)
+		pass(90*time.Second - tickInterval)
 		if p.Revision() != first || len(f.takeRevised()) > 0 {
 			t.Error("too early")
 		}
-		pass(10*time.Second + 2*tick)
+		pass(10*time.Second + 2*tickInterval)
 		if p.Revision() == first || q.Revision() != other {
 			t.Error("not in time")
 		}
@@ -253,7 +253,7 @@ func TestRevised(t *testing.T) {
 		if n := len(f.takeRevised()); n < 9 || n > 12 {
 			t.Errorf("%d times in 1000 seconds", n)
 		}
-		f.engine.Supplied("q", "gone")
+		f.engine.PushedDataChanged("q", "gone")
 		if q.Revision() == other || q.Revision() == p.Revision() {
 			t.Error("not when data changed")
 		}

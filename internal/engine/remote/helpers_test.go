@@ -61,9 +61,9 @@ func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, err
 type recorder struct {
 	mu     sync.Mutex
 	faults []engine.Fault
-	// turns are transitions, as in "p: healthy->failing timeout".
-	turns   []string
-	revised []string
+	// transitions are changes of health, as in "p: healthy->failing timeout".
+	transitions []string
+	revised     []string
 }
 
 func (r *recorder) Requested(_ string, fault engine.Fault, _ time.Duration) {
@@ -75,7 +75,7 @@ func (r *recorder) Requested(_ string, fault engine.Fault, _ time.Duration) {
 func (r *recorder) HealthChanged(name string, before, after placement.RemoteHealth) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns = append(r.turns, fmt.Sprintf("%s: %s->%s", name, told(before), told(after)))
+	r.transitions = append(r.transitions, fmt.Sprintf("%s: %s->%s", name, describeHealth(before), describeHealth(after)))
 }
 
 func (r *recorder) Revised(name string) {
@@ -88,8 +88,8 @@ func (r *recorder) Revised(name string) {
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.turns
-	r.turns = nil
+	out := r.transitions
+	r.transitions = nil
 	return out
 }
 
@@ -102,7 +102,7 @@ func (r *recorder) takeRevised() []string {
 	return out
 }
 
-func told(h placement.RemoteHealth) string {
+func describeHealth(h placement.RemoteHealth) string {
 	switch {
 	case !h.Asked:
 		return "unasked"

@@ -16,8 +16,8 @@ const (
 	// namespacesToOpen is the number of namespaces that must meet faults before the faults count against the engine. The
 	// objects of one namespace alone may be the cause.
 	namespacesToOpen = 3
-	// maxInFlightOfOne is the maximum number of concurrent requests to an engine for the objects of one namespace.
-	maxInFlightOfOne = maxInFlight / 4
+	// maxInFlightOfNamespace is the maximum number of concurrent requests to an engine for the objects of one namespace.
+	maxInFlightOfNamespace = maxInFlight / 4
 	// maxNamespaces is the maximum number of namespaces that are tracked for one engine.
 	maxNamespaces = 256
 )
@@ -66,7 +66,7 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 	n.mu.Unlock()
 	if s.inFlight.Acquire(ctx, 1) != nil {
 		n.done(s, nil)
-		return nil, &engine.RemoteError{Endpoint: endpoint, Fault: engine.FaultTimeout, Err: errBusyHere}
+		return nil, &engine.RemoteError{Endpoint: endpoint, Fault: engine.FaultTimeout, Err: errNamespaceBusy}
 	}
 	return func(fault *bool) {
 		s.inFlight.Release(1)
@@ -74,8 +74,9 @@ func (n *namespaces) enter(ctx context.Context, endpoint, namespace string) (lea
 	}, nil
 }
 
-// errBusyHere is the error of a request that could not be sent because too many others of its namespace are running.
-var errBusyHere = errors.New("many requests about objects of this namespace are under way, and none ended in time")
+// errNamespaceBusy is the error of a request that could not be sent because too many others of its namespace are
+// running.
+var errNamespaceBusy = errors.New("many requests about objects of this namespace are under way, and none ended in time")
 
 func (n *namespaces) done(s *namespaceState, fault *bool) {
 	n.mu.Lock()
@@ -105,17 +106,17 @@ func (n *namespaces) state(namespace string) *namespaceState {
 			n.known = map[string]*namespaceState{}
 		}
 		if len(n.known) >= maxNamespaces {
-			n.forget()
+			n.evict()
 		}
-		s = &namespaceState{inFlight: semaphore.NewWeighted(maxInFlightOfOne)}
+		s = &namespaceState{inFlight: semaphore.NewWeighted(maxInFlightOfNamespace)}
 		n.known[namespace] = s
 	}
 	s.used = n.uses
 	return s
 }
 
-// forget removes the least recently used namespace without waiting requests, preferably one without faults.
-func (n *namespaces) forget() {
+// evict removes the least recently used namespace without waiting requests, preferably one without faults.
+func (n *namespaces) evict() {
 	oldest, sound := "", false
 	for name, s := range n.known {
 		if s.waiting > 0 {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// probePace is the time without attempts for a failing policy after which a probe is sent. It is long enough for an
+// probeInterval is the time without attempts for a failing policy after which a probe is sent. It is long enough for an
 // open circuit breaker to let a request through.
-const probePace = openFor + tick
+const probeInterval = openFor + tickInterval
 
 // probe is the last failed request of a policy. It is sent again if no other request is sent. Otherwise conditions and
 // metrics would report the failure until the next request, even if the engine has recovered.
@@ -19,8 +19,8 @@ type probe struct {
 	running bool
 }
 
-// attempted records the outcome of an attempt.
-func (p *evaluator) attempted(body []byte, err error) {
+// recordAttempt records the outcome of an attempt.
+func (p *evaluator) recordAttempt(body []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probe.last = time.Now()
@@ -29,41 +29,41 @@ func (p *evaluator) attempted(body []byte, err error) {
 	}
 }
 
-// probeDue returns the request to send as a probe; nil for none. If it returns one, the caller must call probed.
+// probeDue returns the request to send as a probe; nil for none. If it returns one, the caller must call sendProbe.
 func (p *evaluator) probeDue(now time.Time) []byte {
 	if h := p.Health(); h.Err == nil && !h.Open || p.endpoint.quiet(now) {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.probe.running || now.Sub(p.probe.last) < probePace {
+	if p.probe.running || now.Sub(p.probe.last) < probeInterval {
 		return nil
 	}
 	p.probe.running = p.probe.body != nil
 	return p.probe.body
 }
 
-// probed sends one probe. Its success counts as recovery. Its failure does not count against the endpoint, because the
-// cause may be this one request, which no caller waits for.
-func (p *evaluator) probed(ctx context.Context, body []byte) {
+// sendProbe sends one probe. Its success counts as recovery. Its failure does not count against the endpoint, because
+// the cause may be this one request, which no caller waits for.
+func (p *evaluator) sendProbe(ctx context.Context, body []byte) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(p.remote))
 	defer cancel()
 	leave, err := p.endpoint.enter(ctx)
 	if err == nil {
 		defer func() {
 			outcome := err
-			if fault := standing(err); fault != nil {
-				p.endpoint.hush(err)
-				outcome = errNotAsked
+			if fault := breakerOutcome(err); fault != nil {
+				p.endpoint.setQuietUntil(err)
+				outcome = errInconclusive
 			}
 			changed := leave(outcome)
-			if p.note(err) || changed {
-				p.engine.tellHealth(p.endpoint)
+			if p.recordOutcome(err) || changed {
+				p.engine.notifyHealth(p.endpoint)
 			}
 		}()
-		_, err = p.ask(ctx, body)
+		_, err = p.request(ctx, body)
 	}
-	p.attempted(body, err)
+	p.recordAttempt(body, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probe.running = false

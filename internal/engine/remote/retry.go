@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	// margin is the part of the caller's time that the attempts leave over, so that the error still reaches the user.
-	margin = 300 * time.Millisecond
-	// bound is the time for all attempts if the caller sets no deadline.
-	bound = 30 * time.Second
-	// least is the minimum time left for another attempt.
-	least = 20 * time.Millisecond
+	// deadlineMargin is the part of the caller's time that the attempts leave over, so that the error still reaches the
+	// user.
+	deadlineMargin = 300 * time.Millisecond
+	// defaultDeadline is the time for all attempts if the caller sets no deadline.
+	defaultDeadline = 30 * time.Second
+	// minAttemptTime is the minimum time left for another attempt.
+	minAttemptTime = 20 * time.Millisecond
 	// jitter is the maximum jitter of a pause, as a fraction of it.
 	jitter = 0.5
 )
 
-// within returns the context for all attempts.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
+// attemptsContext returns the context for all attempts.
+func attemptsContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return context.WithTimeout(ctx, bound)
+		return context.WithTimeout(ctx, defaultDeadline)
 	}
-	return context.WithDeadline(ctx, deadline.Add(-min(margin, time.Until(deadline)/4)))
+	return context.WithDeadline(ctx, deadline.Add(-min(deadlineMargin, time.Until(deadline)/4)))
 }
 
 // retry calls attempt until it succeeds or fails with an error that is not transient, or until the policy's limits or
 // the deadline of ctx allow no further attempt. A returned *engine.RemoteError contains the number of attempts.
 func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := attemptsContext(ctx)
 	defer cancel()
 	backoff := wait.Backoff{
 		Duration: time.Duration(spec.Retry.InitialBackoffMilliseconds) * time.Millisecond,
@@ -45,7 +46,7 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 		Steps:    int(spec.Retry.MaxAttempts),
 	}
 	for n := 1; ; n++ {
-		out, err := once(ctx, spec, attempt)
+		out, err := attemptOnce(ctx, spec, attempt)
 		var last *engine.RemoteError
 		if err == nil || !errors.As(err, &last) {
 			return out, err
@@ -71,7 +72,7 @@ func retry[T any](ctx context.Context, spec placementv1.Remote, attempt func(con
 	}
 }
 
-func once[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
+func attemptOnce[T any](ctx context.Context, spec placementv1.Remote, attempt func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(spec.TimeoutSeconds)*time.Second)
 	defer cancel()
 	return attempt(ctx)
@@ -90,7 +91,7 @@ func transient(f engine.Fault) bool {
 // sleep waits for a pause and returns true. It returns false if ctx ends first, or if its deadline leaves no time for
 // an attempt after the pause.
 func sleep(ctx context.Context, pause time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+least {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause+minAttemptTime {
 		return false
 	}
 	timer := time.NewTimer(pause)

@@ -59,7 +59,7 @@ func TestAttemptsEndInTime(t *testing.T) {
 			if !errors.As(err, &fault) || fault.Attempts != attempts || attempts > int(spec.Retry.MaxAttempts) || attempts < 1 {
 				t.Errorf("%d attempts of %d, error %+v", attempts, spec.Retry.MaxAttempts, err)
 			}
-			if took, most := time.Since(began), limit-min(margin, limit/4); took > most {
+			if took, most := time.Since(began), limit-min(deadlineMargin, limit/4); took > most {
 				t.Errorf("%s of %s, with %d attempts", took, limit, attempts)
 			}
 		})
@@ -72,7 +72,7 @@ func TestAttemptsEndWithoutADeadline(t *testing.T) {
 		f := newFixture(t, hangs)
 		p := f.put(t, "p", placementv1.Remote{TimeoutSeconds: 30, Retry: placementv1.RemoteRetry{MaxAttempts: 10}})
 		began := time.Now()
-		if got := fails(t, p); got.Fault != engine.FaultTimeout || time.Since(began) > bound {
+		if got := fails(t, p); got.Fault != engine.FaultTimeout || time.Since(began) > defaultDeadline {
 			t.Errorf("%v after %s", got, time.Since(began))
 		}
 	})

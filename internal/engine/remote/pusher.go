@@ -18,16 +18,16 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-// Supplied is what a policy needs in the engine that decides it.
-type Supplied struct {
+// PolicyNeeds is what a policy needs in the engine that decides it.
+type PolicyNeeds struct {
 	Policy string
 	Remote *policy.Remote
 	// Types are the resource types whose objects are pushed.
 	Types []policy.Resource
 }
 
-// SupplyObserver is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
-type SupplyObserver interface {
+// PusherObserver is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
+type PusherObserver interface {
 	// Pushed is called after each request that writes to an engine. fault is empty for a success.
 	Pushed(endpoint string, fault engine.Fault)
 	// Loading is called before a full load of an engine begins.
@@ -38,29 +38,29 @@ type SupplyObserver interface {
 	Released(endpoint string)
 }
 
-// SupplyOptions configure a Supply.
-type SupplyOptions struct {
+// PusherOptions configure a Pusher.
+type PusherOptions struct {
 	Inventories *replication.Inventories
 	// Observer is notified about pushes; nil for no notifications.
-	Observer SupplyObserver
-	// Content is called when the pushed data or modules of policies changed. State is called when that, or the error that
-	// prevents it, may have changed. Both must return quickly; nil for no calls.
-	Content, State func(policies ...string)
+	Observer PusherObserver
+	// ContentChanged is called when the pushed data or modules of policies changed. StateChanged is called when that, or
+	// the error that prevents it, may have changed. Both must return quickly; nil for no calls.
+	ContentChanged, StateChanged func(policies ...string)
 }
 
-// Supply pushes to remote engines the objects and modules that policies need there. The leader runs it, so only one
-// Supply at a time pushes to an engine. Supply receives prepared objects (see replication.Prepare) and keeps the JSON
+// Pusher pushes to remote engines the objects and modules that policies need there. The leader runs it, so only one
+// Pusher at a time pushes to an engine. A Pusher receives prepared objects (see replication.Prepare) and keeps the JSON
 // of each once, however many engines have it. Its methods are safe for concurrent use. For the methods that receive
 // objects, the rules of engine.Data apply.
 //
 // An engine gets a full load at first, and again when it has lost data, as after a restart. After that it gets the
 // changes in order, as transactions. The manifest in the engine always lists what is there.
-type Supply struct {
+type Pusher struct {
 	engine  *Engine
-	options SupplyOptions
+	options PusherOptions
 	ranks   map[schema.GroupVersionResource]int
-	// body is the maximum size of the objects in a request: maxBody except in tests.
-	body int
+	// bodyLimit is the maximum size of the objects in a request: maxBody except in tests.
+	bodyLimit int
 
 	mu sync.Mutex
 	// types are the contents of the complete types. dropped are the types that are not needed any more or not served.
@@ -78,10 +78,10 @@ func compareKeys(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
-// NewSupply returns a Supply that reaches engines in the same way as e.
-func (e *Engine) NewSupply(o SupplyOptions) *Supply {
-	s := &Supply{
-		engine: e, options: o, body: maxBody, ranks: map[schema.GroupVersionResource]int{},
+// NewPusher returns a Pusher that reaches engines in the same way as e.
+func (e *Engine) NewPusher(o PusherOptions) *Pusher {
+	s := &Pusher{
+		engine: e, options: o, bodyLimit: maxBody, ranks: map[schema.GroupVersionResource]int{},
 		types: map[schema.GroupVersionResource]map[objectKey]*record{}, dropped: map[schema.GroupVersionResource]bool{},
 		servers: map[string]*server{},
 	}
@@ -89,9 +89,9 @@ func (e *Engine) NewSupply(o SupplyOptions) *Supply {
 		s.ranks[inventory] = i
 	}
 	if s.options.Observer == nil {
-		s.options.Observer = nobody{}
+		s.options.Observer = noObserver{}
 	}
-	for _, f := range []*func(...string){&s.options.Content, &s.options.State} {
+	for _, f := range []*func(...string){&s.options.ContentChanged, &s.options.StateChanged} {
 		if *f == nil {
 			*f = func(...string) {}
 		}
@@ -99,21 +99,21 @@ func (e *Engine) NewSupply(o SupplyOptions) *Supply {
 	return s
 }
 
-// nobody is an observer that ignores all notifications.
-type nobody struct{}
+// noObserver is an observer that ignores all notifications.
+type noObserver struct{}
 
-func (nobody) Pushed(string, engine.Fault) {}
-func (nobody) Loading(string)              {}
-func (nobody) Pending(string, int)         {}
-func (nobody) Released(string)             {}
+func (noObserver) Pushed(string, engine.Fault) {}
+func (noObserver) Loading(string)              {}
+func (noObserver) Pending(string, int)         {}
+func (noObserver) Released(string)             {}
 
 // Set replaces what policies need. wanted is sorted by policy name. If it has several entries of a policy for one
 // engine, their types are combined, and the modules are those of the last entry. An engine that no policy needs any
 // more is emptied. All work ends with ctx, which must be the same in every call; the engines then keep what they have.
-func (s *Supply) Set(ctx context.Context, wanted []Supplied) {
+func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	byBase := map[string][]Supplied{}
+	byBase := map[string][]PolicyNeeds{}
 	for _, w := range wanted {
 		if w.Remote.Base != nil {
 			byBase[w.Remote.Base.String()] = append(byBase[w.Remote.Base.String()], w)
@@ -125,22 +125,22 @@ func (s *Supply) Set(ctx context.Context, wanted []Supplied) {
 		}
 	}
 	for base, server := range s.servers {
-		server.want(byBase[base])
+		server.setNeeds(byBase[base])
 	}
 }
 
 // start begins to push to an engine.
-func (s *Supply) start(ctx context.Context, base string, r *policy.Remote) {
+func (s *Pusher) start(ctx context.Context, base string, r *policy.Remote) {
 	server := newServer(s, r.Base, endpointOf(r))
 	s.servers[base] = server
 	s.running.Go(func() { s.run(ctx, base, server) })
 }
 
 // run pushes to an engine until no policy needs it.
-func (s *Supply) run(ctx context.Context, base string, server *server) {
+func (s *Pusher) run(ctx context.Context, base string, server *server) {
 	for server.run(ctx); ctx.Err() == nil; server.run(ctx) {
 		s.mu.Lock()
-		if len(server.wants.policies) > 0 {
+		if len(server.needs.policies) > 0 {
 			// A policy needs the engine again.
 			s.mu.Unlock()
 			continue
@@ -159,21 +159,21 @@ func (s *Supply) run(ctx context.Context, base string, server *server) {
 }
 
 // Wait waits until all goroutines that Set started have ended, after the end of their context.
-func (s *Supply) Wait() { s.running.Wait() }
+func (s *Pusher) Wait() { s.running.Wait() }
 
 // Replace sets the complete content of a type. The objects must have all fields.
-func (s *Supply) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
+func (s *Pusher) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
 	next := make(map[objectKey]*record, len(objects))
 	for _, o := range objects {
-		next[keyOfObject(o)] = s.object(resource, o)
+		next[keyOfObject(o)] = s.newRecord(resource, o)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.types[resource]
 	changes := map[objectKey]*record{}
 	for key, o := range next {
-		if standing := old[key]; standing.equal(o) {
-			next[key] = standing
+		if existing := old[key]; existing.equal(o) {
+			next[key] = existing
 		} else {
 			changes[key] = o
 		}
@@ -184,14 +184,14 @@ func (s *Supply) Replace(resource schema.GroupVersionResource, _ *projection.Fie
 		}
 	}
 	s.types[resource] = next
-	s.changed(resource, changes)
+	s.enqueueChanges(resource, changes)
 	delete(s.dropped, resource)
 	s.wake(resource)
 }
 
 // Put adds or replaces one object.
-func (s *Supply) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	next := s.object(resource, o)
+func (s *Pusher) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+	next := s.newRecord(resource, o)
 	key := keyOfObject(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,24 +200,24 @@ func (s *Supply) Put(resource schema.GroupVersionResource, o *unstructured.Unstr
 		return
 	}
 	all[key] = next
-	s.changed(resource, map[objectKey]*record{key: next})
+	s.enqueueChanges(resource, map[objectKey]*record{key: next})
 	s.wake(resource)
 }
 
 // Delete removes one object.
-func (s *Supply) Delete(resource schema.GroupVersionResource, namespace, name string) {
+func (s *Pusher) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := objectKey{namespace, name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if all := s.types[resource]; all[key] != nil {
 		delete(all, key)
-		s.changed(resource, map[objectKey]*record{key: nil})
+		s.enqueueChanges(resource, map[objectKey]*record{key: nil})
 		s.wake(resource)
 	}
 }
 
 // Drop removes a type that is not needed any more or not served.
-func (s *Supply) Drop(resource schema.GroupVersionResource) {
+func (s *Pusher) Drop(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.types, resource)
@@ -228,25 +228,25 @@ func (s *Supply) Drop(resource schema.GroupVersionResource) {
 	s.wake(resource)
 }
 
-// changed adds changes to the backlogs of the engines. The caller holds the lock.
-func (s *Supply) changed(resource schema.GroupVersionResource, changes map[objectKey]*record) {
+// enqueueChanges adds changes to the backlogs of the engines. The caller holds the lock.
+func (s *Pusher) enqueueChanges(resource schema.GroupVersionResource, changes map[objectKey]*record) {
 	for _, server := range s.servers {
 		server.backlog.add(resource, changes)
 	}
 }
 
 // wake wakes the goroutines of the engines that need the type. The caller holds the lock.
-func (s *Supply) wake(resource schema.GroupVersionResource) {
+func (s *Pusher) wake(resource schema.GroupVersionResource) {
 	for _, server := range s.servers {
-		if _, ok := server.wants.types[resource]; ok {
+		if _, ok := server.needs.types[resource]; ok {
 			server.wake()
-			s.tellPending(server.endpoint)
+			s.reportPending(server.endpoint)
 		}
 	}
 }
 
-// tellPending notifies the observer of the number of pending changes. The caller holds the lock.
-func (s *Supply) tellPending(endpoint string) {
+// reportPending notifies the observer of the number of pending changes. The caller holds the lock.
+func (s *Pusher) reportPending(endpoint string) {
 	pending := 0
 	for _, server := range s.servers {
 		if server.endpoint == endpoint {
@@ -256,49 +256,50 @@ func (s *Supply) tellPending(endpoint string) {
 	s.options.Observer.Pending(endpoint, pending)
 }
 
-// Held reports whether all engines that need a type for a policy have it, and returns the number of the type's objects.
-func (s *Supply) Held(name string, resource schema.GroupVersionResource) (held bool, objects int) {
+// Complete reports whether all engines that need a type for a policy have it, and returns the number of the type's
+// objects.
+func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (complete bool, objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := false
-	held = true
+	complete = true
 	for _, server := range s.servers {
-		if _, ok := server.wants.policies[name]; !ok {
+		if _, ok := server.needs.policies[name]; !ok {
 			continue
 		}
-		if _, ok := server.wants.types[resource]; ok {
+		if _, ok := server.needs.types[resource]; ok {
 			found = true
-			held = held && server.held[resource]
+			complete = complete && server.completeTypes[resource]
 		}
 	}
-	return found && held, len(s.types[resource])
+	return found && complete, len(s.types[resource])
 }
 
 // Failure returns the error that prevents pushing what a policy needs; nil if there is none.
-func (s *Supply) Failure(name string) error {
+func (s *Pusher) Failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, base := range slices.Sorted(maps.Keys(s.servers)) {
-		if err := s.servers[base].failure(name); err != nil {
+		if err := s.servers[base].errorFor(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wants is what an engine needs. It is replaced as a whole.
-type wants struct {
+// engineNeeds is what an engine needs. It is replaced as a whole.
+type engineNeeds struct {
 	// remote is the configuration to reach the engine. It is that of the first policy by name.
 	remote *policy.Remote
 	types  map[schema.GroupVersionResource]policy.Resource
 	// policies are the needs of each policy, by its name.
-	policies map[string]Supplied
+	policies map[string]PolicyNeeds
 	// ambiguous are plural names that several types share.
 	ambiguous map[string]bool
 }
 
-func wantsOf(all []Supplied) wants {
-	out := wants{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]Supplied{}, ambiguous: map[string]bool{}}
+func engineNeedsOf(all []PolicyNeeds) engineNeeds {
+	out := engineNeeds{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}, ambiguous: map[string]bool{}}
 	for _, w := range all {
 		w.Types = slices.Concat(out.policies[w.Policy].Types, w.Types)
 		out.policies[w.Policy] = w
@@ -321,10 +322,10 @@ func wantsOf(all []Supplied) wants {
 }
 
 // names returns the names of the policies, sorted.
-func (w *wants) names() []string { return slices.Sorted(maps.Keys(w.policies)) }
+func (w *engineNeeds) names() []string { return slices.Sorted(maps.Keys(w.policies)) }
 
-// wanting returns the policies that need one of the types, sorted.
-func (w *wants) wanting(types map[schema.GroupVersionResource]bool) []string {
+// policiesNeeding returns the policies that need one of the types, sorted.
+func (w *engineNeeds) policiesNeeding(types map[schema.GroupVersionResource]bool) []string {
 	var out []string
 	for _, name := range w.names() {
 		if slices.ContainsFunc(w.policies[name].Types, func(r policy.Resource) bool { return types[r.GroupVersionResource] }) {
@@ -334,22 +335,22 @@ func (w *wants) wanting(types map[schema.GroupVersionResource]bool) []string {
 	return out
 }
 
-// want replaces what the engine needs. The caller holds the lock.
-func (s *server) want(all []Supplied) {
-	next := wantsOf(all)
-	for resource := range s.wants.types {
+// setNeeds replaces what the engine needs. The caller holds the lock.
+func (s *server) setNeeds(all []PolicyNeeds) {
+	next := engineNeedsOf(all)
+	for resource := range s.needs.types {
 		if _, ok := next.types[resource]; !ok {
 			s.backlog.drop(resource)
 		}
 	}
 	if next.remote == nil {
-		next.remote = s.wants.remote
+		next.remote = s.needs.remote
 	}
-	s.wants = next
+	s.needs = next
 	s.wake()
 }
 
-// below returns the URL of a path below the engine's v1 API.
-func below(base *url.URL, path ...string) *url.URL {
-	return address(base, append([]string{"v1"}, path...)...)
+// apiURL returns the URL of a path below the engine's v1 API.
+func apiURL(base *url.URL, path ...string) *url.URL {
+	return urlBelow(base, append([]string{"v1"}, path...)...)
 }

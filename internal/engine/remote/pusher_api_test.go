@@ -77,7 +77,7 @@ func (a *dataAPI) document(path ...string) any {
 	defer a.mu.Unlock()
 	out, _ := get(a.data, path)
 	var clone any
-	if err := json.Unmarshal(text(out), &clone); err != nil {
+	if err := json.Unmarshal(toJSON(out), &clone); err != nil {
 		a.t.Error(err)
 	}
 	return clone
@@ -137,7 +137,7 @@ func (a *dataAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if answer != nil {
-		_, _ = w.Write(text(answer))
+		_, _ = w.Write(toJSON(answer))
 	}
 }
 
@@ -352,7 +352,7 @@ func (l *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // sorted returns a value as JSON with sorted keys.
-func sorted(value any) string { return string(bytes.TrimSpace(text(value))) }
+func sorted(value any) string { return string(bytes.TrimSpace(toJSON(value))) }
 
 // count returns how many of the requests begin with a prefix.
 func count(requests []string, prefix string) int {

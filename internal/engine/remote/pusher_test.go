@@ -36,12 +36,12 @@ var (
 	allTypes    = []policy.Resource{ofPods, ofNodes, ofEvents, ofNewEvents, ofQuotas, ofProfiles, ofManaged}
 )
 
-// kept is a Supply together with the objects that are passed to it.
-type kept struct {
+// pusherFixture is a Pusher together with the objects that are passed to it.
+type pusherFixture struct {
 	t      testing.TB
 	engine *Engine
 	stop   func()
-	supply *Supply
+	pusher *Pusher
 
 	mu sync.Mutex
 	// world are the objects as they were passed. known are the types that are available.
@@ -49,17 +49,17 @@ type kept struct {
 	known map[schema.GroupVersionResource]bool
 	// past are all contents that a type ever had, as documents.
 	past map[schema.GroupVersionResource]map[string]bool
-	// content counts the calls of SupplyOptions.Content by policy.
+	// content counts the calls of PusherOptions.ContentChanged by policy.
 	content map[string]int
 	pending int
 	pushed  map[engine.Fault]int
 	ctx     context.Context
 }
 
-func keep(t testing.TB, dial dialer) *kept {
+func keep(t testing.TB, dial dialer) *pusherFixture {
 	e := New(Options{UserAgent: "test"})
 	e.dial = dial
-	k := &kept{
+	k := &pusherFixture{
 		t: t, engine: e,
 		world: map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured{}, known: map[schema.GroupVersionResource]bool{},
 		past: map[schema.GroupVersionResource]map[string]bool{}, content: map[string]int{}, pushed: map[engine.Fault]int{},
@@ -67,7 +67,7 @@ func keep(t testing.TB, dial dialer) *kept {
 	k.lead()
 	// Hold the access, so that the garbage collector, which runs outside of the bubble, does not close connections in
 	// memory.
-	a, err := e.accessTo(wanting("any", nil).Remote)
+	a, err := e.accessTo(needsWith("any", nil).Remote)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,40 +83,40 @@ func keep(t testing.TB, dial dialer) *kept {
 }
 
 // lead makes another replica the leader.
-func (k *kept) lead() {
+func (k *pusherFixture) lead() {
 	if k.stop != nil {
 		k.stop()
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(k.t.Context()))
 	k.ctx = ctx
-	k.supply = k.engine.NewSupply(SupplyOptions{Inventories: replication.Known(), Observer: k, Content: func(policies ...string) {
+	k.pusher = k.engine.NewPusher(PusherOptions{Inventories: replication.Known(), Observer: k, ContentChanged: func(policies ...string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, p := range policies {
 			k.content[p]++
 		}
 	}})
-	supply := k.supply
+	supply := k.pusher
 	k.stop = sync.OnceFunc(func() {
 		cancel()
 		supply.Wait()
 	})
 }
 
-func (k *kept) Pushed(_ string, f engine.Fault) {
+func (k *pusherFixture) Pushed(_ string, f engine.Fault) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pushed[f]++
 }
-func (k *kept) Loading(string)  {}
-func (k *kept) Released(string) {}
-func (k *kept) Pending(_ string, changes int) {
+func (k *pusherFixture) Loading(string)  {}
+func (k *pusherFixture) Released(string) {}
+func (k *pusherFixture) Pending(_ string, changes int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pending = changes
 }
 
-func (k *kept) want(all ...Supplied) { k.supply.Set(k.ctx, all) }
+func (k *pusherFixture) setNeeds(all ...PolicyNeeds) { k.pusher.Set(k.ctx, all) }
 
 func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	out := o.DeepCopy()
@@ -124,8 +124,8 @@ func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Uns
 	return out
 }
 
-// remember records the current content of a type in past. It must be called before the content is passed to the supply.
-func (k *kept) remember(r policy.Resource) {
+// remember records the current content of a type in past. It must be called before the content is passed to the pusher.
+func (k *pusherFixture) remember(r policy.Resource) {
 	if k.past[r.GroupVersionResource] == nil {
 		k.past[r.GroupVersionResource] = map[string]bool{}
 	}
@@ -133,7 +133,7 @@ func (k *kept) remember(r policy.Resource) {
 }
 
 // content0 returns the content of a type, or of its normal forms, as policies must see it.
-func (k *kept) content0(r policy.Resource, normal bool) map[string]any {
+func (k *pusherFixture) content0(r policy.Resource, normal bool) map[string]any {
 	out := map[string]any{}
 	for key, o := range k.world[r.GroupVersionResource] {
 		document, other := replication.Parts(prepared(r, o).Object)
@@ -153,7 +153,7 @@ func (k *kept) content0(r policy.Resource, normal bool) map[string]any {
 }
 
 // replace sets the complete content of a type.
-func (k *kept) replace(r policy.Resource, objects ...*unstructured.Unstructured) {
+func (k *pusherFixture) replace(r policy.Resource, objects ...*unstructured.Unstructured) {
 	k.mu.Lock()
 	k.world[r.GroupVersionResource], k.known[r.GroupVersionResource] = map[objectKey]*unstructured.Unstructured{}, true
 	var all []*unstructured.Unstructured
@@ -163,40 +163,40 @@ func (k *kept) replace(r policy.Resource, objects ...*unstructured.Unstructured)
 	}
 	k.remember(r)
 	k.mu.Unlock()
-	k.supply.Replace(r.GroupVersionResource, nil, all)
+	k.pusher.Replace(r.GroupVersionResource, nil, all)
 }
 
-// reread passes the current content of a type to the supply, which may be a new one.
-func (k *kept) reread(r policy.Resource) {
+// reread passes the current content of a type to the pusher, which may be a new one.
+func (k *pusherFixture) reread(r policy.Resource) {
 	k.replace(r, slices.Collect(maps.Values(k.world[r.GroupVersionResource]))...)
 }
 
-func (k *kept) put(r policy.Resource, o *unstructured.Unstructured) {
+func (k *pusherFixture) put(r policy.Resource, o *unstructured.Unstructured) {
 	k.mu.Lock()
 	k.world[r.GroupVersionResource][keyOfObject(o)] = o
 	k.remember(r)
 	k.mu.Unlock()
-	k.supply.Put(r.GroupVersionResource, prepared(r, o))
+	k.pusher.Put(r.GroupVersionResource, prepared(r, o))
 }
 
-func (k *kept) delete(r policy.Resource, key objectKey) {
+func (k *pusherFixture) delete(r policy.Resource, key objectKey) {
 	k.mu.Lock()
 	delete(k.world[r.GroupVersionResource], key)
 	k.remember(r)
 	k.mu.Unlock()
-	k.supply.Delete(r.GroupVersionResource, key.namespace, key.name)
+	k.pusher.Delete(r.GroupVersionResource, key.namespace, key.name)
 }
 
-func (k *kept) drop(r policy.Resource) {
+func (k *pusherFixture) drop(r policy.Resource) {
 	k.mu.Lock()
 	delete(k.known, r.GroupVersionResource)
 	delete(k.world, r.GroupVersionResource)
 	k.mu.Unlock()
-	k.supply.Drop(r.GroupVersionResource)
+	k.pusher.Drop(r.GroupVersionResource)
 }
 
-// wanted computes the document that an engine must have.
-func (k *kept) wanted(all ...Supplied) map[string]any {
+// wantedDocument computes the document that an engine must have.
+func (k *pusherFixture) wantedDocument(all ...PolicyNeeds) map[string]any {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[string]any{}
@@ -270,7 +270,7 @@ func tidy(document any) map[string]any {
 func expectDocument(t *testing.T, want map[string]any, got any) {
 	t.Helper()
 	var wanted map[string]any
-	if err := json.Unmarshal(text(want), &wanted); err != nil {
+	if err := json.Unmarshal(toJSON(want), &wanted); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(wanted, tidy(got)); diff != "" {
@@ -292,10 +292,10 @@ func thing(namespace, name, value string) *unstructured.Unstructured {
 	return o
 }
 
-// wanting returns the needs of a policy, with modules by their texts.
-func wanting(name string, types []policy.Resource, modules ...string) Supplied {
+// needsWith returns the needs of a policy, with modules by their texts.
+func needsWith(name string, types []policy.Resource, modules ...string) PolicyNeeds {
 	base := &url.URL{Scheme: "http", Host: "opa.example", Path: "/"}
-	out := Supplied{Policy: name, Types: types, Remote: &policy.Remote{
+	out := PolicyNeeds{Policy: name, Types: types, Remote: &policy.Remote{
 		Document: base.JoinPath("v1/data/p"), Base: base, ModulesDigest: strings.Join(modules, "|"),
 	}}
 	for i, rego := range modules {
@@ -315,20 +315,20 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestSupplyLoadsAndFollows(t *testing.T) {
+func TestPusherLoadsAndFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a, b := wanting("a", []policy.Resource{ofPods, ofQuotas}), wanting("b", []policy.Resource{ofNodes})
-		k.want(a, b)
+		a, b := needsWith("a", []policy.Resource{ofPods, ofQuotas}), needsWith("b", []policy.Resource{ofNodes})
+		k.setNeeds(a, b)
 		k.replace(ofPods, thing("x", "p", "1"), thing("x", "q", "1"), thing("y", "p", "1"))
 		k.replace(ofNodes, thing("", "n", "1"))
 		k.replace(ofQuotas, thing("x", "q", "1"))
 		settle(time.Second)
-		expectDocument(t, k.wanted(a, b), api.document())
+		expectDocument(t, k.wantedDocument(a, b), api.document())
 		for _, r := range []policy.Resource{ofPods, ofQuotas} {
-			if held, objects := k.supply.Held("a", r.GroupVersionResource); !held || objects == 0 {
-				t.Errorf("%s: %v, %d objects", r.Resource, held, objects)
+			if complete, objects := k.pusher.Complete("a", r.GroupVersionResource); !complete || objects == 0 {
+				t.Errorf("%s: %v, %d objects", r.Resource, complete, objects)
 			}
 		}
 		expect(t, "told after loads", map[string]int{"a": 2, "b": 1}, k.content)
@@ -343,7 +343,7 @@ func TestSupplyLoadsAndFollows(t *testing.T) {
 		// An object that did not change is not sent.
 		k.put(ofNodes, thing("", "n", "1"))
 		settle(500 * time.Millisecond)
-		expectDocument(t, k.wanted(a, b), api.document())
+		expectDocument(t, k.wantedDocument(a, b), api.document())
 		expect(t, "requests", []string{"PATCH /v1/data"}, api.sent())
 		expect(t, "told after changes", map[string]int{"a": 1, "b": 1}, k.content)
 
@@ -353,8 +353,8 @@ func TestSupplyLoadsAndFollows(t *testing.T) {
 	})
 }
 
-// TestSupplyNoticesLoss verifies that an engine that lost everything, or a part, gets a full load within seconds.
-func TestSupplyNoticesLoss(t *testing.T) {
+// TestPusherNoticesLoss verifies that an engine that lost everything, or a part, gets a full load within seconds.
+func TestPusherNoticesLoss(t *testing.T) {
 	losses := map[string]func(*dataAPI){
 		"Restarted":     (*dataAPI).restart,
 		"DataReplaced":  func(a *dataAPI) { a.mu.Lock(); a.data = map[string]any{}; a.mu.Unlock() },
@@ -372,14 +372,14 @@ func TestSupplyNoticesLoss(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := newDataAPI(t)
 				k := keep(t, api.serve(t))
-				a := wanting("a", []policy.Resource{ofPods}, "def f")
-				k.want(a)
+				a := needsWith("a", []policy.Resource{ofPods}, "def f")
+				k.setNeeds(a)
 				k.replace(ofPods, thing("x", "p", "1"))
 				settle(time.Second)
 				load := api.document("berth", "holdings", "load")
 				lose(api)
 				settle(3 * time.Second)
-				expectDocument(t, k.wanted(a), api.document())
+				expectDocument(t, k.wantedDocument(a), api.document())
 				expect(t, "modules", map[string]string{"placement.berth.dev/a/m0": "def f"}, api.policies)
 				if api.document("berth", "holdings", "load") == load {
 					t.Error("nobody can tell that something was missing")
@@ -392,8 +392,8 @@ func TestSupplyNoticesLoss(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			api := newDataAPI(t)
 			k := keep(t, api.serve(t))
-			a := wanting("a", []policy.Resource{ofPods})
-			k.want(a)
+			a := needsWith("a", []policy.Resource{ofPods})
+			k.setNeeds(a)
 			k.replace(ofPods, thing("x", "p", "1"))
 			settle(time.Second)
 			load := api.document("berth", "holdings", "load")
@@ -402,7 +402,7 @@ func TestSupplyNoticesLoss(t *testing.T) {
 			api.mu.Unlock()
 			k.put(ofPods, thing("x", "p", "2"))
 			settle(3 * time.Second)
-			expectDocument(t, k.wanted(a), api.document())
+			expectDocument(t, k.wantedDocument(a), api.document())
 			if api.document("berth", "holdings", "load") == load {
 				t.Error("nobody can tell that something was missing")
 			}
@@ -410,19 +410,19 @@ func TestSupplyNoticesLoss(t *testing.T) {
 	})
 }
 
-// TestSupplyNamesakes verifies that of two types with the same plural name neither uses the bare plural name, whichever
+// TestPusherNamesakes verifies that of two types with the same plural name neither uses the bare plural name, whichever
 // came first.
-func TestSupplyNamesakes(t *testing.T) {
+func TestPusherNamesakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a, b := wanting("a", []policy.Resource{ofEvents}), wanting("b", []policy.Resource{ofNewEvents})
+		a, b := needsWith("a", []policy.Resource{ofEvents}), needsWith("b", []policy.Resource{ofNewEvents})
 		k.replace(ofEvents, thing("x", "old", "1"))
 		k.replace(ofNewEvents, thing("x", "new", "1"))
-		for _, all := range [][]Supplied{{a}, {a, b}, {b}, {a, b}, {a}} {
-			k.want(all...)
+		for _, all := range [][]PolicyNeeds{{a}, {a, b}, {b}, {a, b}, {a}} {
+			k.setNeeds(all...)
 			settle(time.Second)
-			expectDocument(t, k.wanted(all...), api.document())
+			expectDocument(t, k.wantedDocument(all...), api.document())
 			if got := api.document("kubernetes", "events"); (got == nil) != (len(all) == 2) {
 				t.Errorf("for %d types there is %v", len(all), got)
 			}
@@ -430,12 +430,12 @@ func TestSupplyNamesakes(t *testing.T) {
 	})
 }
 
-// TestSupplyClusters verifies that a cluster that is in two inventories is taken from the first of them.
-func TestSupplyClusters(t *testing.T) {
+// TestPusherClusters verifies that a cluster that is in two inventories is taken from the first of them.
+func TestPusherClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a, b := wanting("a", []policy.Resource{ofManaged}), wanting("b", []policy.Resource{ofProfiles})
+		a, b := needsWith("a", []policy.Resource{ofManaged}), needsWith("b", []policy.Resource{ofProfiles})
 		k.replace(ofManaged, thing("", "c", "1"), thing("", "d", "1"))
 		k.replace(ofProfiles, thing("y", "c", "1"), thing("x", "c", "1"))
 		source := func(name string) string {
@@ -448,13 +448,13 @@ func TestSupplyClusters(t *testing.T) {
 			does func()
 			c, d string
 		}{
-			{func() { k.want(a) }, inManaged, inManaged},
-			{func() { k.want(a, b) }, inProfiles + "x", inManaged},
+			{func() { k.setNeeds(a) }, inManaged, inManaged},
+			{func() { k.setNeeds(a, b) }, inProfiles + "x", inManaged},
 			{func() { k.delete(ofProfiles, objectKey{"x", "c"}) }, inProfiles + "y", inManaged},
 			{func() { k.delete(ofProfiles, objectKey{"y", "c"}) }, inManaged, inManaged},
 			{func() { k.put(ofProfiles, thing("z", "d", "1")) }, inManaged, inProfiles + "z"},
-			{func() { k.want(a) }, inManaged, inManaged},
-			{func() { k.want(b) }, " ", inProfiles + "z"},
+			{func() { k.setNeeds(a) }, inManaged, inManaged},
+			{func() { k.setNeeds(b) }, " ", inProfiles + "z"},
 		}
 		for i, step := range steps {
 			step.does()
@@ -463,31 +463,31 @@ func TestSupplyClusters(t *testing.T) {
 				t.Errorf("step %d: c is of %q and d of %q, want %q and %q", i, source("c"), source("d"), step.c, step.d)
 			}
 		}
-		expectDocument(t, k.wanted(b), api.document())
+		expectDocument(t, k.wantedDocument(b), api.document())
 	})
 }
 
-// TestSupplyLeaves verifies that nothing remains of a policy that was deleted, and that documents and modules of others
+// TestPusherLeaves verifies that nothing remains of a policy that was deleted, and that documents and modules of others
 // are not changed.
-func TestSupplyLeaves(t *testing.T) {
+func TestPusherLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		api.data = map[string]any{"kubernetes": map[string]any{"others": "x"}, "mine": "y"}
 		api.policies = map[string]string{"mine": "def mine", "placement.berth.dev/old/m": "def old"}
 		k := keep(t, api.serve(t))
-		a, b := wanting("a", []policy.Resource{ofPods, ofManaged}, "def f"), wanting("b", []policy.Resource{ofPods}, "def g")
+		a, b := needsWith("a", []policy.Resource{ofPods, ofManaged}, "def f"), needsWith("b", []policy.Resource{ofPods}, "def g")
 		k.replace(ofPods, thing("x", "p", "1"))
 		k.replace(ofManaged, thing("", "c", "1"))
-		k.want(a, b)
+		k.setNeeds(a, b)
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/a/m0": "def f", "placement.berth.dev/b/m0": "def g"}, api.policies)
-		k.want(b)
+		k.setNeeds(b)
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/b/m0": "def g"}, api.policies)
-		want := k.wanted(b)
+		want := k.wantedDocument(b)
 		want["mine"], want["kubernetes"].(map[string]any)["others"] = "y", "x"
 		expectDocument(t, want, api.document())
-		k.want()
+		k.setNeeds()
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"mine": "def mine"}, api.policies)
 		expectDocument(t, map[string]any{"kubernetes": map[string]any{"others": "x"}, "mine": "y"}, api.document())
@@ -498,19 +498,19 @@ func TestSupplyLeaves(t *testing.T) {
 		settle(time.Minute)
 		expect(t, "requests", []string(nil), api.sent())
 		// A policy that returns causes a full load.
-		k.want(a)
+		k.setNeeds(a)
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"mine": "def mine", "placement.berth.dev/a/m0": "def f"}, api.policies)
 	})
 }
 
-// TestSupplyLeavesAnew verifies that an engine that was needed again and then released once more gets as much time to
+// TestPusherLeavesAnew verifies that an engine that was needed again and then released once more gets as much time to
 // be emptied as the first time.
-func TestSupplyLeavesAnew(t *testing.T) {
+func TestPusherLeavesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a := wanting("a", nil, "def f")
+		a := needsWith("a", nil, "def f")
 		failing := func(yes bool) {
 			api.mu.Lock()
 			defer api.mu.Unlock()
@@ -519,19 +519,19 @@ func TestSupplyLeavesAnew(t *testing.T) {
 				api.disturb = func(string, string) disturbance { return disturbance{status: http.StatusInternalServerError} }
 			}
 		}
-		k.want(a)
+		k.setNeeds(a)
 		settle(2 * time.Second)
 		failing(true)
-		k.want()
+		k.setNeeds()
 		settle(500 * time.Millisecond)
 		failing(false)
-		k.want(a)
-		settle(2 * farewell)
+		k.setNeeds(a)
+		settle(2 * emptyingTimeout)
 		failing(true)
-		k.want()
+		k.setNeeds()
 		settle(2 * time.Second)
 		failing(false)
-		settle(farewell)
+		settle(emptyingTimeout)
 		expect(t, "modules", map[string]string{}, api.policies)
 		if got := api.document("berth", "holdings"); got != nil {
 			t.Errorf("holdings are left: %v", got)
@@ -539,30 +539,30 @@ func TestSupplyLeavesAnew(t *testing.T) {
 	})
 }
 
-// TestSupplyDrops verifies that the manifest no longer lists a type that can't be read any more.
-func TestSupplyDrops(t *testing.T) {
+// TestPusherDrops verifies that the manifest no longer lists a type that can't be read any more.
+func TestPusherDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a := wanting("a", []policy.Resource{ofPods, ofNodes})
-		k.want(a)
+		a := needsWith("a", []policy.Resource{ofPods, ofNodes})
+		k.setNeeds(a)
 		k.replace(ofPods, thing("x", "p", "1"))
 		k.replace(ofNodes, thing("", "n", "1"))
 		settle(time.Second)
 		k.drop(ofNodes)
 		settle(time.Second)
 		expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
-		expectDocument(t, k.wanted(a), api.document())
-		if held, _ := k.supply.Held("a", ofNodes.GroupVersionResource); held {
+		expectDocument(t, k.wantedDocument(a), api.document())
+		if complete, _ := k.pusher.Complete("a", ofNodes.GroupVersionResource); complete {
 			t.Error("what is not there is said to be held")
 		}
 		k.replace(ofNodes, thing("", "n", "2"))
 		settle(time.Second)
-		expectDocument(t, k.wanted(a), api.document())
+		expectDocument(t, k.wantedDocument(a), api.document())
 	})
 }
 
-func TestSupplyModules(t *testing.T) {
+func TestPusherModules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
@@ -578,37 +578,37 @@ func TestSupplyModules(t *testing.T) {
 		claimed := func(p string) any { return api.document("berth", "holdings", "modules", p) }
 
 		// A module that calls functions of another one comes before it, and before the module of another policy.
-		first := wanting("a", nil, "call f", "def f call g")
-		k.want(first, wanting("b", nil, "def g"))
+		first := needsWith("a", nil, "call f", "def f call g")
+		k.setNeeds(first, needsWith("b", nil, "def g"))
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"a/m0": "call f", "a/m1": "def f call g", "b/m0": "def g"}, texts())
 		expect(t, "claim", any(map[string]any{"digest": first.Remote.ModulesDigest}), claimed("a"))
 
 		// An unchanged module is not sent again, and the manifest lists the older digest as superseded.
 		api.sent()
-		second := wanting("a", nil, "call f and f", "def f call g")
-		k.want(second, wanting("b", nil, "def g"))
+		second := needsWith("a", nil, "call f and f", "def f call g")
+		k.setNeeds(second, needsWith("b", nil, "def g"))
 		settle(500 * time.Millisecond)
 		expect(t, "requests", []string{"PATCH /v1/data", "PUT /v1/policies/placement.berth.dev/a/m0", "PATCH /v1/data"}, api.sent())
 		expect(t, "claim", any(map[string]any{"digest": second.Remote.ModulesDigest, "superseded": []any{first.Remote.ModulesDigest}}), claimed("a"))
 
 		// Modules that conflict with each other are all deleted and then put again.
-		third := wanting("a", nil, "def f call g", "call f and f")
-		k.want(third, wanting("b", nil, "def g"))
+		third := needsWith("a", nil, "def f call g", "call f and f")
+		k.setNeeds(third, needsWith("b", nil, "def g"))
 		settle(time.Second)
 		expect(t, "modules", map[string]string{"a/m0": "def f call g", "a/m1": "call f and f", "b/m0": "def g"}, texts())
-		if err := k.supply.Failure("a"); err != nil {
+		if err := k.pusher.Failure("a"); err != nil {
 			t.Error(err)
 		}
 
 		// The manifest does not list modules that the engine rejects, whatever modules the policy had before. It lists those
 		// of other policies.
-		k.want(wanting("a", nil, "bad"), wanting("b", nil, "def g"))
+		k.setNeeds(needsWith("a", nil, "bad"), needsWith("b", nil, "def g"))
 		settle(time.Second)
-		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m0") || !strings.Contains(err.Error(), "invalid_parameter") {
+		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m0") || !strings.Contains(err.Error(), "invalid_parameter") {
 			t.Errorf("failure: %v", err)
 		}
-		if err := k.supply.Failure("b"); err != nil {
+		if err := k.pusher.Failure("b"); err != nil {
 			t.Errorf("the other policy's failure: %v", err)
 		}
 		if claimed("a") != nil || claimed("b") == nil {
@@ -621,28 +621,28 @@ func TestSupplyModules(t *testing.T) {
 		if got := api.sent(); count(got, "PUT /v1/policies") == 0 {
 			t.Errorf("it is not tried again: %v", got)
 		}
-		k.want(third, wanting("b", nil, "def g"))
+		k.setNeeds(third, needsWith("b", nil, "def g"))
 		settle(time.Second)
-		if err := k.supply.Failure("a"); err != nil || claimed("a") == nil {
+		if err := k.pusher.Failure("a"); err != nil || claimed("a") == nil {
 			t.Errorf("failure: %v, claimed %v", err, claimed("a"))
 		}
 	})
 }
 
-// TestSupplyModulesLeftBehind verifies that the manifest does not list a policy's modules while the engine refuses to
+// TestPusherModulesLeftBehind verifies that the manifest does not list a policy's modules while the engine refuses to
 // remove an older one of the policy.
-func TestSupplyModulesLeftBehind(t *testing.T) {
+func TestPusherModulesLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		k.want(wanting("a", nil, "x", "def f"))
+		k.setNeeds(needsWith("a", nil, "x", "def f"))
 		settle(time.Second)
 		api.mu.Lock()
 		api.policies["mine"] = "call f"
 		api.mu.Unlock()
-		k.want(wanting("a", nil, "x"))
+		k.setNeeds(needsWith("a", nil, "x"))
 		settle(time.Second)
-		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: it can't be removed") {
+		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "module m1: it can't be removed") {
 			t.Errorf("failure: %v", err)
 		}
 		if got := api.document("berth", "holdings", "modules", "a"); got != nil {
@@ -651,21 +651,21 @@ func TestSupplyModulesLeftBehind(t *testing.T) {
 		api.mu.Lock()
 		delete(api.policies, "mine")
 		api.mu.Unlock()
-		settle(2 * again)
-		if err := k.supply.Failure("a"); err != nil || api.document("berth", "holdings", "modules", "a") == nil {
+		settle(2 * refusedRetryInterval)
+		if err := k.pusher.Failure("a"); err != nil || api.document("berth", "holdings", "modules", "a") == nil {
 			t.Errorf("it stays unclaimed: %v", err)
 		}
 	})
 }
 
-// TestSupplyIsHeldBack verifies that pushes respect Retry-After, and that only the last state of objects that changed
+// TestPusherIsHeldBack verifies that pushes respect Retry-After, and that only the last state of objects that changed
 // meanwhile is sent.
-func TestSupplyIsHeldBack(t *testing.T) {
+func TestPusherIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a := wanting("a", []policy.Resource{ofPods})
-		k.want(a)
+		a := needsWith("a", []policy.Resource{ofPods})
+		k.setNeeds(a)
 		k.replace(ofPods, thing("x", "p", "1"))
 		settle(1200 * time.Millisecond)
 		api.sent()
@@ -681,7 +681,7 @@ func TestSupplyIsHeldBack(t *testing.T) {
 		}
 		settle(15 * time.Second)
 		expect(t, "requests", []string(nil), api.sent())
-		if err := k.supply.Failure("a"); err == nil || !strings.Contains(err.Error(), "503") {
+		if err := k.pusher.Failure("a"); err == nil || !strings.Contains(err.Error(), "503") {
 			t.Errorf("failure: %v", err)
 		}
 		expect(t, "pending", 101, k.pending)
@@ -690,22 +690,22 @@ func TestSupplyIsHeldBack(t *testing.T) {
 		api.mu.Unlock()
 		settle(10 * time.Second)
 		expect(t, "requests", []string{"PATCH /v1/data"}, api.sent())
-		expectDocument(t, k.wanted(a), api.document())
-		if err := k.supply.Failure("a"); err != nil {
+		expectDocument(t, k.wantedDocument(a), api.document())
+		if err := k.pusher.Failure("a"); err != nil {
 			t.Error(err)
 		}
 		expect(t, "pending", 0, k.pending)
 	})
 }
 
-// TestSupplyLoadsInPortions verifies that the manifest lists a type that is too large for one request only when it is
+// TestPusherLoadsInPortions verifies that the manifest lists a type that is too large for one request only when it is
 // complete.
-func TestSupplyLoadsInPortions(t *testing.T) {
+func TestPusherLoadsInPortions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		k.supply.body = 100_000
-		a := wanting("a", []policy.Resource{ofPods})
+		k.pusher.bodyLimit = 100_000
+		a := needsWith("a", []policy.Resource{ofPods})
 		var all []*unstructured.Unstructured
 		large := strings.Repeat("x", 2_500)
 		for i := range 100 {
@@ -720,12 +720,12 @@ func TestSupplyLoadsInPortions(t *testing.T) {
 			for _, n := range namespaces {
 				objects += len(n.(map[string]any))
 			}
-			claims = append(claims, fmt.Sprintf("%s %d", text(types), objects))
+			claims = append(claims, fmt.Sprintf("%s %d", toJSON(types), objects))
 		}
-		k.want(a)
+		k.setNeeds(a)
 		k.replace(ofPods, all...)
 		settle(3 * time.Second)
-		expectDocument(t, k.wanted(a), api.document())
+		expectDocument(t, k.wantedDocument(a), api.document())
 		if n := len(claims); n < 5 || claims[n-1] != `{"/v1/pods":true} 100` {
 			t.Errorf("claimed %v", claims)
 		}
@@ -744,28 +744,28 @@ func TestSupplyLoadsInPortions(t *testing.T) {
 				k.put(ofPods, thing(fmt.Sprintf("ns-%d", i/30), fmt.Sprintf("p-%d", i), large+fmt.Sprint(rand.Int())))
 			}
 		}
-		if k.supply.servers["http://opa.example/"].backlog.bytes > maxWindows*k.supply.body {
+		if k.pusher.servers["http://opa.example/"].backlog.bytes > maxWindows*k.pusher.bodyLimit {
 			t.Error("the backlog is not bounded")
 		}
 		api.mu.Lock()
 		api.disturb, claims = nil, nil
 		api.mu.Unlock()
 		settle(time.Minute)
-		expectDocument(t, k.wanted(a), api.document())
+		expectDocument(t, k.wantedDocument(a), api.document())
 		if !slices.Contains(claims, `{"/v1/pods":false} 33`) && !strings.Contains(fmt.Sprint(claims), "false") {
 			t.Errorf("claimed while it was loaded: %v", claims)
 		}
 	})
 }
 
-// TestSupplyTakesOver verifies that a new leader takes over what is in the engine, which stays in the manifest.
-func TestSupplyTakesOver(t *testing.T) {
+// TestPusherTakesOver verifies that a new leader takes over what is in the engine, which stays in the manifest.
+func TestPusherTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a := wanting("a", []policy.Resource{ofPods}, "def f")
-		b := wanting("b", []policy.Resource{ofNodes}, "def g")
-		k.want(a, b)
+		a := needsWith("a", []policy.Resource{ofPods}, "def f")
+		b := needsWith("b", []policy.Resource{ofNodes}, "def g")
+		k.setNeeds(a, b)
 		k.replace(ofPods, thing("x", "p", "1"))
 		k.replace(ofNodes, thing("", "n", "1"))
 		settle(time.Second)
@@ -783,14 +783,14 @@ func TestSupplyTakesOver(t *testing.T) {
 		}
 		api.mu.Unlock()
 		k.lead()
-		k.want(a)
+		k.setNeeds(a)
 		settle(2 * time.Second)
 		k.mu.Lock()
 		k.world[ofPods.GroupVersionResource][objectKey{"x", "q"}] = thing("x", "q", "1")
 		k.mu.Unlock()
 		k.reread(ofPods)
 		settle(2 * time.Second)
-		expectDocument(t, k.wanted(a), api.document())
+		expectDocument(t, k.wantedDocument(a), api.document())
 		if unclaimed {
 			t.Error("what was there all the time was not claimed")
 		}
@@ -804,8 +804,8 @@ func TestSupplyTakesOver(t *testing.T) {
 	})
 }
 
-// TestSupplyBeginsOnce verifies that the first request of a load removes nothing if it is executed again, however late.
-func TestSupplyBeginsOnce(t *testing.T) {
+// TestPusherBeginsOnce verifies that the first request of a load removes nothing if it is executed again, however late.
+func TestPusherBeginsOnce(t *testing.T) {
 	for _, method := range []string{http.MethodPut, http.MethodPatch} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -819,8 +819,8 @@ func TestSupplyBeginsOnce(t *testing.T) {
 					}
 					return disturbance{}
 				}
-				a := wanting("a", []policy.Resource{ofPods})
-				k.want(a)
+				a := needsWith("a", []policy.Resource{ofPods})
+				k.setNeeds(a)
 				k.replace(ofPods, thing("x", "p", "1"))
 				settle(1200 * time.Millisecond)
 				before := api.document("berth", "holdings")
@@ -837,14 +837,14 @@ func TestSupplyBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestSupplyMissesObjects verifies that any loss of objects is noticed even if nothing changes and the manifest is
+// TestPusherMissesObjects verifies that any loss of objects is noticed even if nothing changes and the manifest is
 // still there. Nothing is loaded again while everything is there, or while the engine refuses to answer.
-func TestSupplyMissesObjects(t *testing.T) {
+func TestPusherMissesObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		a := wanting("a", allTypes)
-		k.want(a)
+		a := needsWith("a", allTypes)
+		k.setNeeds(a)
 		for _, r := range allTypes {
 			namespace := ""
 			if r.Namespaced {
@@ -854,7 +854,7 @@ func TestSupplyMissesObjects(t *testing.T) {
 		}
 		k.replace(ofPods)
 		settle(3 * time.Second)
-		expectDocument(t, k.wanted(a), api.document())
+		expectDocument(t, k.wantedDocument(a), api.document())
 		load := api.document("berth", "holdings", "load")
 		settle(time.Minute)
 		expect(t, "load", load, api.document("berth", "holdings", "load"))
@@ -868,7 +868,7 @@ func TestSupplyMissesObjects(t *testing.T) {
 		api.mu.Unlock()
 		settle(time.Minute)
 		expect(t, "load where nothing is said", load, api.document("berth", "holdings", "load"))
-		if err := k.supply.Failure("a"); err != nil {
+		if err := k.pusher.Failure("a"); err != nil {
 			t.Error(err)
 		}
 		api.mu.Lock()
@@ -883,13 +883,13 @@ func TestSupplyMissesObjects(t *testing.T) {
 			delete(parent.(map[string]any), path[len(path)-1])
 			api.mu.Unlock()
 			settle(2 * time.Minute)
-			expectDocument(t, k.wanted(a), api.document())
+			expectDocument(t, k.wantedDocument(a), api.document())
 		}
 	})
 }
 
-// TestSupplyReplacesHoldings verifies that a foreign document in the place of the manifest is replaced.
-func TestSupplyReplacesHoldings(t *testing.T) {
+// TestPusherReplacesManifest verifies that a foreign document in the place of the manifest is replaced.
+func TestPusherReplacesManifest(t *testing.T) {
 	for _, standing := range []any{
 		"mine", map[string]any{}, map[string]any{"turn": "mine"}, map[string]any{"load": "x", "turn": map[string]any{"x": true, "y": true}},
 	} {
@@ -898,21 +898,21 @@ func TestSupplyReplacesHoldings(t *testing.T) {
 				api := newDataAPI(t)
 				api.data["berth"] = map[string]any{"holdings": standing}
 				k := keep(t, api.serve(t))
-				a := wanting("a", []policy.Resource{ofPods})
-				k.want(a)
+				a := needsWith("a", []policy.Resource{ofPods})
+				k.setNeeds(a)
 				k.replace(ofPods, thing("x", "p", "1"))
 				settle(1200 * time.Millisecond)
-				expectDocument(t, k.wanted(a), api.document())
+				expectDocument(t, k.wantedDocument(a), api.document())
 				expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
 			})
 		})
 	}
 }
 
-// TestSupplyProperty verifies under random changes that everything in the manifest is always there, and that in the end
+// TestPusherProperty verifies under random changes that everything in the manifest is always there, and that in the end
 // the engine has everything that is needed. Objects, types, and policies come and go. Requests get lost before or after
 // they are executed, or are executed late. The engine loses its data, and another replica becomes the leader.
-func TestSupplyProperty(t *testing.T) {
+func TestPusherProperty(t *testing.T) {
 	for seed := range uint64(100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { supplyProperty(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -928,9 +928,9 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	k := keep(t, api.serve(t))
 	// Some runs allow only a few objects in a request, and drop the backlog after a dozen changes.
 	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
-	k.supply.body = body
+	k.pusher.bodyLimit = body
 	digests := map[string]map[string]string{}
-	var last *holdings
+	var last *manifest
 	api.changed = func() { last = checkClaims(t, k, api, digests, last) }
 	faulty := 0.0
 	faults := rand.New(rand.NewPCG(random.Uint64(), 1))
@@ -955,7 +955,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 		}
 		return disturbance{status: http.StatusTooManyRequests}
 	}
-	var wanted []Supplied
+	var wanted []PolicyNeeds
 	want := func() {
 		wanted = nil
 		for _, name := range []string{"a", "b", "c"} {
@@ -972,7 +972,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			if random.IntN(2) == 0 {
 				modules = [][]string{{"def " + name}, {"call " + name, "def " + name}, {"def " + name, "call " + name}}[random.IntN(3)]
 			}
-			w := wanting(name, types, modules...)
+			w := needsWith(name, types, modules...)
 			// The digests are read while the API is locked, because an earlier request may still be running.
 			api.mu.Lock()
 			if digests[name] == nil {
@@ -982,7 +982,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			api.mu.Unlock()
 			wanted = append(wanted, w)
 		}
-		k.want(wanted...)
+		k.setNeeds(wanted...)
 	}
 	name := func() (namespace, name string) {
 		return fmt.Sprintf("ns-%d", random.IntN(3)), fmt.Sprintf("o-%d", random.IntN(4))
@@ -1016,8 +1016,8 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			api.restart()
 		case n < 35:
 			k.lead()
-			k.supply.body = body
-			k.want(wanted...)
+			k.pusher.bodyLimit = body
+			k.setNeeds(wanted...)
 			for _, r := range allTypes {
 				if k.known[r.GroupVersionResource] && random.IntN(3) > 0 {
 					k.reread(r)
@@ -1053,7 +1053,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 		// A new leader does not know engines that only deleted policies used.
 		return
 	}
-	expectDocument(t, k.wanted(wanted...), api.document())
+	expectDocument(t, k.wantedDocument(wanted...), api.document())
 	texts := map[string]string{}
 	for _, w := range wanted {
 		for _, m := range w.Remote.Modules {
@@ -1062,32 +1062,32 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	}
 	expect(t, "modules", texts, api.policies)
 	for _, w := range wanted {
-		h, _ := parseHoldings(text(map[string]any{"result": api.document("berth", "holdings")}))
-		if missing, _ := h.has(w.Policy, w.Remote, &policy.Binding{Supplies: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
+		h, _ := parseManifest(toJSON(map[string]any{"result": api.document("berth", "holdings")}))
+		if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{Supplies: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
 			t.Errorf("%s: the engine %s", w.Policy, missing)
 		}
-		if err := k.supply.Failure(w.Policy); err != nil {
+		if err := k.pusher.Failure(w.Policy); err != nil {
 			t.Errorf("%s: %v", w.Policy, err)
 		}
 	}
 }
 
 // checkClaims fails the test if the manifest lists something that is not there, or if something is no longer listed
-// although Load did not change. It returns the manifest. The caller holds the API's lock.
-func checkClaims(t *testing.T, k *kept, api *dataAPI, digests map[string]map[string]string, last *holdings) *holdings {
+// although LoadID did not change. It returns the manifest. The caller holds the API's lock.
+func checkClaims(t *testing.T, k *pusherFixture, api *dataAPI, digests map[string]map[string]string, last *manifest) *manifest {
 	document, _ := get(api.data, []string{"berth", "holdings"})
-	h, err := parseHoldings(text(map[string]any{"result": document}))
+	h, err := parseManifest(toJSON(map[string]any{"result": document}))
 	if err != nil || h == nil {
 		return nil
 	}
-	if last != nil && last.Load == h.Load {
+	if last != nil && last.LoadID == h.LoadID {
 		for name, whole := range last.Types {
 			if whole && !h.Types[name] {
 				t.Errorf("%s is not claimed any more in the same load", name)
 			}
 		}
-		for name, held := range last.Modules {
-			if h.Modules[name].Digest != held.Digest {
+		for name, complete := range last.Modules {
+			if h.Modules[name].Digest != complete.Digest {
 				t.Errorf("the modules of %s are not claimed any more in the same load", name)
 			}
 		}
@@ -1107,14 +1107,14 @@ func checkClaims(t *testing.T, k *kept, api *dataAPI, digests map[string]map[str
 			t.Errorf("%s is claimed, and at the bare name there is %s", name, sorted(bare))
 		}
 	}
-	for name, held := range h.Modules {
+	for name, complete := range h.Modules {
 		var texts []string
 		for i := range 2 {
 			if text, ok := api.policies[fmt.Sprintf("%s%s/m%d", policy.ModulePrefix, name, i)]; ok {
 				texts = append(texts, text)
 			}
 		}
-		if want, got := digests[name][held.Digest], strings.Join(texts, "|"); want != got {
+		if want, got := digests[name][complete.Digest], strings.Join(texts, "|"); want != got {
 			t.Errorf("modules %s of %s are claimed, and %s is there", want, name, got)
 		}
 	}

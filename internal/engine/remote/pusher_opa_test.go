@@ -17,7 +17,7 @@ import (
 )
 
 // at returns the needs of a policy with the address of the server as its engine.
-func at(t testing.TB, server *opaserver.Server, w Supplied) Supplied {
+func at(t testing.TB, server *opaserver.Server, w PolicyNeeds) PolicyNeeds {
 	t.Helper()
 	base, err := url.Parse(server.URL() + "/")
 	if err != nil {
@@ -32,7 +32,7 @@ func at(t testing.TB, server *opaserver.Server, w Supplied) Supplied {
 // plain converts a document to the form in which the engine's documents are decoded, with numbers as json.Number.
 func plain(t testing.TB, document any) map[string]any {
 	t.Helper()
-	decoder := json.NewDecoder(bytes.NewReader(text(document)))
+	decoder := json.NewDecoder(bytes.NewReader(toJSON(document)))
 	decoder.UseNumber()
 	var out map[string]any
 	if err := decoder.Decode(&out); err != nil {
@@ -61,35 +61,35 @@ func eventually(t testing.TB, check func() error) {
 	}
 }
 
-// TestSupplyRealOPA verifies that a real server accepts the pushed data and modules, and that nothing else in it
+// TestPusherRealOPA verifies that a real server accepts the pushed data and modules, and that nothing else in it
 // changes.
-func TestSupplyRealOPA(t *testing.T) {
+func TestPusherRealOPA(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{})
 	k := keep(t, nil)
-	a := at(t, opa, wanting("a", allTypes, "package lib.a\n\nimport rego.v1\n\nallowed := data.lib.b.twice(2)", "package lib.b\n\nimport rego.v1\n\ntwice(x) := x * 2"))
-	b := at(t, opa, wanting("b", allTypes[:2]))
-	has := func(all ...Supplied) func() error {
+	a := at(t, opa, needsWith("a", allTypes, "package lib.a\n\nimport rego.v1\n\nallowed := data.lib.b.twice(2)", "package lib.b\n\nimport rego.v1\n\ntwice(x) := x * 2"))
+	b := at(t, opa, needsWith("b", allTypes[:2]))
+	has := func(all ...PolicyNeeds) func() error {
 		return func() error {
 			document, _ := opa.GetData("")
 			got, _ := document.(map[string]any)
-			var h *holdings
+			var h *manifest
 			if berth, ok := got["berth"].(map[string]any); ok {
-				h, _ = parseHoldings(text(map[string]any{"result": berth["holdings"]}))
+				h, _ = parseManifest(toJSON(map[string]any{"result": berth["holdings"]}))
 			}
 			for _, w := range all {
-				if missing, _ := h.has(w.Policy, w.Remote, &policy.Binding{Supplies: w.Types}); missing != "" {
-					return fmt.Errorf("the engine %s: %w; %s", missing, k.supply.Failure(w.Policy), text(document))
+				if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{Supplies: w.Types}); missing != "" {
+					return fmt.Errorf("the engine %s: %w; %s", missing, k.pusher.Failure(w.Policy), toJSON(document))
 				}
 			}
 			delete(got, "lib")
 			delete(got, "good")
-			if want, got := sorted(plain(t, k.wanted(all...))), sorted(tidy(got)); want != got {
+			if want, got := sorted(plain(t, k.wantedDocument(all...))), sorted(tidy(got)); want != got {
 				return fmt.Errorf("the engine has %s, want %s", got, want)
 			}
 			return nil
 		}
 	}
-	k.want(a, b)
+	k.setNeeds(a, b)
 	for _, r := range allTypes {
 		namespace := ""
 		if r.Namespaced {
@@ -126,16 +126,16 @@ func TestSupplyRealOPA(t *testing.T) {
 	}
 
 	// The codes of the server's errors tell what is wrong.
-	bad := at(t, opa, wanting("bad", nil, "good: package good", "wrong: package wrong\n\nx := nothing(1)"))
-	k.want(a, bad)
+	bad := at(t, opa, needsWith("bad", nil, "good: package good", "wrong: package wrong\n\nx := nothing(1)"))
+	k.setNeeds(a, bad)
 	eventually(t, func() error {
-		if err := k.supply.Failure("bad"); err == nil || !strings.Contains(err.Error(), "module wrong") || !strings.Contains(err.Error(), "rego_type_error") {
+		if err := k.pusher.Failure("bad"); err == nil || !strings.Contains(err.Error(), "module wrong") || !strings.Contains(err.Error(), "rego_type_error") {
 			return fmt.Errorf("failure: %w", err)
 		}
 		return nil
 	})
 	eventually(t, has(a))
-	k.want()
+	k.setNeeds()
 	eventually(t, has())
 	// Modules are removed after the objects.
 	eventually(t, func() error {
@@ -146,43 +146,43 @@ func TestSupplyRealOPA(t *testing.T) {
 	})
 }
 
-// TestSupplyRealOPALosesObjects verifies that objects which another client overwrites are pushed again, even if the
+// TestPusherRealOPALosesObjects verifies that objects which another client overwrites are pushed again, even if the
 // manifest is still there and nothing changes.
-func TestSupplyRealOPALosesObjects(t *testing.T) {
+func TestPusherRealOPALosesObjects(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{})
 	k := keep(t, nil)
-	a := at(t, opa, wanting("a", []policy.Resource{ofPods, ofQuotas, ofManaged}))
+	a := at(t, opa, needsWith("a", []policy.Resource{ofPods, ofQuotas, ofManaged}))
 	odd := []string{"a/b", "a~b", "a~1b", "a%2Fb", "a%b", "system:x", "a b", "ü", "-"}
 	var clusters []*unstructured.Unstructured
 	for _, name := range append([]string{"007"}, odd...) {
 		clusters = append(clusters, thing("", name, "1"))
 	}
-	k.want(a)
+	k.setNeeds(a)
 	k.replace(ofPods, thing("007", "p", "1"), thing("ns", "007", "1"))
 	k.replace(ofQuotas, thing("ns", "q", "1"))
 	k.replace(ofManaged, clusters...)
 	load := ""
 	loaded := func() error {
 		document, _ := opa.GetData("berth/holdings")
-		h, _ := parseHoldings(text(map[string]any{"result": document}))
-		if missing, _ := h.has("a", a.Remote, &policy.Binding{Supplies: a.Types}); missing != "" {
-			return fmt.Errorf("the engine %s: %w", missing, k.supply.Failure("a"))
+		h, _ := parseManifest(toJSON(map[string]any{"result": document}))
+		if missing, _ := h.missing("a", a.Remote, &policy.Binding{Supplies: a.Types}); missing != "" {
+			return fmt.Errorf("the engine %s: %w", missing, k.pusher.Failure("a"))
 		}
-		if h.Load == load {
+		if h.LoadID == load {
 			return errors.New("the engine is not loaded anew")
 		}
 		document, _ = opa.GetData("")
 		got, _ := document.(map[string]any)
-		if want, got := sorted(plain(t, k.wanted(a))), sorted(tidy(got)); want != got {
+		if want, got := sorted(plain(t, k.wantedDocument(a))), sorted(tidy(got)); want != got {
 			return fmt.Errorf("the engine has %s, want %s", got, want)
 		}
-		load = h.Load
+		load = h.LoadID
 		return nil
 	}
 	eventually(t, loaded)
 
 	there := func(name string) bool {
-		at := below(a.Remote.Base, "data", "resources", ofManaged.GroupVersion().String(), "managedclusters", name)
+		at := apiURL(a.Remote.Base, "data", "resources", ofManaged.GroupVersion().String(), "managedclusters", name)
 		_, ok := opa.GetData(strings.TrimPrefix(at.EscapedPath(), "/v1/data/"))
 		return ok
 	}
@@ -204,24 +204,24 @@ func TestSupplyRealOPALosesObjects(t *testing.T) {
 	}
 }
 
-// TestSupplyRealOPARefuses verifies that the server's error is reported if another source, such as a bundle, owns the
+// TestPusherRealOPARefuses verifies that the server's error is reported if another source, such as a bundle, owns the
 // part of data that Berth writes to.
-func TestSupplyRealOPARefuses(t *testing.T) {
+func TestPusherRealOPARefuses(t *testing.T) {
 	opa := opaserver.Start(t, opaserver.Options{Files: map[string]string{"rule.rego": "package kubernetes.pods\n\nns := {}"}})
 	k := keep(t, nil)
-	a, b := at(t, opa, wanting("a", allTypes[:1])), at(t, opa, wanting("b", allTypes[1:2]))
-	k.want(a, b)
+	a, b := at(t, opa, needsWith("a", allTypes[:1])), at(t, opa, needsWith("b", allTypes[1:2]))
+	k.setNeeds(a, b)
 	k.replace(ofPods, thing("ns", "p", "1"))
 	k.replace(ofNodes, thing("", "n", "1"))
 	eventually(t, func() error {
-		if held, _ := k.supply.Held("b", ofNodes.GroupVersionResource); !held {
+		if complete, _ := k.pusher.Complete("b", ofNodes.GroupVersionResource); !complete {
 			return errors.New("what the server takes is not there")
 		}
 		return nil
 	})
 	eventually(t, func() error {
-		held, _ := k.supply.Held("a", ofPods.GroupVersionResource)
-		if err := k.supply.Failure("a"); err == nil && !held {
+		complete, _ := k.pusher.Complete("a", ofPods.GroupVersionResource)
+		if err := k.pusher.Failure("a"); err == nil && !complete {
 			return errors.New("what the server does not take is neither held nor a failure")
 		}
 		return nil
@@ -239,12 +239,12 @@ func BenchmarkSupplyLoad(b *testing.B) {
 		b.StopTimer()
 		opa.Restart()
 		k := keep(b, nil)
-		w := at(b, opa, wanting("a", allTypes[:1]))
+		w := at(b, opa, needsWith("a", allTypes[:1]))
 		b.StartTimer()
-		k.supply.Replace(ofPods.GroupVersionResource, nil, all)
-		k.want(w)
+		k.pusher.Replace(ofPods.GroupVersionResource, nil, all)
+		k.setNeeds(w)
 		eventually(b, func() error {
-			if held, _ := k.supply.Held("a", ofPods.GroupVersionResource); !held {
+			if complete, _ := k.pusher.Complete("a", ofPods.GroupVersionResource); !complete {
 				return errors.New("not loaded")
 			}
 			return nil

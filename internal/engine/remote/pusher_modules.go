@@ -22,15 +22,15 @@ type modules struct {
 	// texts are the texts of Berth's modules by ID.
 	texts map[string]string
 	// older are the modules of a policy that were listed before the ones that are being pushed.
-	older map[string]heldModules
+	older map[string]manifestModules
 	// kept are modules that can't be removed, with the time until which the removal is not tried again.
 	kept map[string]time.Time
 	// next is the index of the module to check next.
 	next int
 }
 
-// are reports whether the engine has all of these modules with these texts.
-func (m *modules) are(wanted []policy.RemoteModule) bool {
+// contain reports whether the engine has all of these modules with these texts.
+func (m *modules) contain(wanted []policy.RemoteModule) bool {
 	return !slices.ContainsFunc(wanted, func(w policy.RemoteModule) bool {
 		text, ok := m.texts[w.ID]
 		return !ok || text != w.Text
@@ -40,18 +40,18 @@ func (m *modules) are(wanted []policy.RemoteModule) bool {
 // maxSuperseded is the maximum number of older digests in the manifest.
 const maxSuperseded = 3
 
-// superseded records modules of a policy that are not listed any more.
-func (m *modules) superseded(name string, held heldModules) {
+// recordSuperseded records modules of a policy that are not listed any more.
+func (m *modules) recordSuperseded(name string, entry manifestModules) {
 	if m.older == nil {
-		m.older = map[string]heldModules{}
+		m.older = map[string]manifestModules{}
 	}
-	m.older[name] = held
+	m.older[name] = entry
 }
 
-// held returns the entry of a policy for the manifest.
-func (m *modules) held(name, digest string) heldModules {
+// manifestEntry returns the entry of a policy for the manifest.
+func (m *modules) manifestEntry(name, digest string) manifestModules {
 	before := m.older[name]
-	out := heldModules{Digest: digest}
+	out := manifestModules{Digest: digest}
 	for _, older := range append([]string{before.Digest}, before.Superseded...) {
 		if older != "" && older != digest && len(out.Superseded) < maxSuperseded {
 			out.Superseded = append(out.Superseded, older)
@@ -63,9 +63,9 @@ func (m *modules) held(name, digest string) heldModules {
 // listModules reads the list of Berth's modules in the engine.
 func (s *server) listModules(ctx context.Context) error {
 	s.modules.texts = map[string]string{}
-	answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, "policies"), limit: maxListing})
+	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, "policies"), limit: maxListing})
 	if err != nil {
-		if errors.Is(err, errRefused) && !s.wantsModules() {
+		if errors.Is(err, errRefused) && !s.needsModules() {
 			// An engine without module support works for policies without modules.
 			return nil
 		}
@@ -88,35 +88,35 @@ func (s *server) listModules(ctx context.Context) error {
 	return nil
 }
 
-func (s *server) wantsModules() bool {
-	w := s.wanted()
-	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p Supplied) bool { return len(p.Remote.Modules) > 0 })
+func (s *server) needsModules() bool {
+	w := s.currentNeeds()
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p PolicyNeeds) bool { return len(p.Remote.Modules) > 0 })
 }
 
 // pushModules brings the modules up to date. The manifest lists the modules of a policy only while the engine has
 // exactly the modules that the policy needs.
 func (s *server) pushModules(ctx context.Context) (bool, error) {
-	s.supply.mu.Lock()
-	w := s.wants
+	s.pusher.mu.Lock()
+	w := s.needs
 	var due []string
 	for _, name := range w.names() {
 		digest := w.policies[name].Remote.ModulesDigest
 		r := s.rejected[name]
-		if digest != "" && s.holdings.Modules[name].Digest != digest && (r.digest != digest || time.Now().After(r.until)) {
+		if digest != "" && s.manifest.Modules[name].Digest != digest && (r.digest != digest || time.Now().After(r.until)) {
 			due = append(due, name)
 		}
 	}
-	s.supply.mu.Unlock()
+	s.pusher.mu.Unlock()
 	stale := s.staleModules(w)
-	work := s.modules.differing(w, due)
+	work := s.modules.editsFor(w, due)
 	if len(due)+len(stale)+len(work) == 0 {
 		return false, nil
 	}
 	if len(stale) > 0 {
-		err := s.commit(ctx, s.change(), func(h *holdings) {
-			h.lose()
+		err := s.commit(ctx, s.change(), func(h *manifest) {
+			h.renewLoadID()
 			for _, name := range stale {
-				s.modules.superseded(name, h.Modules[name])
+				s.modules.recordSuperseded(name, h.Modules[name])
 				delete(h.Modules, name)
 			}
 		})
@@ -124,24 +124,24 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	failed, err := s.bring(ctx, work)
+	failed, err := s.applyEdits(ctx, work)
 	if err != nil {
 		return false, err
 	}
 	removals := failed
 	if failed = failed.of(due); len(failed) > 0 {
 		// The old texts may conflict with the new ones.
-		if failed, err = s.bringAnew(ctx, w, failed); err != nil {
+		if failed, err = s.replaceModules(ctx, w, failed); err != nil {
 			return false, err
 		}
 	}
-	maps.Copy(failed, s.modules.left(removals, due))
-	return true, s.claimModules(ctx, w, due, failed)
+	maps.Copy(failed, s.modules.failedRemovals(removals, due))
+	return true, s.recordModules(ctx, w, due, failed)
 }
 
-// left returns the failures to remove old modules of some policies. With these modules left, the policies would decide
-// differently.
-func (m *modules) left(removals failures, policies []string) failures {
+// failedRemovals returns the failures to remove old modules of some policies. With these modules left, the policies
+// would decide differently.
+func (m *modules) failedRemovals(removals failures, policies []string) failures {
 	out := failures{}
 	for e, err := range removals {
 		for _, name := range policies {
@@ -154,10 +154,10 @@ func (m *modules) left(removals failures, policies []string) failures {
 }
 
 // staleModules returns the policies whose listed modules are not those that they need.
-func (s *server) staleModules(w wants) []string {
+func (s *server) staleModules(w engineNeeds) []string {
 	var out []string
-	for name, held := range s.holdings.Modules {
-		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != held.Digest {
+	for name, entry := range s.manifest.Modules {
+		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != entry.Digest {
 			out = append(out, name)
 		}
 	}
@@ -183,9 +183,9 @@ func (f failures) of(policies []string) failures {
 	return out
 }
 
-// differing returns the edits that put the missing or changed modules of the due policies, and delete the modules that
+// editsFor returns the edits that put the missing or changed modules of the due policies, and delete the modules that
 // no policy has, in order.
-func (m *modules) differing(w wants, due []string) []edit {
+func (m *modules) editsFor(w engineNeeds, due []string) []edit {
 	var out []edit
 	wanted := map[string]bool{}
 	for _, name := range w.names() {
@@ -204,14 +204,14 @@ func (m *modules) differing(w wants, due []string) []edit {
 	return out
 }
 
-// bring makes edits, and repeats those that are refused as long as others succeed: a module may call functions of
+// applyEdits makes edits, and repeats those that are refused as long as others succeed: a module may call functions of
 // another one, or conflict with it. It returns the failures of the remaining edits.
-func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
+func (s *server) applyEdits(ctx context.Context, work []edit) (failures, error) {
 	for {
 		failed := failures{}
 		var left []edit
 		for _, e := range work {
-			err := s.edit(ctx, e)
+			err := s.applyEdit(ctx, e)
 			if err != nil && !errors.Is(err, errRefused) {
 				return nil, err
 			}
@@ -223,7 +223,7 @@ func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
 		if len(left) == 0 || len(left) == len(work) {
 			for _, e := range left {
 				if e.text == "" {
-					s.modules.keep(e.id)
+					s.modules.delayRemoval(e.id)
 				}
 			}
 			return failed, nil
@@ -232,8 +232,8 @@ func (s *server) bring(ctx context.Context, work []edit) (failures, error) {
 	}
 }
 
-// bringAnew deletes all modules of the policies that failed and puts them again.
-func (s *server) bringAnew(ctx context.Context, w wants, failed failures) (failures, error) {
+// replaceModules deletes all modules of the policies that failed and puts them again.
+func (s *server) replaceModules(ctx context.Context, w engineNeeds, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {
 		for _, module := range w.policies[name].Remote.Modules {
@@ -244,11 +244,11 @@ func (s *server) bringAnew(ctx context.Context, w wants, failed failures) (failu
 		}
 	}
 	if len(without) > 0 {
-		if _, err := s.bring(ctx, without); err != nil {
+		if _, err := s.applyEdits(ctx, without); err != nil {
 			return nil, err
 		}
 	}
-	return s.bring(ctx, with)
+	return s.applyEdits(ctx, with)
 }
 
 // policies returns the policies whose edits failed, sorted.
@@ -261,11 +261,11 @@ func (f failures) policies() []string {
 	return slices.Compact(out)
 }
 
-// edit makes one edit.
-func (s *server) edit(ctx context.Context, e edit) error {
-	at := below(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
+// applyEdit makes one edit.
+func (s *server) applyEdit(ctx context.Context, e edit) error {
+	at := apiURL(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
 	if e.text == "" {
-		_, err := s.ask(ctx, query{method: http.MethodDelete, at: at})
+		_, err := s.sendWithRetry(ctx, query{method: http.MethodDelete, at: at})
 		var said *rejection
 		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotFound) {
 			return err
@@ -273,15 +273,15 @@ func (s *server) edit(ctx context.Context, e edit) error {
 		delete(s.modules.texts, e.id)
 		return nil
 	}
-	if _, err := s.ask(ctx, query{method: http.MethodPut, at: at, contentType: "text/plain", body: []byte(e.text)}); err != nil {
+	if _, err := s.sendWithRetry(ctx, query{method: http.MethodPut, at: at, contentType: "text/plain", body: []byte(e.text)}); err != nil {
 		return err
 	}
 	s.modules.texts[e.id] = e.text
 	return nil
 }
 
-// claimModules records the outcome for the policies whose modules were due.
-func (s *server) claimModules(ctx context.Context, w wants, due []string, failed failures) error {
+// recordModules records the outcome for the policies whose modules were due.
+func (s *server) recordModules(ctx context.Context, w engineNeeds, due []string, failed failures) error {
 	bad := failed.policies()
 	var good []string
 	for _, name := range due {
@@ -289,28 +289,28 @@ func (s *server) claimModules(ctx context.Context, w wants, due []string, failed
 			good = append(good, name)
 		}
 	}
-	s.supply.mu.Lock()
+	s.pusher.mu.Lock()
 	for _, name := range due {
 		delete(s.rejected, name)
 	}
 	for _, name := range bad {
-		s.rejected[name] = refusal{err: failed.first(name), digest: w.policies[name].Remote.ModulesDigest, until: time.Now().Add(again)}
+		s.rejected[name] = rejectedPush{err: failed.first(name), digest: w.policies[name].Remote.ModulesDigest, until: time.Now().Add(refusedRetryInterval)}
 	}
-	s.supply.mu.Unlock()
+	s.pusher.mu.Unlock()
 	if len(good) == 0 {
-		s.supply.options.State(bad...)
+		s.pusher.options.StateChanged(bad...)
 		return nil
 	}
-	err := s.commit(ctx, s.change(), func(h *holdings) {
+	err := s.commit(ctx, s.change(), func(h *manifest) {
 		for _, name := range good {
-			h.Modules[name] = s.modules.held(name, w.policies[name].Remote.ModulesDigest)
+			h.Modules[name] = s.modules.manifestEntry(name, w.policies[name].Remote.ModulesDigest)
 			delete(s.modules.older, name)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	s.supply.options.Content(good...)
+	s.pusher.options.ContentChanged(good...)
 	return nil
 }
 
@@ -325,12 +325,12 @@ func (f failures) first(name string) error {
 	return fmt.Errorf("module %s: %w", strings.TrimPrefix(out.id, policy.ModulePrefix+name+"/"), f[out])
 }
 
-// keep delays the next attempt to remove a module that can't be removed.
-func (m *modules) keep(id string) {
+// delayRemoval delays the next attempt to remove a module that can't be removed.
+func (m *modules) delayRemoval(id string) {
 	if m.kept == nil {
 		m.kept = map[string]time.Time{}
 	}
-	m.kept[id] = time.Now().Add(again)
+	m.kept[id] = time.Now().Add(refusedRetryInterval)
 }
 
 // pollModule checks that one module is unchanged in the engine, another module each time.
@@ -341,7 +341,7 @@ func (s *server) pollModule(ctx context.Context) error {
 	}
 	s.modules.next = (s.modules.next + 1) % len(ids)
 	id := ids[s.modules.next]
-	answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), limit: maxListing})
+	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), limit: maxListing})
 	if err != nil && !errors.Is(err, errRefused) {
 		return err
 	}

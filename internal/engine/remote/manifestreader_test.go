@@ -30,23 +30,23 @@ func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 		p := prepare(t, f.engine, "p", placementv1.Remote{Retry: noRetry, Replicate: []placementv1.ReplicatedResource{{Resource: "nodes"}}}, nodes)
 		f.evaluate, f.inForce = []placement.Evaluator{p}, []*placement.Policy{{Name: "p", Evaluator: p}}
 		for _, step := range []struct {
-			held   *holdings
-			health string
-			turns  []string
+			stored      *manifest
+			health      string
+			transitions []string
 		}{
 			{nil, "unasked", nil},
 			{full("1"), "healthy", []string{"p: unasked->healthy"}},
 			{nil, "incomplete", []string{"p: healthy->incomplete"}},
 		} {
-			k.set(step.held)
+			k.set(step.stored)
 			_, err := p.Evaluate(t.Context(), deployment())
-			if (err == nil) != (step.held != nil) {
+			if (err == nil) != (step.stored != nil) {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(step.health, told(p.Health())); diff != "" {
+			if diff := cmp.Diff(step.health, describeHealth(p.Health())); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(step.turns, f.take()); diff != "" {
+			if diff := cmp.Diff(step.transitions, f.take()); diff != "" {
 				t.Error(diff)
 			}
 		}
@@ -56,13 +56,13 @@ func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 // keeper is an engine that serves a manifest.
 type keeper struct {
 	mu sync.Mutex
-	// held is the manifest; nil for none.
-	held *holdings
+	// stored is the manifest; nil for none.
+	stored *manifest
 	// decide runs during a decision, before the response; nil for nothing.
 	decide func(k *keeper)
 	answer string
 	// posts and looks count the requests for decisions and for the manifest.
-	posts, looks int
+	posts, reads int
 	// slow is how long a request for the manifest takes.
 	slow time.Duration
 }
@@ -70,9 +70,9 @@ type keeper struct {
 func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		k.mu.Lock()
-		k.looks++
-		text, err := json.Marshal(map[string]any{"result": k.held})
-		if k.held == nil {
+		k.reads++
+		text, err := json.Marshal(map[string]any{"result": k.stored})
+		if k.stored == nil {
 			text = []byte(`{}`)
 		}
 		k.mu.Unlock()
@@ -93,14 +93,14 @@ func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	says(k.answer)(w, r)
 }
 
-func (k *keeper) set(h *holdings) {
+func (k *keeper) set(h *manifest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.held = h
+	k.stored = h
 }
 
-func full(load string) *holdings {
-	return &holdings{Load: load, Types: map[string]bool{"/v1/nodes": true}}
+func full(load string) *manifest {
+	return &manifest{LoadID: load, Types: map[string]bool{"/v1/nodes": true}}
 }
 
 // wantsNodes returns a policy that needs nodes in the engine.
@@ -112,25 +112,25 @@ func wantsNodes(t *testing.T, f *fixture, name string, spec placementv1.Remote) 
 	return p
 }
 
-// TestHoldings verifies that a decision counts only if the engine had everything before it and still has it afterwards.
-func TestHoldings(t *testing.T) {
+// TestManifest verifies that a decision counts only if the engine had everything before it and still has it afterwards.
+func TestManifest(t *testing.T) {
 	tests := map[string]struct {
-		held   *holdings
+		stored *manifest
 		decide func(k *keeper)
 		fault  engine.Fault
 		posts  int
 		says   string
 	}{
-		"Everything":      {held: full("1"), posts: 1},
+		"Everything":      {stored: full("1"), posts: 1},
 		"Nothing":         {fault: engine.FaultIncomplete, says: "nodes"},
-		"InPart":          {held: &holdings{Load: "1", Types: map[string]bool{"/v1/nodes": false}}, fault: engine.FaultIncomplete, says: "nodes"},
-		"LostMeanwhile":   {held: full("1"), decide: func(k *keeper) { k.set(nil) }, posts: 1, fault: engine.FaultIncomplete, says: "nodes"},
-		"ReloadMeanwhile": {held: full("1"), decide: func(k *keeper) { k.set(full("2")) }, posts: 1, fault: engine.FaultIncomplete, says: "lost data"},
+		"InPart":          {stored: &manifest{LoadID: "1", Types: map[string]bool{"/v1/nodes": false}}, fault: engine.FaultIncomplete, says: "nodes"},
+		"LostMeanwhile":   {stored: full("1"), decide: func(k *keeper) { k.set(nil) }, posts: 1, fault: engine.FaultIncomplete, says: "nodes"},
+		"ReloadMeanwhile": {stored: full("1"), decide: func(k *keeper) { k.set(full("2")) }, posts: 1, fault: engine.FaultIncomplete, says: "lost data"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := &keeper{held: tc.held, decide: tc.decide, answer: eu}
+				k := &keeper{stored: tc.stored, decide: tc.decide, answer: eu}
 				f := newFixture(t, k.ServeHTTP)
 				p := wantsNodes(t, f, "p", placementv1.Remote{Retry: noRetry})
 				d, err := p.Evaluate(t.Context(), deployment())
@@ -145,11 +145,11 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// TestHoldingsLost verifies that it is noticed whether an engine restarted empty or was loaded again, without and with
+// TestManifestLost verifies that it is noticed whether an engine restarted empty or was loaded again, without and with
 // another attempt.
-func TestHoldingsLost(t *testing.T) {
+func TestManifestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &keeper{held: full("1"), answer: eu}
+		k := &keeper{stored: full("1"), answer: eu}
 		f := newFixture(t, k.ServeHTTP)
 		p := wantsNodes(t, f, "p", placementv1.Remote{})
 		decides(t, p)
@@ -171,30 +171,30 @@ func TestHoldingsLost(t *testing.T) {
 	})
 }
 
-// TestHoldingsOfOtherModules verifies that newer modules decide for a policy that still has older ones, but that an
+// TestManifestOfOtherModules verifies that newer modules decide for a policy that still has older ones, but that an
 // undefined result from them does not count.
-func TestHoldingsOfOtherModules(t *testing.T) {
+func TestManifestOfOtherModules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: eu}
 		f := newFixture(t, k.ServeHTTP)
 		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package m"}}})
-		held := func(digest string, superseded ...string) {
-			k.set(&holdings{Load: "1", Modules: map[string]heldModules{"p": {Digest: digest, Superseded: superseded}}})
+		stored := func(digest string, superseded ...string) {
+			k.set(&manifest{LoadID: "1", Modules: map[string]manifestModules{"p": {Digest: digest, Superseded: superseded}}})
 		}
-		held(p.remote.ModulesDigest)
+		stored(p.remote.ModulesDigest)
 		decides(t, p)
-		held("newer", p.remote.ModulesDigest)
+		stored("newer", p.remote.ModulesDigest)
 		decides(t, p)
 		k.answer = `{}`
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete {
 			t.Errorf("got %v", got)
 		}
-		held("other")
+		stored("other")
 		k.answer = eu
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete {
 			t.Errorf("got %v", got)
 		}
-		held(p.remote.ModulesDigest)
+		stored(p.remote.ModulesDigest)
 		k.answer = `{}`
 		decides(t, p)
 	})
@@ -207,23 +207,23 @@ func TestAnswerOfAnotherServer(t *testing.T) {
 		k := &keeper{answer: `{}`}
 		f := newFixture(t, k.ServeHTTP)
 		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package p\n\nx := 1"}}})
-		k.set(&holdings{Load: "1", Modules: map[string]heldModules{"p": {Digest: p.remote.ModulesDigest}}})
+		k.set(&manifest{LoadID: "1", Modules: map[string]manifestModules{"p": {Digest: p.remote.ModulesDigest}}})
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete || !strings.Contains(got.Error(), "package of the policy's modules") {
 			t.Errorf("got %v", got)
 		}
 	})
 }
 
-// TestLooksAreShared verifies that callers which arrive while a request for the manifest is running share the next
-// request. The running one may have read an older state.
-func TestLooksAreShared(t *testing.T) {
+// TestManifestRequestsAreShared verifies that callers which arrive while a request for the manifest is running share
+// the next request. The running one may have read an older state.
+func TestManifestRequestsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &keeper{held: full("1"), answer: eu}
+		k := &keeper{stored: full("1"), answer: eu}
 		f := newFixture(t, k.ServeHTTP)
 		p := wantsNodes(t, f, "p", placementv1.Remote{})
 		q := wantsNodes(t, f, "q", placementv1.Remote{URL: address0 + "/v1/data/other"})
 		decides(t, p)
-		k.slow, k.looks = 100*time.Millisecond, 0
+		k.slow, k.reads = 100*time.Millisecond, 0
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() { decides(t, p) })
@@ -231,12 +231,12 @@ func TestLooksAreShared(t *testing.T) {
 		}
 		began := time.Now()
 		all.Wait()
-		if k.looks != 2 || time.Since(began) != 200*time.Millisecond {
-			t.Errorf("%d looks in %s for 20 decisions", k.looks, time.Since(began))
+		if k.reads != 2 || time.Since(began) != 200*time.Millisecond {
+			t.Errorf("%d reads of the manifest in %s for 20 decisions", k.reads, time.Since(began))
 		}
 
 		// A caller that gives up does not end the request of others.
-		k.looks = 0
+		k.reads = 0
 		all.Go(func() { decides(t, p) })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -249,32 +249,32 @@ func TestLooksAreShared(t *testing.T) {
 	})
 }
 
-func TestSettled(t *testing.T) {
+func TestDataReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{answer: eu}
 		f := newFixture(t, k.ServeHTTP)
-		if p := f.put(t, "free", placementv1.Remote{}); !f.engine.Settled(p.binding) || !f.engine.Settled(&policy.Binding{}) {
-			t.Error("a policy that needs nothing is not settled")
+		if p := f.put(t, "free", placementv1.Remote{}); !f.engine.DataReady(p.binding) || !f.engine.DataReady(&policy.Binding{}) {
+			t.Error("a policy that needs nothing is not ready")
 		}
 		p := wantsNodes(t, f, "p", placementv1.Remote{})
-		expect := func(note string, want bool, looks int) {
+		expect := func(note string, want bool, reads int) {
 			t.Helper()
-			got := f.engine.Settled(p.binding)
+			got := f.engine.DataReady(p.binding)
 			synctest.Wait()
-			if got != want || k.looks != looks {
-				t.Errorf("%s: settled %t, %d looks", note, got, k.looks)
+			if got != want || k.reads != reads {
+				t.Errorf("%s: ready %t, %d reads", note, got, k.reads)
 			}
 		}
 		expect("first", false, 1)
 		k.set(full("1"))
 		expect("too early", false, 1)
-		pass(pollAfter)
-		expect("it looks", false, 2)
+		pass(minPollInterval)
+		expect("it reads", false, 2)
 		expect("it has seen", true, 2)
 		k.slow = 10 * time.Millisecond
-		pass(pollAfter)
+		pass(minPollInterval)
 		began := time.Now()
-		if !f.engine.Settled(p.binding) || time.Since(began) > 0 {
+		if !f.engine.DataReady(p.binding) || time.Since(began) > 0 {
 			t.Error("it waits")
 		}
 		pass(time.Second)

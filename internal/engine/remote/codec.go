@@ -32,16 +32,16 @@ func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
 	return body, nil
 }
 
-// decodeAnswer decodes a response with a success status. defined is false if the response has no result. The error is a
-// *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value and
-// not the absence of one. Any other error means that the response can't be read.
-func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
+// decodeResponse decodes a response with a success status. defined is false if the response has no result. The error is
+// a *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value
+// and not the absence of one. Any other error means that the response can't be read.
+func decodeResponse(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
 	if !utf8.Valid(body) {
 		return nil, false, errors.New("the answer is not in UTF-8")
 	}
 	document, err := decodeJSON(body)
 	if err != nil {
-		return nil, false, reason{"the answer is not JSON", err}
+		return nil, false, messageError{"the answer is not JSON", err}
 	}
 	if !v0 {
 		answer, ok := document.(map[string]any)
@@ -50,7 +50,7 @@ func decodeAnswer(body []byte, v0 bool) (rules map[string]any, defined bool, err
 		}
 		if document, ok = answer["result"]; !ok {
 			for member := range answer {
-				if !slices.Contains(besideResult, member) {
+				if !slices.Contains(membersBesideResult, member) {
 					return nil, false, fmt.Errorf("the answer is %s, without result", shapeOfDocument(answer))
 				}
 			}
@@ -84,9 +84,9 @@ func isError(document map[string]any) bool {
 	return isCode && isMessage
 }
 
-// besideResult are the members that a response of OPA without a result may have. A response with other members, such as
-// the maintenance message of a gateway, does not come from an engine whose policy is undefined.
-var besideResult = []string{"decision_id", "explanation", "metrics", "provenance", "warning"}
+// membersBesideResult are the members that a response of OPA without a result may have. A response with other members,
+// such as the maintenance message of a gateway, does not come from an engine whose policy is undefined.
+var membersBesideResult = []string{"decision_id", "explanation", "metrics", "provenance", "warning"}
 
 // decodeJSON decodes exactly one JSON document, with numbers as json.Number.
 func decodeJSON(text []byte) (any, error) {

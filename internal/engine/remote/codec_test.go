@@ -22,7 +22,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, v0 bool) {
-		rules, defined, err := decodeAnswer(body, v0)
+		rules, defined, err := decodeResponse(body, v0)
 		var contract *placement.ContractError
 		if errors.As(err, &contract) || err == nil {
 			if !json.Valid(body) || !utf8.Valid(body) {

@@ -21,51 +21,51 @@ import (
 )
 
 const (
-	// pollEvery is the approximate interval between checks that an engine still has everything.
-	pollEvery = time.Second
-	// lingering is how long changes wait so that more of them can be pushed together.
-	lingering = 100 * time.Millisecond
+	// pollInterval is the approximate interval between checks that an engine still has everything.
+	pollInterval = time.Second
+	// pushDelay is how long changes wait so that more of them can be pushed together.
+	pushDelay = 100 * time.Millisecond
 	// pushTimeout is the timeout of one request.
 	pushTimeout = 30 * time.Second
 	// maxRetryAfter is the maximum delay that an engine may request with Retry-After.
 	maxRetryAfter = 5 * time.Minute
-	// again is the time after which something that an engine refused is tried again.
-	again = 30 * time.Second
+	// refusedRetryInterval is the time after which something that an engine refused is tried again.
+	refusedRetryInterval = 30 * time.Second
 	// maxMalformed is the number of consecutive unreadable responses after which a request fails.
 	maxMalformed = 5
-	// maxTurns is the maximum number of consecutive attempts to take the fencing token.
-	maxTurns = 5
-	// farewell is how long to keep trying to empty an engine that no policy needs any more.
-	farewell = time.Minute
+	// maxTokenAttempts is the maximum number of consecutive attempts to take the fencing token.
+	maxTokenAttempts = 5
+	// emptyingTimeout is how long to keep trying to empty an engine that no policy needs any more.
+	emptyingTimeout = time.Minute
 	// typePatch is the media type of a JSON Patch.
 	typePatch = "application/json-patch+json"
 )
 
 // errLost means that the engine lacks something that was pushed to it. errRefused means that it rejects something.
-// errEmptied means that no work is left.
+// errNothingLeft means that no work is left.
 var (
-	errLost    = errors.New("the engine has lost what it was given")
-	errRefused = errors.New("the engine refuses what it is given")
-	errEmptied = errors.New("nobody wants anything of the engine")
+	errLost        = errors.New("the engine has lost what it was given")
+	errRefused     = errors.New("the engine refuses what it is given")
+	errNothingLeft = errors.New("nobody wants anything of the engine")
 )
 
 // server is one engine that Berth pushes to. One goroutine does all the pushing.
 type server struct {
-	supply   *Supply
+	pusher   *Pusher
 	base     *url.URL
 	endpoint string
 	signal   chan struct{}
 
-	// The following are guarded by the supply's lock.
+	// The following are guarded by the pusher's lock.
 
-	wants   wants
+	needs   engineNeeds
 	backlog backlog
-	// held are the types that the manifest lists as complete.
-	held map[schema.GroupVersionResource]bool
+	// completeTypes are the types that the manifest lists as complete.
+	completeTypes map[schema.GroupVersionResource]bool
 	// err is the error that prevents all pushes. refused are the errors by type, and rejected those of modules by policy.
 	err      error
-	refused  map[schema.GroupVersionResource]refusal
-	rejected map[string]refusal
+	refused  map[schema.GroupVersionResource]rejectedPush
+	rejected map[string]rejectedPush
 
 	// The following belong to the goroutine.
 
@@ -73,32 +73,32 @@ type server struct {
 	// even while loaded is false.
 	loaded, trusted bool
 	access          *access
-	holdings        holdings
-	turn            string
-	turns           int
+	manifest        manifest
+	fencingToken    string
+	tokenCount      int
 	mirror          *mirror
 	// parents are the parent documents that are known to exist.
 	parents map[pointer]bool
 	modules modules
 	polled  time.Time
-	// looked is the number of types that were checked so far.
-	looked int
-	// unwanted is the time since when no policy needs the engine; zero if one does.
-	unwanted time.Time
+	// checkedTypes is the number of types that were checked so far.
+	checkedTypes int
+	// unneededSince is the time since when no policy needs the engine; zero if one does.
+	unneededSince time.Time
 }
 
-// refusal is the reason why an engine rejects something, and the time until which it is not pushed again.
-type refusal struct {
+// rejectedPush is the reason why an engine rejects something, and the time until which it is not pushed again.
+type rejectedPush struct {
 	err error
 	// digest is the digest of the rejected modules.
 	digest string
 	until  time.Time
 }
 
-func newServer(s *Supply, base *url.URL, endpoint string) *server {
+func newServer(s *Pusher, base *url.URL, endpoint string) *server {
 	return &server{
-		supply: s, base: base, endpoint: endpoint, signal: make(chan struct{}, 1), backlog: newBacklog(s.body), trusted: true,
-		held: map[schema.GroupVersionResource]bool{}, refused: map[schema.GroupVersionResource]refusal{}, rejected: map[string]refusal{},
+		pusher: s, base: base, endpoint: endpoint, signal: make(chan struct{}, 1), backlog: newBacklog(s.bodyLimit), trusted: true,
+		completeTypes: map[schema.GroupVersionResource]bool{}, refused: map[schema.GroupVersionResource]rejectedPush{}, rejected: map[string]rejectedPush{},
 	}
 }
 
@@ -110,9 +110,9 @@ func (s *server) wake() {
 	}
 }
 
-// failure returns the error that prevents pushing what a policy needs. The caller holds the lock.
-func (s *server) failure(name string) error {
-	w, ok := s.wants.policies[name]
+// errorFor returns the error that prevents pushing what a policy needs. The caller holds the lock.
+func (s *server) errorFor(name string) error {
+	w, ok := s.needs.policies[name]
 	switch {
 	case !ok:
 		return nil
@@ -131,40 +131,40 @@ func (s *server) failure(name string) error {
 
 // run pushes to the engine until ctx ends or no policy needs the engine.
 func (s *server) run(ctx context.Context) {
-	pause := pauses()
+	pause := newPushBackoff()
 	var begun time.Time
 	for ctx.Err() == nil {
 		if !s.loaded {
 			// Back off, so that an engine that keeps losing its data is not loaded all the time.
 			if time.Since(begun) > time.Minute {
-				pause = pauses()
+				pause = newPushBackoff()
 			} else if !s.sleep(ctx, pause.Step()) {
 				return
 			}
 			begun = time.Now()
 		}
-		err := s.pass(ctx)
+		err := s.syncOnce(ctx)
 		switch {
-		case errors.Is(err, errEmptied):
+		case errors.Is(err, errNothingLeft):
 			return
 		case err != nil && ctx.Err() == nil:
 			s.loaded, s.trusted = false, !errors.Is(err, errLost)
-			s.fail(err)
+			s.setError(err)
 			continue
 		}
-		timer := time.NewTimer(wait.Jitter(pollEvery, 0.2))
+		timer := time.NewTimer(wait.Jitter(pollInterval, 0.2))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-s.signal:
-			s.sleep(ctx, lingering)
+			s.sleep(ctx, pushDelay)
 		}
 		timer.Stop()
 	}
 }
 
-// pauses returns the backoff between attempts.
-func pauses() wait.Backoff {
+// newPushBackoff returns the backoff between attempts.
+func newPushBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
 }
 
@@ -180,11 +180,11 @@ func (s *server) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pass does all work that is due. The error is errLost or errRefused if the engine must be loaded again, and errEmptied
-// if no work is left.
-func (s *server) pass(ctx context.Context) error {
+// syncOnce does all work that is due. The error is errLost or errRefused if the engine must be loaded again, and
+// errNothingLeft if no work is left.
+func (s *server) syncOnce(ctx context.Context) error {
 	if !s.loaded {
-		if err := s.begin(ctx); err != nil {
+		if err := s.takeOver(ctx); err != nil {
 			return err
 		}
 		s.loaded, s.trusted = true, true
@@ -198,11 +198,11 @@ func (s *server) pass(ctx context.Context) error {
 			break
 		}
 	}
-	if len(s.wanted().policies) == 0 {
-		return s.leave(ctx)
+	if len(s.currentNeeds().policies) == 0 {
+		return s.removeManifest(ctx)
 	}
-	s.unwanted = time.Time{}
-	if time.Since(s.polled) < pollEvery/2 {
+	s.unneededSince = time.Time{}
+	if time.Since(s.polled) < pollInterval/2 {
 		return nil
 	}
 	s.polled = time.Now()
@@ -219,36 +219,36 @@ func (s *server) step(ctx context.Context) (did bool, err error) {
 	return false, nil
 }
 
-func (s *server) wanted() wants {
-	s.supply.mu.Lock()
-	defer s.supply.mu.Unlock()
-	return s.wants
+func (s *server) currentNeeds() engineNeeds {
+	s.pusher.mu.Lock()
+	defer s.pusher.mu.Unlock()
+	return s.needs
 }
 
-// begin takes the engine over from the previous writer. If the engine's manifest is reliable, what it lists stays
+// takeOver takes the engine over from the previous writer. If the engine's manifest is reliable, what it lists stays
 // listed until newer data replaces it.
-func (s *server) begin(ctx context.Context) error {
-	s.supply.options.Observer.Loading(s.endpoint)
-	s.supply.mu.Lock()
-	s.backlog = newBacklog(s.supply.body)
-	s.supply.tellPending(s.endpoint)
-	s.supply.mu.Unlock()
+func (s *server) takeOver(ctx context.Context) error {
+	s.pusher.options.Observer.Loading(s.endpoint)
+	s.pusher.mu.Lock()
+	s.backlog = newBacklog(s.pusher.bodyLimit)
+	s.pusher.reportPending(s.endpoint)
+	s.pusher.mu.Unlock()
 	s.mirror, s.parents = newMirror(), map[pointer]bool{}
-	next := holdings{Load: rand.Text(), Types: map[string]bool{}, Modules: map[string]heldModules{}}
-	old, err := s.takeTurn(ctx, next.Load)
+	next := manifest{LoadID: rand.Text(), Types: map[string]bool{}, Modules: map[string]manifestModules{}}
+	old, err := s.takeFencingToken(ctx, next.LoadID)
 	if err != nil {
 		return err
 	}
 	if err := s.listModules(ctx); err != nil {
 		return err
 	}
-	s.supply.mu.Lock()
-	w, refused := s.wants, maps.Clone(s.refused)
-	s.supply.mu.Unlock()
+	s.pusher.mu.Lock()
+	w, refused := s.needs, maps.Clone(s.refused)
+	s.pusher.mu.Unlock()
 	for name, whole := range old.Types {
 		r, ok := parseType(name)
 		_, wanted := w.types[r]
-		_, inventory := s.supply.ranks[r]
+		_, inventory := s.pusher.ranks[r]
 		// The manifest does not tell which inventories the clusters came from.
 		keep := ok && whole && wanted && !inventory && !w.ambiguous[r.Resource] && s.trusted && refused[r].err == nil
 		next.Types[name] = keep
@@ -258,34 +258,34 @@ func (s *server) begin(ctx context.Context) error {
 			}
 		}
 	}
-	for name, held := range old.Modules {
-		if s.trusted && w.policies[name].Remote != nil && s.modules.are(w.policies[name].Remote.Modules) {
-			next.Modules[name] = held
+	for name, entry := range old.Modules {
+		if s.trusted && w.policies[name].Remote != nil && s.modules.contain(w.policies[name].Remote.Modules) {
+			next.Modules[name] = entry
 		} else {
-			s.modules.superseded(name, held)
+			s.modules.recordSuperseded(name, entry)
 		}
 	}
-	return s.commit(ctx, s.change(), func(h *holdings) { *h = next })
+	return s.commit(ctx, s.change(), func(h *manifest) { *h = next })
 }
 
-// takeTurn takes the fencing token, so that all changes fail except the next one of this server. It returns the
+// takeFencingToken takes the fencing token, so that all changes fail except the next one of this server. It returns the
 // previous manifest. Its request replaces the token that is there and so is applied only once. If it could be applied
 // again later, so could all changes after it.
-func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
-	s.turns = 0
-	s.turn = load + ".0"
+func (s *server) takeFencingToken(ctx context.Context, load string) (*manifest, error) {
+	s.tokenCount = 0
+	s.fencingToken = load + ".0"
 	at := pointer("").below("berth", "holdings", "turn")
 	foreign := false
-	for range maxTurns {
-		h, err := s.read(ctx)
+	for range maxTokenAttempts {
+		h, err := s.readManifest(ctx)
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case h == nil:
 			// Write a new manifest that lists nothing, with a token that no writer has.
-			h = &holdings{Load: rand.Text(), Turn: map[string]bool{rand.Text(): true}}
-			_, err = s.ask(ctx, query{method: http.MethodPut, at: holdingsAddress(s.base), body: text(h), ifAbsent: !foreign})
+			h = &manifest{LoadID: rand.Text(), FencingToken: map[string]bool{rand.Text(): true}}
+			_, err = s.sendWithRetry(ctx, query{method: http.MethodPut, at: manifestURL(s.base), body: toJSON(h), ifAbsent: !foreign})
 			said, ok := errors.AsType[*rejection](err)
 			if foreign = ok && said.Status == http.StatusNotModified; foreign {
 				// The existing document is not a manifest of Berth.
@@ -294,15 +294,15 @@ func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 			if err != nil {
 				return nil, err
 			}
-		case h.Turn[s.turn]:
+		case h.FencingToken[s.fencingToken]:
 			return h, nil
 		}
 		c := newChange()
-		for turn := range h.Turn {
-			c.remove(at.below(turn))
+		for token := range h.FencingToken {
+			c.remove(at.below(token))
 		}
-		c.set(at, text(map[string]bool{s.turn: true}))
-		_, err = s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
+		c.set(at, toJSON(map[string]bool{s.fencingToken: true}))
+		_, err = s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
 		// Another writer may have taken the token in between.
 		if said, ok := errors.AsType[*rejection](err); err != nil && (!ok || said.Status != http.StatusNotFound && said.Status != http.StatusBadRequest) {
 			return nil, err
@@ -311,9 +311,9 @@ func (s *server) takeTurn(ctx context.Context, load string) (*holdings, error) {
 	return nil, fmt.Errorf("%w: somebody else keeps it supplied, or it keeps nothing", errRefused)
 }
 
-// read returns the engine's manifest; nil if it has none.
-func (s *server) read(ctx context.Context) (*holdings, error) {
-	answer, err := s.ask(ctx, query{method: http.MethodGet, at: holdingsAddress(s.base), limit: maxListing})
+// readManifest returns the engine's manifest; nil if it has none.
+func (s *server) readManifest(ctx context.Context) (*manifest, error) {
+	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: manifestURL(s.base), limit: maxListing})
 	var said *rejection
 	if errors.As(err, &said) && said.Status == http.StatusNotFound {
 		return nil, nil
@@ -321,7 +321,7 @@ func (s *server) read(ctx context.Context) (*holdings, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHoldings(answer)
+	h, err := parseManifest(answer)
 	if err != nil {
 		// The document is not a manifest of Berth.
 		return nil, nil
@@ -331,13 +331,13 @@ func (s *server) read(ctx context.Context) (*holdings, error) {
 
 // poll checks that the engine has what was pushed to it.
 func (s *server) poll(ctx context.Context) error {
-	h, err := s.read(ctx)
+	h, err := s.readManifest(ctx)
 	if err != nil {
 		return err
 	}
-	want := s.holdings
-	want.Turn = map[string]bool{s.turn: true}
-	if h == nil || !bytes.Equal(text(want), text(h)) {
+	want := s.manifest
+	want.FencingToken = map[string]bool{s.fencingToken: true}
+	if h == nil || !bytes.Equal(toJSON(want), toJSON(h)) {
 		return errLost
 	}
 	if err := s.pollModule(ctx); err != nil {
@@ -349,9 +349,9 @@ func (s *server) poll(ctx context.Context) error {
 // pollObjects checks that sample objects of one type are still there, of another type each time. No changes are pushed
 // meanwhile.
 func (s *server) pollObjects(ctx context.Context) error {
-	s.looked++
-	for _, names := range s.mirror.samples(s.looked) {
-		answer, err := s.ask(ctx, query{method: http.MethodGet, at: below(s.base, append([]string{"data"}, names...)...), limit: maxListing})
+	s.checkedTypes++
+	for _, names := range s.mirror.samples(s.checkedTypes) {
+		answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, append([]string{"data"}, names...)...), limit: maxListing})
 		var said *rejection
 		switch {
 		case errors.As(err, &said) && said.Status == http.StatusNotFound:
@@ -375,48 +375,48 @@ func (s *server) pollObjects(ctx context.Context) error {
 // change begins a transaction, which must be the next one to be committed. It removes the current fencing token.
 func (s *server) change() *change {
 	c := newChange()
-	c.remove(pointer("").below("berth", "holdings", "turn", s.turn))
+	c.remove(pointer("").below("berth", "holdings", "turn", s.fencingToken))
 	return c
 }
 
 // commit sends a transaction. If edit is not nil, the transaction also changes the manifest.
-func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) error {
-	if s.mirror.shown != nil {
-		s.mirror.showClusters(c)
+func (s *server) commit(ctx context.Context, c *change, edit func(*manifest)) error {
+	if s.mirror.writtenClusters != nil {
+		s.mirror.patchClusters(c)
 	}
-	next := s.holdings.clone()
-	s.turns++
+	next := s.manifest.clone()
+	s.tokenCount++
 	if edit != nil {
 		edit(&next)
 	}
-	turn := fmt.Sprintf("%s.%d", next.Load, s.turns)
+	token := fmt.Sprintf("%s.%d", next.LoadID, s.tokenCount)
 	at := pointer("").below("berth", "holdings")
 	if edit != nil {
 		written := next
-		written.Turn = map[string]bool{turn: true}
-		c.set(at, text(written))
+		written.FencingToken = map[string]bool{token: true}
+		c.set(at, toJSON(written))
 	} else {
-		c.set(at.below("turn"), text(map[string]bool{turn: true}))
+		c.set(at.below("turn"), toJSON(map[string]bool{token: true}))
 	}
-	_, err := s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
+	_, err := s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
 	if said, ok := errors.AsType[*rejection](err); ok {
 		// An earlier attempt of the same transaction may have succeeded although its response was lost.
-		h, readErr := s.read(ctx)
+		h, readErr := s.readManifest(ctx)
 		switch {
 		case readErr != nil:
 			return readErr
-		case h != nil && h.Turn[turn]:
+		case h != nil && h.FencingToken[token]:
 			err = nil
-		case h == nil || !h.Turn[s.turn] || said.Status == http.StatusNotFound:
+		case h == nil || !h.FencingToken[s.fencingToken] || said.Status == http.StatusNotFound:
 			return errLost
 		}
 	}
 	if err != nil {
 		return err
 	}
-	s.turn = turn
+	s.fencingToken = token
 	if edit != nil {
-		s.holdings = next
+		s.manifest = next
 		s.publish()
 	}
 	return nil
@@ -424,47 +424,47 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*holdings)) er
 
 // publish makes the types that the manifest lists known to other goroutines.
 func (s *server) publish() {
-	held := map[schema.GroupVersionResource]bool{}
-	for name, whole := range s.holdings.Types {
+	complete := map[schema.GroupVersionResource]bool{}
+	for name, whole := range s.manifest.Types {
 		if r, ok := parseType(name); ok && whole {
-			held[r] = true
+			complete[r] = true
 		}
 	}
-	s.supply.mu.Lock()
-	s.held = held
-	names := s.wants.names()
-	s.supply.mu.Unlock()
-	s.supply.options.State(names...)
+	s.pusher.mu.Lock()
+	s.completeTypes = complete
+	names := s.needs.names()
+	s.pusher.mu.Unlock()
+	s.pusher.options.StateChanged(names...)
 }
 
 // clone returns a copy that can be changed, without the fencing token.
-func (h *holdings) clone() holdings {
-	return holdings{Load: h.Load, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
+func (h *manifest) clone() manifest {
+	return manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
 }
 
-// lose sets a new Load because something that was listed is not there any more.
-func (h *holdings) lose() { h.Load = rand.Text() }
+// renewLoadID sets a new LoadID because something that was listed is not there any more.
+func (h *manifest) renewLoadID() { h.LoadID = rand.Text() }
 
-// fail records the error that prevents all pushes; nil if there is none.
-func (s *server) fail(err error) {
-	s.supply.mu.Lock()
+// setError records the error that prevents all pushes; nil if there is none.
+func (s *server) setError(err error) {
+	s.pusher.mu.Lock()
 	differs := (s.err == nil) != (err == nil) || err != nil && s.err.Error() != err.Error()
 	s.err = err
-	names := s.wants.names()
-	s.supply.mu.Unlock()
+	names := s.needs.names()
+	s.pusher.mu.Unlock()
 	if differs {
-		s.supply.options.State(names...)
+		s.pusher.options.StateChanged(names...)
 	}
 }
 
-// ask sends a request until the engine answers, with backoff. An error wraps errRefused if sending the request again
-// would not help, and contains a *rejection if the engine sent one.
-func (s *server) ask(ctx context.Context, q query) ([]byte, error) {
-	pause := pauses()
+// sendWithRetry sends a request until the engine answers, with backoff. An error wraps errRefused if sending the
+// request again would not help, and contains a *rejection if the engine sent one.
+func (s *server) sendWithRetry(ctx context.Context, q query) ([]byte, error) {
+	pause := newPushBackoff()
 	for tries := 1; ; tries++ {
-		answer, err := s.attempt(ctx, q)
+		answer, err := s.sendOnce(ctx, q)
 		if err == nil {
-			s.fail(nil)
+			s.setError(nil)
 			return answer, nil
 		}
 		if ctx.Err() != nil {
@@ -476,9 +476,9 @@ func (s *server) ask(ctx context.Context, q query) ([]byte, error) {
 		if fault != nil && (fault.Fault == engine.FaultRefused || fault.Fault == engine.FaultMalformed && tries == maxMalformed) {
 			return nil, fmt.Errorf("%w: %w", errRefused, err)
 		}
-		s.fail(err)
-		if s.deserted() {
-			return nil, errEmptied
+		s.setError(err)
+		if s.unneededForLong() {
+			return nil, errNothingLeft
 		}
 		d := pause.Step()
 		if fault != nil {
@@ -490,47 +490,47 @@ func (s *server) ask(ctx context.Context, q query) ([]byte, error) {
 	}
 }
 
-// attempt sends a request once.
-func (s *server) attempt(ctx context.Context, q query) ([]byte, error) {
+// sendOnce sends a request once.
+func (s *server) sendOnce(ctx context.Context, q query) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	var err error
 	// The connections stay open while s.access refers to them.
-	if s.access, err = s.supply.engine.accessTo(s.wanted().remote); err != nil {
+	if s.access, err = s.pusher.engine.accessTo(s.currentNeeds().remote); err != nil {
 		return nil, err
 	}
-	answer, err := s.access.exchange(ctx, q)
+	answer, err := s.access.send(ctx, q)
 	if q.method != http.MethodGet {
 		var fault engine.Fault
 		if remote, ok := errors.AsType[*engine.RemoteError](err); ok {
 			fault = remote.Fault
 		}
-		s.supply.options.Observer.Pushed(s.endpoint, fault)
+		s.pusher.options.Observer.Pushed(s.endpoint, fault)
 	}
 	return answer, err
 }
 
-// deserted reports whether no policy has needed the engine for a while.
-func (s *server) deserted() bool {
+// unneededForLong reports whether no policy has needed the engine for a while.
+func (s *server) unneededForLong() bool {
 	switch {
-	case len(s.wanted().policies) > 0:
-		s.unwanted = time.Time{}
-	case s.unwanted.IsZero():
-		s.unwanted = time.Now()
+	case len(s.currentNeeds().policies) > 0:
+		s.unneededSince = time.Time{}
+	case s.unneededSince.IsZero():
+		s.unneededSince = time.Now()
 	}
-	return !s.unwanted.IsZero() && time.Since(s.unwanted) > farewell
+	return !s.unneededSince.IsZero() && time.Since(s.unneededSince) > emptyingTimeout
 }
 
-// leave removes the manifest, which is the last of Berth's documents in the engine.
-func (s *server) leave(ctx context.Context) error {
+// removeManifest removes the manifest, which is the last of Berth's documents in the engine.
+func (s *server) removeManifest(ctx context.Context) error {
 	c := s.change()
 	c.remove(pointer("").below("berth", "holdings"))
-	_, err := s.ask(ctx, query{method: http.MethodPatch, at: below(s.base, "data"), contentType: typePatch, body: c.body()})
+	_, err := s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
 	s.loaded = false
 	if err != nil && !errors.Is(err, errRefused) {
 		return err
 	}
-	return errEmptied
+	return errNothingLeft
 }
 
 // parentsOf returns the documents that contain the places of a type.
@@ -547,7 +547,7 @@ func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResourc
 		if s.parents[parent] {
 			continue
 		}
-		_, err := s.ask(ctx, query{method: http.MethodPut, at: below(s.base, append([]string{"data"}, paths[i]...)...), body: []byte("{}"), ifAbsent: true})
+		_, err := s.sendWithRetry(ctx, query{method: http.MethodPut, at: apiURL(s.base, append([]string{"data"}, paths[i]...)...), body: []byte("{}"), ifAbsent: true})
 		var said *rejection
 		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotModified) {
 			return err
@@ -559,18 +559,18 @@ func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResourc
 
 // removeTypes removes a type that no policy needs or that is not served.
 func (s *server) removeTypes(ctx context.Context) (bool, error) {
-	for _, name := range slices.Sorted(maps.Keys(s.holdings.Types)) {
+	for _, name := range slices.Sorted(maps.Keys(s.manifest.Types)) {
 		r, ok := parseType(name)
 		if !ok {
-			if err := s.commit(ctx, s.change(), func(h *holdings) { delete(h.Types, name) }); err != nil {
+			if err := s.commit(ctx, s.change(), func(h *manifest) { delete(h.Types, name) }); err != nil {
 				return false, err
 			}
 			return true, nil
 		}
-		s.supply.mu.Lock()
-		_, wanted := s.wants.types[r]
-		dropped := s.supply.dropped[r]
-		s.supply.mu.Unlock()
+		s.pusher.mu.Lock()
+		_, wanted := s.needs.types[r]
+		dropped := s.pusher.dropped[r]
+		s.pusher.mu.Unlock()
 		if wanted && !dropped {
 			continue
 		}
@@ -584,15 +584,15 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 		return err
 	}
 	c := s.change()
-	s.mirror.retract(c, r)
+	s.mirror.removeType(c, r)
 	// Another type may use the bare plural name by now.
 	taken := false
 	for other, t := range s.mirror.tables {
-		taken = taken || slices.ContainsFunc(t.places, func(p place) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
+		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
 	}
-	for name := range s.holdings.Types {
+	for name := range s.manifest.Types {
 		other, _ := parseType(name)
-		taken = taken || other != r && other.Resource == r.Resource && s.holdings.Types[name] && s.mirror.tables[other] == nil
+		taken = taken || other != r && other.Resource == r.Resource && s.manifest.Types[name] && s.mirror.tables[other] == nil
 	}
 	// It is unknown whether the places exist if another replica loaded the type. Set them empty first, so that they can be
 	// removed.
@@ -601,25 +601,25 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 		c.set(p.path, []byte("{}"))
 		gone = append(gone, p.path)
 	}
-	if _, inventory := s.supply.ranks[r]; inventory && !s.inventories() {
+	if _, inventory := s.pusher.ranks[r]; inventory && !s.inventories() {
 		s.mirror.endClusters(c)
 		gone = append(gone, clustersPlace)
 	}
-	if err := s.commit(ctx, c, unclaim(r)); err != nil {
+	if err := s.commit(ctx, c, markIncomplete(r)); err != nil {
 		return err
 	}
 	c = s.change()
 	for _, path := range gone {
 		c.remove(path)
 	}
-	return s.commit(ctx, c, func(h *holdings) { delete(h.Types, typeName(r)) })
+	return s.commit(ctx, c, func(h *manifest) { delete(h.Types, typeName(r)) })
 }
 
-// unclaim returns an edit that lists a type as incomplete.
-func unclaim(r schema.GroupVersionResource) func(*holdings) {
-	return func(h *holdings) {
+// markIncomplete returns an edit that lists a type as incomplete.
+func markIncomplete(r schema.GroupVersionResource) func(*manifest) {
+	return func(h *manifest) {
 		if h.Types[typeName(r)] {
-			h.lose()
+			h.renewLoadID()
 		}
 		h.Types[typeName(r)] = false
 	}
@@ -628,7 +628,7 @@ func unclaim(r schema.GroupVersionResource) func(*holdings) {
 // inventories reports whether the engine has any inventory.
 func (s *server) inventories() bool {
 	for r := range s.mirror.tables {
-		if _, ok := s.supply.ranks[r]; ok {
+		if _, ok := s.pusher.ranks[r]; ok {
 			return true
 		}
 	}
@@ -637,18 +637,18 @@ func (s *server) inventories() bool {
 
 // loadTypes loads one type that the engine needs and whose changes it does not receive yet.
 func (s *server) loadTypes(ctx context.Context) (bool, error) {
-	s.supply.mu.Lock()
+	s.pusher.mu.Lock()
 	var due []schema.GroupVersionResource
-	ambiguous := s.wants.ambiguous
-	for r := range s.wants.types {
+	ambiguous := s.needs.ambiguous
+	for r := range s.needs.types {
 		t := s.mirror.tables[r]
-		stale := t == nil || !s.backlog.follows[r] || len(t.places) != len(placesOf(r, ambiguous[r.Resource]))
-		if s.supply.types[r] != nil && stale && time.Now().After(s.refused[r].until) {
+		stale := t == nil || !s.backlog.followed[r] || len(t.places) != len(placesOf(r, ambiguous[r.Resource]))
+		if s.pusher.types[r] != nil && stale && time.Now().After(s.refused[r].until) {
 			due = append(due, r)
 		}
 	}
 	if len(due) == 0 {
-		s.supply.mu.Unlock()
+		s.pusher.mu.Unlock()
 		return false, nil
 	}
 	// Loaded types come first: one of them may have to give up the bare plural name.
@@ -662,38 +662,38 @@ func (s *server) loadTypes(ctx context.Context) (bool, error) {
 		return strings.Compare(typeName(a), typeName(b))
 	})
 	s.backlog.drop(next)
-	s.backlog.follows[next] = true
-	objects := maps.Clone(s.supply.types[next])
-	s.supply.mu.Unlock()
+	s.backlog.followed[next] = true
+	objects := maps.Clone(s.pusher.types[next])
+	s.pusher.mu.Unlock()
 
-	err := s.load(ctx, next, ambiguous[next.Resource], portions(objects, s.supply.body))
-	s.supply.mu.Lock()
+	err := s.load(ctx, next, ambiguous[next.Resource], splitBySize(objects, s.pusher.bodyLimit))
+	s.pusher.mu.Lock()
 	delete(s.refused, next)
 	if errors.Is(err, errRefused) {
-		s.refused[next] = refusal{err: err, until: time.Now().Add(again)}
+		s.refused[next] = rejectedPush{err: err, until: time.Now().Add(refusedRetryInterval)}
 	}
-	affected := s.wants.wanting(map[schema.GroupVersionResource]bool{next: true})
-	s.supply.mu.Unlock()
+	affected := s.needs.policiesNeeding(map[schema.GroupVersionResource]bool{next: true})
+	s.pusher.mu.Unlock()
 	if err != nil {
 		return false, err
 	}
-	s.supply.options.Content(affected...)
+	s.pusher.options.ContentChanged(affected...)
 	return true, nil
 }
 
 // load makes the portions of objects the content of a type. With several portions, the manifest lists the type as
 // incomplete until the last.
-func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]named) error {
+func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]keyedRecord) error {
 	if err := s.ensureParents(ctx, r); err != nil {
 		return err
 	}
-	rank, inventory := s.supply.ranks[r]
-	standing := s.mirror.tables[r]
-	if ambiguous && standing == nil {
+	rank, inventory := s.pusher.ranks[r]
+	existing := s.mirror.tables[r]
+	if ambiguous && existing == nil {
 		// It is unknown what another replica left there. Set it empty first, so that it can be removed.
 		c := s.change()
 		c.set(barePlace(r), []byte("{}"))
-		if err := s.commit(ctx, c, unclaim(r)); err != nil {
+		if err := s.commit(ctx, c, markIncomplete(r)); err != nil {
 			return err
 		}
 	}
@@ -703,21 +703,21 @@ func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambigu
 			if inventory {
 				s.mirror.beginClusters(c)
 			}
-			if ambiguous && (standing == nil || len(standing.places) != len(placesOf(r, true))) {
+			if ambiguous && (existing == nil || len(existing.places) != len(placesOf(r, true))) {
 				c.remove(barePlace(r))
 			}
-			s.mirror.fill(c, r, rank, ambiguous, portion)
+			s.mirror.fillType(c, r, rank, ambiguous, portion)
 		} else {
 			for _, o := range portion {
 				s.mirror.put(c, r, o.objectKey, o.record)
 			}
 		}
-		var edit func(*holdings)
+		var edit func(*manifest)
 		switch {
 		case i == len(all)-1:
-			edit = func(h *holdings) { h.Types[typeName(r)] = true }
+			edit = func(h *manifest) { h.Types[typeName(r)] = true }
 		case i == 0:
-			edit = unclaim(r)
+			edit = markIncomplete(r)
 		}
 		if err := s.commit(ctx, c, edit); err != nil {
 			return err
@@ -728,23 +728,23 @@ func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambigu
 
 // sendChanges sends the oldest changes that the engine does not have.
 func (s *server) sendChanges(ctx context.Context) (bool, error) {
-	s.supply.mu.Lock()
-	w := s.backlog.take()
-	s.supply.mu.Unlock()
+	s.pusher.mu.Lock()
+	w := s.backlog.pop()
+	s.pusher.mu.Unlock()
 	if w == nil {
 		return false, nil
 	}
 	c := s.change()
-	for at, o := range w.all() {
+	for at, o := range w.sorted() {
 		s.mirror.put(c, at.resource, at.objectKey, o)
 	}
 	if err := s.commit(ctx, c, nil); err != nil {
 		return false, err
 	}
-	s.supply.mu.Lock()
-	affected := s.wants.wanting(w.types())
-	s.supply.tellPending(s.endpoint)
-	s.supply.mu.Unlock()
-	s.supply.options.Content(affected...)
+	s.pusher.mu.Lock()
+	affected := s.needs.policiesNeeding(w.types())
+	s.pusher.reportPending(s.endpoint)
+	s.pusher.mu.Unlock()
+	s.pusher.options.ContentChanged(affected...)
 	return true, nil
 }

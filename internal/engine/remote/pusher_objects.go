@@ -17,8 +17,8 @@ import (
 
 // record is one object in the form that engines get. It is immutable.
 type record struct {
-	// own is the object as JSON, and normal its normal form as JSON; nil if it has none.
-	own, normal []byte
+	// object is the object as JSON, and normal its normal form as JSON; nil if it has none.
+	object, normal []byte
 	// cluster is the name of the cluster that the object represents; empty for none.
 	cluster string
 }
@@ -27,12 +27,12 @@ func keyOfObject(o *unstructured.Unstructured) objectKey {
 	return objectKey{o.GetNamespace(), o.GetName()}
 }
 
-// object returns the record of a prepared object.
-func (s *Supply) object(resource schema.GroupVersionResource, o *unstructured.Unstructured) *record {
+// newRecord returns the record of a prepared object.
+func (s *Pusher) newRecord(resource schema.GroupVersionResource, o *unstructured.Unstructured) *record {
 	own, normal := replication.Parts(o.Object)
-	out := &record{own: text(own)}
+	out := &record{object: toJSON(own)}
 	if normal != nil {
-		out.normal = text(normal)
+		out.normal = toJSON(normal)
 		if _, ok := s.ranks[resource]; ok {
 			out.cluster, _ = normal["name"].(string)
 		}
@@ -40,15 +40,15 @@ func (s *Supply) object(resource schema.GroupVersionResource, o *unstructured.Un
 	return out
 }
 
-// text returns a value as JSON.
-func text(value any) []byte {
+// toJSON returns a value as JSON.
+func toJSON(value any) []byte {
 	// Values that were read from JSON can always be written as JSON.
 	out, _ := json.Marshal(value)
 	return out
 }
 
 func (o *record) equal(other *record) bool {
-	return o == other || o != nil && other != nil && bytes.Equal(o.own, other.own) && bytes.Equal(o.normal, other.normal)
+	return o == other || o != nil && other != nil && bytes.Equal(o.object, other.object) && bytes.Equal(o.normal, other.normal)
 }
 
 // size estimates the number of bytes that pushing the object takes.
@@ -56,7 +56,7 @@ func (o *record) size() int {
 	if o == nil {
 		return changeBytes
 	}
-	return 2*len(o.own) + len(o.normal) + changeBytes
+	return 2*len(o.object) + len(o.normal) + changeBytes
 }
 
 const (
@@ -73,10 +73,10 @@ const (
 // many changes to keep, the backlog drops them and stops following their types. These types must be loaded again.
 type backlog struct {
 	limit, window int
-	// follows are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
-	follows map[schema.GroupVersionResource]bool
-	windows []*window
-	bytes   int
+	// followed are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
+	followed map[schema.GroupVersionResource]bool
+	windows  []*window
+	bytes    int
 }
 
 // window is a set of changes that are pushed together.
@@ -92,13 +92,13 @@ type changeKey struct {
 
 // newBacklog returns an empty backlog. window is the size of a window in bytes.
 func newBacklog(window int) backlog {
-	return backlog{limit: maxWindows * window, window: window, follows: map[schema.GroupVersionResource]bool{}}
+	return backlog{limit: maxWindows * window, window: window, followed: map[schema.GroupVersionResource]bool{}}
 }
 
 // add adds the changes of a type that happened together, by object; nil means that the object was deleted. They are
 // never split between windows.
 func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKey]*record) {
-	if !b.follows[resource] || len(changes) == 0 {
+	if !b.followed[resource] || len(changes) == 0 {
 		return
 	}
 	size := 0
@@ -120,8 +120,8 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 	before := last.bytes
 	for key, o := range changes {
 		at := changeKey{resource, key}
-		if standing, ok := last.changes[at]; ok {
-			last.bytes -= standing.size()
+		if existing, ok := last.changes[at]; ok {
+			last.bytes -= existing.size()
 		}
 		last.changes[at] = o
 		last.bytes += o.size()
@@ -130,7 +130,7 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 		// Types that are not followed are loaded again.
 		for _, w := range b.windows {
 			for at := range w.changes {
-				delete(b.follows, at.resource)
+				delete(b.followed, at.resource)
 			}
 		}
 		b.windows, b.bytes = nil, 0
@@ -139,7 +139,7 @@ func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKe
 
 // drop stops following a type and removes its changes.
 func (b *backlog) drop(resource schema.GroupVersionResource) {
-	delete(b.follows, resource)
+	delete(b.followed, resource)
 	for _, w := range b.windows {
 		for at, o := range w.changes {
 			if at.resource == resource {
@@ -151,8 +151,8 @@ func (b *backlog) drop(resource schema.GroupVersionResource) {
 	}
 }
 
-// take removes and returns the first window; nil if there is none.
-func (b *backlog) take() *window {
+// pop removes and returns the first window; nil if there is none.
+func (b *backlog) pop() *window {
 	for len(b.windows) > 0 {
 		first := b.windows[0]
 		b.windows = b.windows[1:]
@@ -172,8 +172,8 @@ func (b *backlog) len() int {
 	return out
 }
 
-// all returns the changes, sorted by type and name.
-func (w *window) all() iter.Seq2[changeKey, *record] {
+// sorted returns the changes, sorted by type and name.
+func (w *window) sorted() iter.Seq2[changeKey, *record] {
 	return func(yield func(changeKey, *record) bool) {
 		for _, at := range slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
 			return cmp.Or(strings.Compare(typeName(a.resource), typeName(b.resource)), compareKeys(a.objectKey, b.objectKey))
@@ -194,16 +194,16 @@ func (w *window) types() map[schema.GroupVersionResource]bool {
 	return out
 }
 
-// named is an object with its key.
-type named struct {
+// keyedRecord is an object with its key.
+type keyedRecord struct {
 	objectKey
 	*record
 }
 
-// portions returns the objects in order of their names, split into lists. A list with more than one object has at most
-// limit bytes. There is at least one list.
-func portions(objects map[objectKey]*record, limit int) [][]named {
-	out := [][]named{nil}
+// splitBySize returns the objects in order of their names, split into lists. A list with more than one object has at
+// most limit bytes. There is at least one list.
+func splitBySize(objects map[objectKey]*record, limit int) [][]keyedRecord {
+	out := [][]keyedRecord{nil}
 	bytes := 0
 	for _, key := range slices.SortedFunc(maps.Keys(objects), compareKeys) {
 		o := objects[key]
@@ -212,7 +212,7 @@ func portions(objects map[objectKey]*record, limit int) [][]named {
 			out = append(out, nil)
 			last, bytes = &out[len(out)-1], o.size()
 		}
-		*last = append(*last, named{key, o})
+		*last = append(*last, keyedRecord{key, o})
 	}
 	return out
 }

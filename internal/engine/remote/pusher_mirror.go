@@ -16,40 +16,40 @@ import (
 // mirror tracks which objects an engine has after all transactions that were sent.
 type mirror struct {
 	tables map[schema.GroupVersionResource]*table
-	// clusters are the objects that represent a cluster, by the cluster's name. shown is the one of them that is at
-	// data.clusters; nil while Berth does not write data.clusters.
-	clusters map[string]map[claim]*record
-	shown    map[string]*record
+	// clusters are the objects that represent a cluster, by the cluster's name. writtenClusters has the one of them that
+	// is at data.clusters; nil while Berth does not write data.clusters.
+	clusters        map[string]map[clusterClaim]*record
+	writtenClusters map[string]*record
 }
 
 func newMirror() *mirror {
-	return &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[claim]*record{}}
+	return &mirror{tables: map[schema.GroupVersionResource]*table{}, clusters: map[string]map[clusterClaim]*record{}}
 }
 
 // table is the content of one type.
 type table struct {
-	places []place
+	places []documentPlace
 	// rank is the precedence of an inventory.
 	rank int
 	// objects are the objects by namespace and name.
 	objects map[string]map[string]*record
 }
 
-// place is a document that contains the objects of a type by namespace and name.
-type place struct {
+// documentPlace is a document that contains the objects of a type by namespace and name.
+type documentPlace struct {
 	path pointer
 	// normal reports whether the place has the normal form of the objects.
 	normal bool
 }
 
-// claim identifies an object that represents a cluster. If several objects represent the same cluster, the smallest
-// claim takes precedence, as in the embedded engine.
-type claim struct {
+// clusterClaim identifies an object that represents a cluster. If several objects represent the same cluster, the
+// smallest claim takes precedence, as in the embedded engine.
+type clusterClaim struct {
 	rank int
 	objectKey
 }
 
-func compareClaims(a, b claim) int {
+func compareClaims(a, b clusterClaim) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), compareKeys(a.objectKey, b.objectKey))
 }
 
@@ -79,13 +79,13 @@ func (p pointer) names() []string {
 }
 
 // placesOf returns the places of a type's objects. The bare plural name is not used while several types share it.
-func placesOf(r schema.GroupVersionResource, ambiguous bool) []place {
-	out := []place{{path: pointer("").below("resources", r.GroupVersion().String(), r.Resource)}}
+func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
+	out := []documentPlace{{path: pointer("").below("resources", r.GroupVersion().String(), r.Resource)}}
 	if !ambiguous {
-		out = append(out, place{path: barePlace(r)})
+		out = append(out, documentPlace{path: barePlace(r)})
 	}
 	if name, ok := policy.QuotasOf(r); ok {
-		out = append(out, place{path: pointer("").below("berth", name), normal: true})
+		out = append(out, documentPlace{path: pointer("").below("berth", name), normal: true})
 	}
 	return out
 }
@@ -106,7 +106,7 @@ func newChange() *change { return &change{clusters: map[string]bool{}} }
 func (c *change) operation(op string, path pointer) {
 	c.patch.WriteByte(separator(c.patch.Len()))
 	c.patch.WriteString(`{"op":"` + op + `","path":`)
-	c.patch.Write(text(path))
+	c.patch.Write(toJSON(path))
 }
 
 // separator returns the byte before the next element of a JSON list that has this many bytes so far.
@@ -138,13 +138,13 @@ func (c *change) body() []byte {
 	return c.patch.Bytes()
 }
 
-// fill makes some objects the content of a type. They replace its previous content.
-func (m *mirror) fill(c *change, r schema.GroupVersionResource, rank int, ambiguous bool, objects []named) {
-	m.retract(c, r)
+// fillType makes some objects the content of a type. They replace its previous content.
+func (m *mirror) fillType(c *change, r schema.GroupVersionResource, rank int, ambiguous bool, objects []keyedRecord) {
+	m.removeType(c, r)
 	t := &table{places: placesOf(r, ambiguous), rank: rank, objects: map[string]map[string]*record{}}
 	m.tables[r] = t
 	for _, o := range objects {
-		m.note(c, t, o.objectKey, o.record)
+		m.recordObject(c, t, o.objectKey, o.record)
 	}
 	for _, p := range t.places {
 		c.set(p.path, p.document(objects))
@@ -152,14 +152,14 @@ func (m *mirror) fill(c *change, r schema.GroupVersionResource, rank int, ambigu
 }
 
 // document returns the content of a place with these objects, which must be sorted.
-func (p place) document(objects []named) []byte {
+func (p documentPlace) document(objects []keyedRecord) []byte {
 	var out bytes.Buffer
 	namespace := ""
 	write := func(opening bool, name string) {
 		if !opening {
 			out.WriteByte(',')
 		}
-		out.Write(text(name))
+		out.Write(toJSON(name))
 		out.WriteByte(':')
 	}
 	out.WriteByte('{')
@@ -184,11 +184,11 @@ func (p place) document(objects []named) []byte {
 }
 
 // text returns the form of an object that the place contains.
-func (p place) text(o *record) []byte {
+func (p documentPlace) text(o *record) []byte {
 	if p.normal {
 		return o.normal
 	}
-	return o.own
+	return o.object
 }
 
 // put changes one object; nil removes it. It does nothing if the engine does not have the type.
@@ -197,8 +197,8 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 	if t == nil {
 		return
 	}
-	standing := t.objects[key.namespace]
-	if o == nil && standing[key.name] == nil {
+	existing := t.objects[key.namespace]
+	if o == nil && existing[key.name] == nil {
 		return
 	}
 	for _, p := range t.places {
@@ -207,38 +207,38 @@ func (m *mirror) put(c *change, r schema.GroupVersionResource, key objectKey, o 
 			within = within.below(key.namespace)
 		}
 		switch {
-		case o != nil && key.namespace != "" && len(standing) == 0:
-			c.set(within, place{normal: p.normal}.document([]named{{objectKey{name: key.name}, o}}))
+		case o != nil && key.namespace != "" && len(existing) == 0:
+			c.set(within, documentPlace{normal: p.normal}.document([]keyedRecord{{objectKey{name: key.name}, o}}))
 		case o != nil:
 			c.set(within.below(key.name), p.text(o))
-		case key.namespace != "" && len(standing) == 1:
+		case key.namespace != "" && len(existing) == 1:
 			c.remove(within)
 		default:
 			c.remove(within.below(key.name))
 		}
 	}
-	m.note(c, t, key, o)
+	m.recordObject(c, t, key, o)
 }
 
-// note records that an object is there, or removed if o is nil.
-func (m *mirror) note(c *change, t *table, key objectKey, o *record) {
-	standing := t.objects[key.namespace]
-	m.stand(c, claim{t.rank, key}, standing[key.name], o)
+// recordObject records that an object is there, or removed if o is nil.
+func (m *mirror) recordObject(c *change, t *table, key objectKey, o *record) {
+	existing := t.objects[key.namespace]
+	m.recordCluster(c, clusterClaim{t.rank, key}, existing[key.name], o)
 	if o != nil {
-		if standing == nil {
-			standing = map[string]*record{}
-			t.objects[key.namespace] = standing
+		if existing == nil {
+			existing = map[string]*record{}
+			t.objects[key.namespace] = existing
 		}
-		standing[key.name] = o
+		existing[key.name] = o
 		return
 	}
-	if delete(standing, key.name); len(standing) == 0 {
+	if delete(existing, key.name); len(existing) == 0 {
 		delete(t.objects, key.namespace)
 	}
 }
 
-// stand records which clusters an object represented before and represents now; nil means none.
-func (m *mirror) stand(c *change, by claim, before, after *record) {
+// recordCluster records which clusters an object represented before and represents now; nil means none.
+func (m *mirror) recordCluster(c *change, by clusterClaim, before, after *record) {
 	if before != nil && before.cluster != "" {
 		delete(m.clusters[before.cluster], by)
 		if len(m.clusters[before.cluster]) == 0 {
@@ -248,29 +248,29 @@ func (m *mirror) stand(c *change, by claim, before, after *record) {
 	}
 	if after != nil && after.cluster != "" {
 		if m.clusters[after.cluster] == nil {
-			m.clusters[after.cluster] = map[claim]*record{}
+			m.clusters[after.cluster] = map[clusterClaim]*record{}
 		}
 		m.clusters[after.cluster][by] = after
 		c.clusters[after.cluster] = true
 	}
 }
 
-// retract removes a type from the mirror. It does not change the type's places in the engine.
-func (m *mirror) retract(c *change, r schema.GroupVersionResource) {
+// removeType removes a type from the mirror. It does not change the type's places in the engine.
+func (m *mirror) removeType(c *change, r schema.GroupVersionResource) {
 	t := m.tables[r]
 	if t == nil {
 		return
 	}
 	for namespace, objects := range t.objects {
 		for name, o := range objects {
-			m.stand(c, claim{t.rank, objectKey{namespace, name}}, o, nil)
+			m.recordCluster(c, clusterClaim{t.rank, objectKey{namespace, name}}, o, nil)
 		}
 	}
 	delete(m.tables, r)
 }
 
-// showClusters adds the changes of data.clusters to the transaction.
-func (m *mirror) showClusters(c *change) {
+// patchClusters adds the changes of data.clusters to the transaction.
+func (m *mirror) patchClusters(c *change) {
 	for _, name := range slices.Sorted(maps.Keys(c.clusters)) {
 		var next *record
 		if all := m.clusters[name]; len(all) > 0 {
@@ -278,13 +278,13 @@ func (m *mirror) showClusters(c *change) {
 		}
 		at := pointer("").below("clusters", name)
 		switch next {
-		case m.shown[name]:
+		case m.writtenClusters[name]:
 		case nil:
 			c.remove(at)
-			delete(m.shown, name)
+			delete(m.writtenClusters, name)
 		default:
 			c.set(at, next.normal)
-			m.shown[name] = next
+			m.writtenClusters[name] = next
 		}
 	}
 	clear(c.clusters)
@@ -292,37 +292,37 @@ func (m *mirror) showClusters(c *change) {
 
 // beginClusters creates an empty data.clusters if Berth does not write it yet.
 func (m *mirror) beginClusters(c *change) {
-	if m.shown == nil {
-		m.shown = map[string]*record{}
+	if m.writtenClusters == nil {
+		m.writtenClusters = map[string]*record{}
 		c.set(clustersPlace, []byte("{}"))
 	}
 }
 
 // endClusters empties data.clusters. Berth does not write it afterwards.
 func (m *mirror) endClusters(c *change) {
-	m.shown = nil
+	m.writtenClusters = nil
 	clear(c.clusters)
 	c.set(clustersPlace, []byte("{}"))
 }
 
 // samples returns paths of documents that must exist in the engine: one in each place of a type, and one in
-// data.clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with turn.
-func (m *mirror) samples(turn int) [][]string {
+// data.clusters. A path leads to an object, or to the place itself if it has no objects. The type changes with round.
+func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
 	types := slices.SortedFunc(maps.Keys(m.tables), func(a, b schema.GroupVersionResource) int {
 		return strings.Compare(typeName(a), typeName(b))
 	})
 	if len(types) > 0 {
-		t := m.tables[types[turn%len(types)]]
+		t := m.tables[types[round%len(types)]]
 		if names, ok := t.sample(); ok {
 			for _, p := range t.places {
 				add(p.path, names)
 			}
 		}
 	}
-	if m.shown != nil {
-		if names, ok := sample(m.shown); ok {
+	if m.writtenClusters != nil {
+		if names, ok := sample(m.writtenClusters); ok {
 			add(clustersPlace, names)
 		}
 	}

@@ -1,0 +1,90 @@
+package remote
+
+import (
+	"encoding/json"
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+func TestManifestHas(t *testing.T) {
+	nodes := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
+	deployments := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespaced: true}
+	both := &policy.Binding{Supplies: []policy.Resource{deployments, nodes}}
+	modules := &policy.Remote{ModulesDigest: "new"}
+	full := &manifest{
+		LoadID:  "1",
+		Types:   map[string]bool{"/v1/nodes": true, "apps/v1/deployments": true},
+		Modules: map[string]manifestModules{"p": {Digest: "new", Superseded: []string{"old"}}},
+	}
+	tests := map[string]struct {
+		manifest *manifest
+		remote   *policy.Remote
+		binding  *policy.Binding
+
+		missing    string
+		superseded bool
+	}{
+		"NothingWanted": {manifest: nil, remote: &policy.Remote{}, binding: &policy.Binding{}},
+		"All":           {manifest: full, remote: modules, binding: both},
+		"Nothing":       {manifest: nil, remote: modules, binding: both, missing: "does not have yet deployments.apps, nodes, the policy's modules"},
+		"InPart": {manifest: &manifest{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
+			missing: "does not have yet deployments.apps"},
+		"NotServed": {manifest: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []policy.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
+			missing: "does not have yet sites.example.com, which the API server does not serve"},
+		"Superseded":    {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: both, superseded: true},
+		"OtherModules":  {manifest: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have yet the policy's modules"},
+		"LacksAndOlder": {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: &policy.Binding{Supplies: []policy.Resource{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}}}, missing: "does not have yet pods"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			missing, superseded := tc.manifest.missing("p", tc.remote, tc.binding)
+			if missing != tc.missing || superseded != tc.superseded {
+				t.Errorf("got %q, %v, want %q, %v", missing, superseded, tc.missing, tc.superseded)
+			}
+		})
+	}
+}
+
+func TestManifestAreReadAsWritten(t *testing.T) {
+	want := &manifest{
+		LoadID: "1", Types: map[string]bool{"apps/v1/deployments": true, "/v1/nodes": false},
+		Modules: map[string]manifestModules{"p": {Digest: "a", Superseded: []string{"b"}}}, FencingToken: map[string]bool{"1-0": true},
+	}
+	text, err := json.Marshal(map[string]any{"result": want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseManifest(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for name := range want.Types {
+		if r, ok := parseType(name); !ok || typeName(r) != name {
+			t.Errorf("%s is read as %v, %v", name, r, ok)
+		}
+	}
+	if got, err := parseManifest([]byte(`{}`)); got != nil || err != nil {
+		t.Errorf("no document is read as %v, %v", got, err)
+	}
+	if _, err := parseManifest([]byte(`{"result": {"types": "x"}}`)); err == nil {
+		t.Error("what can't be read is taken for a manifest")
+	}
+}
+
+func TestAddress(t *testing.T) {
+	base, err := url.Parse("https://opa.example:8181/a%20b/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := urlBelow(base, "v1", "data", "resources", "apps/v1").String(), "https://opa.example:8181/a%20b/v1/data/resources/apps%2Fv1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,166 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// minPollInterval is the minimum interval between requests for the manifest that poll starts.
+const minPollInterval = 500 * time.Millisecond
+
+// manifestReader reads the manifest of an engine. Policies that reach the engine in the same way share one. It is safe
+// for concurrent use.
+type manifestReader struct {
+	access *access
+	url    *url.URL
+
+	mu sync.Mutex
+	// last is the last manifest that was read; nil for none. polled is when poll last started a request.
+	last   *manifest
+	polled time.Time
+	// running is the current request, which may have begun before a caller asked for the manifest. next begins after it.
+	// Both may be nil.
+	running, next *manifestRequest
+}
+
+// manifestRequest is one request for the manifest.
+type manifestRequest struct {
+	timeout time.Duration
+	done    chan struct{}
+	// manifest and err are the result. They are set before done is closed.
+	manifest *manifest
+	err      error
+}
+
+// manifestReaderOf returns the reader of the manifest of a policy's engine.
+func (e *Engine) manifestReaderOf(r *policy.Remote, a *access) (*manifestReader, error) {
+	return e.manifestReaders.Get(fmt.Sprintf("%p %s", a, r.Base), func() (*manifestReader, error) {
+		return &manifestReader{access: a, url: manifestURL(r.Base)}, nil
+	})
+}
+
+// latest returns the last manifest that was read; nil for none.
+func (w *manifestReader) latest() *manifest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// read reads the manifest with a request that begins after the call. Callers that arrive while a request is running
+// share the next one, which uses the timeout of the first of them.
+func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*manifest, error) {
+	l := w.startRequest(timeout)
+	select {
+	case <-l.done:
+		return l.manifest, l.err
+	case <-ctx.Done():
+		return nil, w.access.connectionFault(ctx, fmt.Errorf("waiting for what it holds: %w", ctx.Err()))
+	}
+}
+
+// poll starts a request for the manifest unless it did so recently. It does not wait for the result.
+func (w *manifestReader) poll(timeout time.Duration) {
+	w.mu.Lock()
+	now := time.Now()
+	due := now.Sub(w.polled) >= minPollInterval
+	if due {
+		w.polled = now
+	}
+	w.mu.Unlock()
+	if due {
+		w.startRequest(timeout)
+	}
+}
+
+func (w *manifestReader) startRequest(timeout time.Duration) *manifestRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.next != nil {
+		return w.next
+	}
+	l := &manifestRequest{timeout: timeout, done: make(chan struct{})}
+	if w.running != nil {
+		w.next = l
+		return l
+	}
+	w.running = l
+	go w.run(l)
+	return l
+}
+
+// run sends requests until no caller wants another one. It uses a context of its own, because the callers have
+// different deadlines.
+func (w *manifestReader) run(l *manifestRequest) {
+	for l != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+		l.manifest, l.err = w.fetch(ctx)
+		cancel()
+		close(l.done)
+		w.mu.Lock()
+		if l.err == nil {
+			w.last = l.manifest
+		}
+		w.running, w.next = w.next, nil
+		l = w.running
+		w.mu.Unlock()
+	}
+}
+
+func (w *manifestReader) fetch(ctx context.Context) (*manifest, error) {
+	answer, err := w.access.send(ctx, query{method: http.MethodGet, at: w.url})
+	if err != nil {
+		return nil, err
+	}
+	current, err := parseManifest(answer)
+	if err != nil {
+		return nil, w.access.fault(engine.FaultMalformed, err)
+	}
+	return current, nil
+}
+
+// verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides. The
+// error is an *engine.RemoteError.
+func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *policy.Remote, b *policy.Binding) (*manifest, error) {
+	current := w.latest()
+	if missing, _ := current.missing(name, r, b); missing == "" && current != nil {
+		return current, nil
+	}
+	current, err := w.read(ctx, timeoutOf(r))
+	if err != nil {
+		return nil, err
+	}
+	if missing, _ := current.missing(name, r, b); missing != "" {
+		return nil, w.access.fault(engine.FaultIncomplete, errors.New("it "+missing))
+	}
+	return current, nil
+}
+
+// verifyAfter verifies that the engine had everything that the policy needs from before until now, and so while it
+// decided. superseded reports that the engine has newer modules than the policy, so that an undefined result means
+// nothing. The error is an *engine.RemoteError.
+func (w *manifestReader) verifyAfter(ctx context.Context, before *manifest, name string, r *policy.Remote, b *policy.Binding) (superseded bool, err error) {
+	current, err := w.read(ctx, timeoutOf(r))
+	if err != nil {
+		return false, err
+	}
+	missing, superseded := current.missing(name, r, b)
+	switch {
+	case missing != "":
+		return false, w.access.fault(engine.FaultIncomplete, errors.New("it "+missing))
+	case current.LoadID != before.LoadID:
+		return false, w.access.fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has them again"))
+	}
+	return superseded, nil
+}
+
+func timeoutOf(r *policy.Remote) time.Duration {
+	return time.Duration(r.Spec.TimeoutSeconds) * time.Second
+}
