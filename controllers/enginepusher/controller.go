@@ -27,8 +27,8 @@ type Deps struct {
 	// Engine connects to the remote engines. It is notified when their content changed.
 	Engine      *remote.Engine
 	Inventories *replication.Inventories
-	// History reports when the API server's store was set back to an earlier state. It may be nil.
-	History *watches.History
+	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
+	RestoreDetector *watches.RestoreDetector
 	// Observer is notified of the results of pushes. It may be nil.
 	Observer remote.PusherObserver
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
@@ -82,7 +82,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		ContentChanged: c.deps.Engine.PushedDataChanged, StateChanged: c.notify,
 	})
 	manager := watches.NewManager(c.deps.Client, pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
-	manager.Prepare, manager.History = c.deps.Inventories.Prepare, c.deps.History
+	manager.Prepare, manager.RestoreDetector = c.deps.Inventories.Prepare, c.deps.RestoreDetector
 	// The poll returns an error only if ctx ends.
 	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
 		return nil

@@ -66,8 +66,8 @@ type Deps struct {
 	Clock      clock.PassiveClock
 	// Hook returns the state of an object's rules in the webhook configuration.
 	Hook func(quota.Key) status.HookState
-	// History reports when the API server's store was set back to an earlier state. It may be nil.
-	History *watches.History
+	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
+	RestoreDetector *watches.RestoreDetector
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
 	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
 	Classes, StorageClasses Classes
@@ -96,7 +96,7 @@ func New(d Deps) *Controller {
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
-	c.watches.Consistent, c.watches.History = true, d.History
+	c.watches.Consistent, c.watches.RestoreDetector = true, d.RestoreDetector
 	return c
 }
 

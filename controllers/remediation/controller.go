@@ -66,7 +66,7 @@ type Deps struct {
 	Metrics  *metrics.Metrics
 	Clock    clock.Clock
 	// History reports when the API server's store was set back to an earlier state. It may be nil.
-	History *watches.History
+	History *watches.RestoreDetector
 	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
 	Identity authenticationv1.UserInfo
 	// Tracing starts a trace for each decided object. It may be nil.
@@ -116,7 +116,7 @@ func New(d Deps) *Controller {
 	c.gate = newGate(d.Clock, c.feedsItself)
 	c.targets = newTargets(c.targetsChanged)
 	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
-	c.watches.History = d.History
+	c.watches.RestoreDetector = d.History
 	d.Registry.Subscribe(c.policyChanged)
 	return c
 }

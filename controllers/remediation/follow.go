@@ -111,7 +111,7 @@ func (c *Controller) TargetState(p *placement.Policy) watches.State {
 	}
 	out := watches.State{Synced: true}
 	for _, r := range c.matched.by(p) {
-		state, _ := c.watches.StateOf(r, reads)
+		state, _ := c.watches.StateOfFields(r, reads)
 		out.Synced = out.Synced && state.Synced
 		if state.Err != nil && out.Err == nil {
 			out.Err = fmt.Errorf("reading %s: %w", r.GroupResource(), state.Err)

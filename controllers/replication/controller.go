@@ -52,9 +52,9 @@ func New(client dynamic.Interface, registry *placement.Registry, data engine.Dat
 
 // Follow makes the watches list every type again when the API server's store was set back to an earlier state. Call it
 // before Start.
-func (c *Controller) Follow(h *watches.History) {
+func (c *Controller) Follow(h *watches.RestoreDetector) {
 	for _, f := range c.feeds() {
-		f.watches.History = h
+		f.watches.RestoreDetector = h
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *Controller) Replicas() []metrics.Replica {
 			if !ok {
 				continue
 			}
-			r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: f.watches.Confirmed(resource)}
+			r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: f.watches.LastConfirmed(resource)}
 			if other, ok := types[r.Resource]; ok {
 				r.Objects += other.Objects
 				r.Bytes += other.Bytes

@@ -75,14 +75,14 @@ func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResou
 }
 
 func (f *feed) state(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
-	state, _ := f.watches.StateOf(resource, fields)
+	state, _ := f.watches.StateOfFields(resource, fields)
 	objects, _, _ := f.store.Size(resource)
 	return state, objects
 }
 
 func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.Fields) bool {
 	for resource, fields := range wanted {
-		if state, _ := f.watches.StateOf(resource, fields); !state.Settled() {
+		if state, _ := f.watches.StateOfFields(resource, fields); !state.Settled() {
 			return false
 		}
 	}

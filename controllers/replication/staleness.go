@@ -93,7 +93,7 @@ func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupV
 	}
 	grace := graceOf(b.MaxStaleness)
 	for resource := range f.reads(b) {
-		confirmed := f.watches.Confirmed(resource)
+		confirmed := f.watches.LastConfirmed(resource)
 		if confirmed.IsZero() {
 			// The data has never been complete. The evaluation reports that with an error of its own.
 			continue

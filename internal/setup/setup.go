@@ -91,28 +91,28 @@ type parts struct {
 	stateLive client.Client
 	secrets   *engineSecrets
 
-	certificate *certs.Source
-	tokens      *webhookauth.Tokens
-	clients     *webhookauth.ClientCertificates
-	catalog     *watches.Catalog
-	data        *embedded.Data
-	predicates  *predicates.Set
-	templates   *workload.Templates
-	inventories *inventory.Inventories
-	world       *predicates.World
-	engine      *embedded.Engine
-	remote      *remote.Engine
-	registry    *placement.Registry
-	ledger      *domain.Ledger
-	decider     *placement.Decider
-	evaluators  *quota.Evaluators
-	modules     *quota.Compiler
-	charges     *quotawebhook.Ledger
-	namespaces  *watches.Namespaces
-	history     *watches.History
-	fresh       *freshness.Monitor
-	metrics     *metrics.Metrics
-	events      *events.Recorder
+	certificate     *certs.Source
+	tokens          *webhookauth.Tokens
+	clients         *webhookauth.ClientCertificates
+	catalog         *watches.Catalog
+	data            *embedded.Data
+	predicates      *predicates.Set
+	templates       *workload.Templates
+	inventories     *inventory.Inventories
+	world           *predicates.World
+	engine          *embedded.Engine
+	remote          *remote.Engine
+	registry        *placement.Registry
+	ledger          *domain.Ledger
+	decider         *placement.Decider
+	evaluators      *quota.Evaluators
+	modules         *quota.Compiler
+	charges         *quotawebhook.Ledger
+	namespaces      *watches.Namespaces
+	restoreDetector *watches.RestoreDetector
+	fresh           *freshness.Monitor
+	metrics         *metrics.Metrics
+	events          *events.Recorder
 
 	policies    *policy.Controller
 	revisions   *policyrevision.Controller
@@ -135,7 +135,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	// clients by API Priority and Fairness.
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}, history: watches.NewHistory()}
+	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}, restoreDetector: watches.NewRestoreDetector()}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, *rest.Config) error
@@ -248,7 +248,7 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 // newInformer returns an informer for the manager's cache. It lists its type again when the API server's store was set
 // back to an earlier state.
 func (p *parts) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	return toolscache.NewSharedIndexInformer(p.history.Wrap(lw), object, resync, indexers)
+	return toolscache.NewSharedIndexInformer(p.restoreDetector.Wrap(lw), object, resync, indexers)
 }
 
 // optional returns nil for 0, which selects controller-runtime's default.
@@ -362,11 +362,11 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
 		Compiler:       p.modules, OwnNamespace: p.options.exempt(),
 		Unsettled:     func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
-		StoreRestored: p.history.Rewound,
+		StoreRestored: p.restoreDetector.ReportRestore,
 	}
-	p.history.Subscribe(p.charges.ForgetAll)
+	p.restoreDetector.Subscribe(p.charges.ForgetAll)
 	p.fresh = freshness.New(freshness.Options{
-		Live: p.mgr.GetAPIReader(), Registry: p.registry, Rewound: p.history.Rewound,
+		Live: p.mgr.GetAPIReader(), Registry: p.registry, Rewound: p.restoreDetector.ReportRestore,
 		Bound: cmp.Or(p.options.PolicyMaxStaleness, freshness.DefaultBound),
 	})
 	p.decider = &placement.Decider{
@@ -450,11 +450,11 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
-	p.replication.Follow(p.history)
+	p.replication.Follow(p.restoreDetector)
 	p.decider.Stale = p.replication.Stale
 	p.supply = enginepusher.New(enginepusher.Deps{
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
-		Loaded: p.policies.Loaded, History: p.history,
+		Loaded: p.policies.Loaded, RestoreDetector: p.restoreDetector,
 	})
 	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.DataReady(b) }
 	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
@@ -481,7 +481,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
 		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
 		Ready:    p.ready.isReady,
-		History:  p.history,
+		History:  p.restoreDetector,
 		Tracing:  p.tracing,
 		Changed:  func(name string) { p.status.Changed(name) },
 		Policies: p.mgr.GetClient(),
@@ -490,7 +490,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
 		Compiler: p.modules, Evaluators: p.evaluators, Metrics: p.metrics, Clock: clock.RealClock{},
-		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(), History: p.history,
+		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(), RestoreDetector: p.restoreDetector,
 		Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()},
 	})
 	p.hooks.SubscribeQuotas(p.quotas.HookChanged)

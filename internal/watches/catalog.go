@@ -36,10 +36,10 @@ type Catalog struct {
 }
 
 // Discovery follows changes of objects with a delay, and an extension API server comes and goes without any change of
-// an object. So the catalog runs discovery with discoveryLags after an invalidation, and every refreshPeriod besides.
+// an object. So the catalog runs discovery with discoveryDelays after an invalidation, and every refreshPeriod besides.
 var (
-	discoveryLags = []time.Duration{0, time.Second, 4 * time.Second}
-	refreshPeriod = time.Minute
+	discoveryDelays = []time.Duration{0, time.Second, 4 * time.Second}
+	refreshPeriod   = time.Minute
 )
 
 // catalog is an immutable result of discovery.
@@ -93,7 +93,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.stale:
-			due = discoveryLags
+			due = discoveryDelays
 			continue
 		case <-time.After(wait):
 		}
@@ -283,12 +283,12 @@ func (c *Catalog) Select(selects func(schema.GroupVersionResource) bool) []polic
 				}
 			}
 			if len(others) > 0 {
-				out = append(out, slices.MaxFunc(others, compare))
+				out = append(out, slices.MaxFunc(others, compareResources))
 			}
 		}
 	}
-	slices.SortFunc(out, compare)
+	slices.SortFunc(out, compareResources)
 	return out
 }
 
-func compare(a, b policy.Resource) int { return strings.Compare(a.String(), b.String()) }
+func compareResources(a, b policy.Resource) int { return strings.Compare(a.String(), b.String()) }

@@ -98,13 +98,13 @@ func TestManagerGrows(t *testing.T) {
 			// The state is not synced for fields that are still being read, and remains synced for fields that the sink
 			// has.
 			fresh := i == 0 || server.listed(pods) != step.lists
-			if state, _ := m.StateOf(pods, step.wanted); state.Synced == fresh {
+			if state, _ := m.StateOfFields(pods, step.wanted); state.Synced == fresh {
 				t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
 			}
 			told := sink.changes()
 			later()
 			check(t, m, sink, State{Synced: true}, []string{"a"})
-			if state, _ := m.StateOf(pods, step.wanted); !state.Synced {
+			if state, _ := m.StateOfFields(pods, step.wanted); !state.Synced {
 				t.Errorf("step %d: the wanted fields never came", i)
 			}
 			if fresh && sink.changes() == told {
@@ -160,12 +160,12 @@ func TestManagerGrowsInTrouble(t *testing.T) {
 // TestManagerConfirmed checks that lists, events and bookmarks all confirm the content.
 func TestManagerConfirmed(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Manager) {
-		if !m.Confirmed(pods).IsZero() {
+		if !m.LastConfirmed(pods).IsZero() {
 			t.Error("a type that is not watched was confirmed")
 		}
 		m.Set(ctx, podsWith(labels("read")))
 		later()
-		last := m.Confirmed(pods)
+		last := m.LastConfirmed(pods)
 		if last.IsZero() {
 			t.Error("a list confirms nothing")
 		}
@@ -176,7 +176,7 @@ func TestManagerConfirmed(t *testing.T) {
 		} {
 			tell()
 			later()
-			if now := m.Confirmed(pods); !now.After(last) {
+			if now := m.LastConfirmed(pods); !now.After(last) {
 				t.Errorf("%s confirms nothing", name)
 			} else {
 				last = now
@@ -190,7 +190,7 @@ func TestManagerConfirmed(t *testing.T) {
 		server.set(func() { server.listErr[pods] = apierrors.NewServiceUnavailable("down") })
 		m.Set(ctx, podsWith(labels("unread")))
 		later()
-		if now := m.Confirmed(pods); !now.Equal(last) {
+		if now := m.LastConfirmed(pods); !now.Equal(last) {
 			t.Errorf("confirmed at %s, want %s", now, last)
 		}
 	})

@@ -48,14 +48,16 @@ type State struct {
 	Failures int
 }
 
-// patience is the number of consecutive failures after which a type counts as unavailable. They take about five
-// seconds.
-const patience = 5
+// maxTransientFailures is the number of consecutive failures after which a type counts as unavailable. They take about
+// five seconds.
+const maxTransientFailures = 5
 
 // Settled reports whether there is nothing more to wait for: the type is complete or known to be unavailable. A single
 // temporary error does not settle a type. A lasting one does, such as that of an extension API server that is down,
 // because it must not block everything that does not need the type.
-func (s State) Settled() bool { return s.Synced || gone(s.Err) || s.Failures >= patience }
+func (s State) Settled() bool {
+	return s.Synced || unavailable(s.Err) || s.Failures >= maxTransientFailures
+}
 
 // Manager runs one list-watch for each wanted type. It is safe for concurrent use.
 type Manager struct {
@@ -65,20 +67,20 @@ type Manager struct {
 	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted
 	// fields. It may remove or add fields. Set it before the first call of Set.
 	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
-	// History makes every type be listed again when the API server's store was set back to an earlier state. It may be
-	// nil. Set it before the first call of Set.
-	History *History
+	// RestoreDetector makes every type be listed again when the API server's store was set back to an earlier state. It
+	// may be nil. Set it before the first call of Set.
+	RestoreDetector *RestoreDetector
 
 	client  dynamic.Interface
 	sink    Sink
 	changed func(schema.GroupVersionResource)
 
 	mu      sync.Mutex
-	running map[schema.GroupVersionResource]*running
+	running map[schema.GroupVersionResource]*typeWatch
 }
 
-// running is the list-watch of one type.
-type running struct {
+// typeWatch is the list-watch of one type.
+type typeWatch struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	// fields is the field set to which objects are cut. nil means whole objects.
@@ -86,14 +88,14 @@ type running struct {
 
 	mu    sync.Mutex
 	state State
-	// have is the field set of the objects in the sink, while the state is synced.
-	have *projection.Fields
+	// syncedFields is the field set of the objects in the sink, while the state is synced.
+	syncedFields *projection.Fields
 	// confirmed is when the API server last confirmed or changed the content.
 	confirmed time.Time
-	// open is the current watch, or nil.
-	open watch.Interface
-	// refused is when the API server began to report the type as unavailable, or zero if it does not.
-	refused time.Time
+	// watch is the current watch, or nil.
+	watch watch.Interface
+	// unavailableSince is when the API server began to report the type as unavailable, or zero if it does not.
+	unavailableSince time.Time
 }
 
 // covers reports whether the field set have contains the field set wanted. nil means whole objects.
@@ -101,8 +103,8 @@ func covers(have, wanted *projection.Fields) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
 
-// identity is the field set that is never removed from an object.
-var identity = func() *projection.Fields {
+// identifyingFields is the field set that is never removed from an object.
+var identifyingFields = func() *projection.Fields {
 	f := &projection.Fields{}
 	f.Name("apiVersion")
 	f.Name("kind")
@@ -115,7 +117,7 @@ var identity = func() *projection.Fields {
 // NewManager returns a manager that passes objects to sink, and calls changed whenever the State of a type changes.
 // Neither may call the manager.
 func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVersionResource)) *Manager {
-	return &Manager{client: client, sink: sink, changed: changed, running: map[schema.GroupVersionResource]*running{}}
+	return &Manager{client: client, sink: sink, changed: changed, running: map[schema.GroupVersionResource]*typeWatch{}}
 }
 
 // Set starts and stops list-watches so that exactly the types in wanted are watched. Objects are cut to the wanted
@@ -142,16 +144,16 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 		if ctx.Err() != nil {
 			return
 		}
-		standing, ok := m.running[resource]
-		if ok && covers(standing.fields, fields) {
+		existing, ok := m.running[resource]
+		if ok && covers(existing.fields, fields) {
 			continue
 		}
 		watchCtx, cancel := context.WithCancel(ctx)
-		r := &running{cancel: cancel, done: make(chan struct{}), fields: fields}
+		r := &typeWatch{cancel: cancel, done: make(chan struct{}), fields: fields}
 		if ok {
-			standing.cancel()
-			<-standing.done
-			r.state, r.have, r.confirmed = standing.state, standing.have, standing.confirmed
+			existing.cancel()
+			<-existing.done
+			r.state, r.syncedFields, r.confirmed = existing.state, existing.syncedFields, existing.confirmed
 		}
 		m.running[resource] = r
 		go func() {
@@ -163,12 +165,12 @@ func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResourc
 
 // State returns the state of a type. ok is false if the type is not watched.
 func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok bool) {
-	return m.StateOf(resource, projection.Union())
+	return m.StateOfFields(resource, projection.Union())
 }
 
-// StateOf returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state is not
-// synced before the sink has these fields.
-func (m *Manager) StateOf(resource schema.GroupVersionResource, fields *projection.Fields) (state State, ok bool) {
+// StateOfFields returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state
+// is not synced before the sink has these fields.
+func (m *Manager) StateOfFields(resource schema.GroupVersionResource, fields *projection.Fields) (state State, ok bool) {
 	m.mu.Lock()
 	r, ok := m.running[resource]
 	m.mu.Unlock()
@@ -178,13 +180,13 @@ func (m *Manager) StateOf(resource schema.GroupVersionResource, fields *projecti
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state = r.state
-	state.Synced = state.Synced && covers(r.have, fields)
+	state.Synced = state.Synced && covers(r.syncedFields, fields)
 	return state, true
 }
 
-// Confirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
+// LastConfirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
 // returns zero if it never did.
-func (m *Manager) Confirmed(resource schema.GroupVersionResource) time.Time {
+func (m *Manager) LastConfirmed(resource schema.GroupVersionResource) time.Time {
 	m.mu.Lock()
 	r, ok := m.running[resource]
 	m.mu.Unlock()
@@ -216,16 +218,16 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// refusal is how long the API server must report a type as unavailable before its content is dropped. A restarted API
-// server reports that until it has read its own roles and CustomResourceDefinitions.
-const refusal = time.Second
+// unavailablePeriod is how long the API server must report a type as unavailable before its content is dropped. A
+// restarted API server reports that until it has read its own roles and CustomResourceDefinitions.
+const unavailablePeriod = time.Second
 
-func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource, r *running) {
+func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource, r *typeWatch) {
 	log := ctrllog.FromContext(ctx).WithName("watches").WithValues("resource", resource.String())
 	log.V(2).Info("Starting watch")
 	client := m.client.Resource(resource)
 	failed := func(err error) {
-		if err == nil || ctx.Err() != nil || benign(err) {
+		if err == nil || ctx.Err() != nil || needsRelist(err) {
 			return
 		}
 		log.V(2).Info("Watch failed", "error", err.Error())
@@ -233,7 +235,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 		m.setState(resource, r, func(s *State) {
 			s.Err = err
 			s.Failures++
-			if lost = r.lost(err); lost {
+			if lost = r.unavailableForLong(err); lost {
 				s.Synced = false
 			}
 		})
@@ -242,17 +244,17 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			m.sink.Drop(resource)
 		}
 	}
-	cut := m.cutter(resource, r.fields)
+	project := m.projector(resource, r.fields)
 	// unwatchable is set if the last watch request was refused. A list without a watch would soon be out of date, so it
 	// is withheld until a watch succeeds.
 	var unwatchable atomic.Bool
-	// anew is set if the last list was withheld. The next list then requests no resource version: an API server's watch
+	// relist is set if the last list was withheld. The next list then requests no resource version: an API server's watch
 	// cache may not reach the version of the last list until something changes, and clients would retry for most of a
 	// minute.
-	var anew atomic.Bool
+	var relist atomic.Bool
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if anew.Swap(false) || m.Consistent && o.ResourceVersion == "0" {
+			if relist.Swap(false) || m.Consistent && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
 			list, err := client.List(ctx, o)
@@ -261,7 +263,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 				return nil, err
 			}
 			for i := range list.Items {
-				cut(&list.Items[i])
+				project(&list.Items[i])
 			}
 			return list, nil
 		},
@@ -269,30 +271,30 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 			w, err := client.Watch(ctx, o)
 			failed(err)
 			if err != nil {
-				unwatchable.Store(unwatchable.Load() || gone(err))
+				unwatchable.Store(unwatchable.Load() || unavailable(err))
 				return nil, err
 			}
 			initial := ptr.Deref(o.SendInitialEvents, false)
 			if unwatchable.Swap(false) && !initial {
 				w.Stop()
-				anew.Store(true)
+				relist.Store(true)
 				return nil, errors.New("listing anew: the list before was withheld")
 			}
-			r.opened(w, !initial)
+			r.watchOpened(w, !initial)
 			return w, nil
 		},
 	}
-	store := &store{
-		resource: resource, fields: r.fields, sink: m.sink, cut: cut, withheld: unwatchable.Load, confirmed: r.confirm,
+	store := &sinkStore{
+		resource: resource, fields: r.fields, sink: m.sink, project: project, withheld: unwatchable.Load, confirmed: r.markConfirmed,
 		synced: func() {
-			m.setState(resource, r, func(s *State) { *s, r.have, r.refused = State{Synced: true}, r.fields, time.Time{} })
+			m.setState(resource, r, func(s *State) { *s, r.syncedFields, r.unavailableSince = State{Synced: true}, r.fields, time.Time{} })
 		},
 	}
-	var from cache.ListerWatcher = lw
-	if m.History != nil {
-		from = m.History.Wrap(lw)
+	var source cache.ListerWatcher = lw
+	if m.RestoreDetector != nil {
+		source = m.RestoreDetector.Wrap(lw)
 	}
-	reflector := cache.NewReflectorWithOptions(from, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
 		Name:            "berth",
 		TypeDescription: resource.String(),
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},
@@ -301,10 +303,10 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 	log.V(2).Info("Stopped watch")
 }
 
-// cutter returns a function that cuts an object of a type to the fields, in place.
-func (m *Manager) cutter(resource schema.GroupVersionResource, fields *projection.Fields) func(*unstructured.Unstructured) {
+// projector returns a function that cuts an object of a type to the fields, in place.
+func (m *Manager) projector(resource schema.GroupVersionResource, fields *projection.Fields) func(*unstructured.Unstructured) {
 	if fields != nil {
-		fields = projection.Union(fields, identity)
+		fields = projection.Union(fields, identifyingFields)
 	}
 	return func(o *unstructured.Unstructured) {
 		if m.Prepare != nil {
@@ -316,19 +318,19 @@ func (m *Manager) cutter(resource schema.GroupVersionResource, fields *projectio
 	}
 }
 
-// confirm records that the API server sent a change or a confirmation of the content.
-func (r *running) confirm() {
+// markConfirmed records that the API server sent a change or a confirmation of the content.
+func (r *typeWatch) markConfirmed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmed = time.Now()
 }
 
-// opened records a watch that the API server accepted. If continues is true, the watch continues from the current
+// watchOpened records a watch that the API server accepted. If continues is true, the watch continues from the current
 // content, so it confirms that the API server will send all changes since.
-func (r *running) opened(w watch.Interface, continues bool) {
+func (r *typeWatch) watchOpened(w watch.Interface, continues bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open = w
+	r.watch = w
 	if continues {
 		r.confirmed = time.Now()
 	}
@@ -344,34 +346,34 @@ func (m *Manager) Reopen(resource schema.GroupVersionResource) {
 		return
 	}
 	r.mu.Lock()
-	w := r.open
-	r.open = nil
+	w := r.watch
+	r.watch = nil
 	r.mu.Unlock()
 	if w != nil {
 		w.Stop()
 	}
 }
 
-// lost reports whether an error means that the content is no longer available. The caller holds the lock.
-func (r *running) lost(err error) bool {
+// unavailableForLong reports whether an error means that the content is no longer available. The caller holds the lock.
+func (r *typeWatch) unavailableForLong(err error) bool {
 	switch {
-	case !gone(err):
-		r.refused = time.Time{}
+	case !unavailable(err):
+		r.unavailableSince = time.Time{}
 		return false
 	case !r.state.Synced:
 		return true
-	case r.refused.IsZero():
-		r.refused = time.Now()
+	case r.unavailableSince.IsZero():
+		r.unavailableSince = time.Now()
 	}
-	return time.Since(r.refused) >= refusal
+	return time.Since(r.unavailableSince) >= unavailablePeriod
 }
 
 // setState changes the state of a type, and calls changed if the state differs.
-func (m *Manager) setState(resource schema.GroupVersionResource, r *running, change func(*State)) {
+func (m *Manager) setState(resource schema.GroupVersionResource, r *typeWatch, change func(*State)) {
 	r.mu.Lock()
-	before, had := r.state, r.have
+	before, had := r.state, r.syncedFields
 	change(&r.state)
-	differs := !covers(had, r.have) || before.Synced != r.state.Synced || errorText(before.Err) != errorText(r.state.Err)
+	differs := !covers(had, r.syncedFields) || before.Synced != r.state.Synced || errorText(before.Err) != errorText(r.state.Err)
 	r.mu.Unlock()
 	if differs {
 		m.changed(resource)
@@ -385,65 +387,65 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// benign reports whether an error is normal for a watch. The reflector then lists again and continues.
-func benign(err error) bool {
+// needsRelist reports whether an error is normal for a watch. The reflector then lists again and continues.
+func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// gone reports whether an error means that the type is unavailable until permissions are granted or the type is
+// unavailable reports whether an error means that the type is unavailable until permissions are granted or the type is
 // installed.
-func gone(err error) bool {
+func unavailable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// store passes what a reflector reads to the sink. Every object is cut before anything stores it. This includes the
+// sinkStore passes what a reflector reads to the sink. Every object is cut before anything stores it. This includes the
 // pages of a list, and the temporary store of a reflector for a streamed list.
-type store struct {
+type sinkStore struct {
 	resource  schema.GroupVersionResource
 	fields    *projection.Fields
 	sink      Sink
-	cut       func(*unstructured.Unstructured)
+	project   func(*unstructured.Unstructured)
 	withheld  func() bool
 	synced    func()
 	confirmed func()
 }
 
 var (
-	_ cache.TransformingStore      = (*store)(nil)
-	_ cache.ReflectorBookmarkStore = (*store)(nil)
+	_ cache.TransformingStore      = (*sinkStore)(nil)
+	_ cache.ReflectorBookmarkStore = (*sinkStore)(nil)
 )
 
 // Transformer implements cache.TransformingStore. It cuts the objects of a streamed list.
-func (s *store) Transformer() cache.TransformFunc {
+func (s *sinkStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		o, err := asObject(obj)
 		if err != nil {
 			return nil, err
 		}
-		s.cut(o)
+		s.project(o)
 		return o, nil
 	}
 }
 
 // Add implements cache.ReflectorStore.
-func (s *store) Add(obj any) error { return s.put(obj) }
+func (s *sinkStore) Add(obj any) error { return s.put(obj) }
 
 // Update implements cache.ReflectorStore.
-func (s *store) Update(obj any) error { return s.put(obj) }
+func (s *sinkStore) Update(obj any) error { return s.put(obj) }
 
-func (s *store) put(obj any) error {
+func (s *sinkStore) put(obj any) error {
 	o, err := asObject(obj)
 	if err != nil {
 		return err
 	}
-	s.cut(o)
+	s.project(o)
 	s.sink.Put(s.resource, o)
 	s.confirmed()
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *store) Delete(obj any) error {
+func (s *sinkStore) Delete(obj any) error {
 	o, err := asObject(obj)
 	if err != nil {
 		return err
@@ -454,13 +456,13 @@ func (s *store) Delete(obj any) error {
 }
 
 // Bookmark implements cache.ReflectorBookmarkStore. A bookmark confirms that nothing has changed.
-func (s *store) Bookmark(string) error {
+func (s *sinkStore) Bookmark(string) error {
 	s.confirmed()
 	return nil
 }
 
 // Replace implements cache.ReflectorStore. The objects were cut before.
-func (s *store) Replace(list []any, _ string) error {
+func (s *sinkStore) Replace(list []any, _ string) error {
 	objects := make([]*unstructured.Unstructured, 0, len(list))
 	for _, obj := range list {
 		o, err := asObject(obj)
@@ -479,7 +481,7 @@ func (s *store) Replace(list []any, _ string) error {
 }
 
 // Resync implements cache.ReflectorStore. It does nothing because sinks keep their objects.
-func (*store) Resync() error { return nil }
+func (*sinkStore) Resync() error { return nil }
 
 func asObject(obj any) (*unstructured.Unstructured, error) {
 	o, ok := obj.(*unstructured.Unstructured)

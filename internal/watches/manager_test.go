@@ -438,8 +438,8 @@ func TestStateSettled(t *testing.T) {
 		"ServerTimeout":      {state: State{Err: apierrors.NewServerTimeout(of, "list", 0)}},
 		"InternalError":      {state: State{Err: apierrors.NewInternalError(errors.New("no leader"))}},
 		"ServiceUnavailable": {state: State{Err: apierrors.NewServiceUnavailable("starting")}},
-		"TooManyRequests":    {state: State{Err: apierrors.NewTooManyRequests("busy", 0), Failures: patience - 1}},
-		"DownForLong":        {state: State{Err: apierrors.NewServiceUnavailable("down"), Failures: patience}, want: true},
+		"TooManyRequests":    {state: State{Err: apierrors.NewTooManyRequests("busy", 0), Failures: maxTransientFailures - 1}},
+		"DownForLong":        {state: State{Err: apierrors.NewServiceUnavailable("down"), Failures: maxTransientFailures}, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

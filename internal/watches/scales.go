@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 )
 
-var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
 // Scales finds the field of an object that its scale subresource sets. It reads the CustomResourceDefinition from the
 // API server each time, because that may change. It is safe for concurrent use.
@@ -28,7 +28,7 @@ func (s *Scales) ReplicasPath(ctx context.Context, resource schema.GroupVersionR
 	if path, ok := match.BuiltinReplicasPath(resource.GroupResource()); ok {
 		return path, true, nil
 	}
-	object, err := s.Client.Resource(definitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
+	object, err := s.Client.Resource(crdResource).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func TestHistory(t *testing.T) {
-	h := NewHistory()
+func TestRestoreDetector(t *testing.T) {
+	h := NewRestoreDetector()
 	told := 0
 	h.Subscribe(func() { told++ })
 	lw := cache.ToListerWatcherWithContext(h.Wrap(&cache.ListWatch{
@@ -36,7 +36,7 @@ func TestHistory(t *testing.T) {
 	continued := metav1.ListOptions{ResourceVersion: "7"}
 	first := mustWatch(continued)
 
-	h.Rewound()
+	h.ReportRestore()
 	select {
 	case _, open := <-first.ResultChan():
 		if open {
@@ -69,7 +69,7 @@ func TestHistory(t *testing.T) {
 			return nil
 		},
 	} {
-		h.Rewound()
+		h.ReportRestore()
 		if err := begin(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
