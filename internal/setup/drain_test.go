@@ -23,7 +23,7 @@ func (running) Start(ctx context.Context) error {
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 5 * time.Second
-		d := &drain{Manager: running{}, delay: delay}
+		d := &drainingManager{Manager: running{}, delay: delay}
 		answer := func() string {
 			t.Helper()
 			w := httptest.NewRecorder()
@@ -60,7 +60,7 @@ func TestDrain(t *testing.T) {
 
 func TestDrainEndsWithItsManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &drain{Manager: failing{}, delay: time.Hour}
+		d := &drainingManager{Manager: failing{}, delay: time.Hour}
 		if err := d.Start(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the manager's own error", err)
 		}

@@ -19,8 +19,8 @@ import (
 )
 
 // addHost connects to the host cluster if Berth keeps its own state there and not in the served cluster.
-func (p *parts) addHost(ctx context.Context, _ *rest.Config) error {
-	p.stateLive = p.live
+func (p *components) addHost(ctx context.Context, _ *rest.Config) error {
+	p.stateClient = p.liveClient
 	switch o := p.options; o.StateCluster {
 	case "", StateClusterServed:
 		if o.HostKubeconfig != "" {
@@ -39,10 +39,10 @@ func (p *parts) addHost(ctx context.Context, _ *rest.Config) error {
 		return err
 	}
 	cfg.QPS = -1
-	if p.stateLive, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
+	if p.stateClient, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
 		return err
 	}
-	if err := p.tellApart(ctx); err != nil {
+	if err := p.checkDistinctClusters(ctx); err != nil {
 		return err
 	}
 	p.host, err = cluster.New(cfg, func(o *cluster.Options) {
@@ -63,20 +63,20 @@ func hostConfig(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// tellApart returns an error if the host cluster is the served cluster. In that case the webhooks would match Berth's
-// own namespace like any other, and Berth could block its own start.
-func (p *parts) tellApart(ctx context.Context) error {
+// checkDistinctClusters returns an error if the host cluster is the served cluster. In that case the webhooks would
+// match Berth's own namespace like any other, and Berth could block its own start.
+func (p *components) checkDistinctClusters(ctx context.Context) error {
 	name := client.ObjectKey{Name: p.options.Namespace}
-	here, there := &corev1.Namespace{}, &corev1.Namespace{}
-	if err := p.stateLive.Get(ctx, name, here); err != nil {
+	hostNamespace, servedNamespace := &corev1.Namespace{}, &corev1.Namespace{}
+	if err := p.stateClient.Get(ctx, name, hostNamespace); err != nil {
 		return fmt.Errorf("looking for the own namespace (--namespace): %w", err)
 	}
-	switch err := p.live.Get(ctx, name, there); {
+	switch err := p.liveClient.Get(ctx, name, servedNamespace); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for a namespace %s on the served API server: %w", name.Name, err)
-	case here.UID == there.UID:
+	case hostNamespace.UID == servedNamespace.UID:
 		return errors.New("it is the served cluster itself: leave --state-cluster=host out, or name another API server to serve by --kubeconfig")
 	}
 	return nil
@@ -90,8 +90,8 @@ func ownState(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// state returns the cluster that contains Berth's own state.
-func (p *parts) state() cluster.Cluster {
+// stateCluster returns the cluster that contains Berth's own state.
+func (p *components) stateCluster() cluster.Cluster {
 	if p.host != nil {
 		return p.host
 	}
@@ -99,7 +99,7 @@ func (p *parts) state() cluster.Cluster {
 }
 
 // leaseConfig returns the configuration for the cluster of the lease, or nil if that is the served cluster.
-func (p *parts) leaseConfig() *rest.Config {
+func (p *components) leaseConfig() *rest.Config {
 	if p.host == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (p *parts) leaseConfig() *rest.Config {
 
 // authenticateScrapers returns the filter that authenticates and authorizes metrics clients. It uses the host cluster
 // if there is one, because the clients run there, and the served cluster otherwise.
-func (p *parts) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
+func (p *components) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
 	if p.host != nil {
 		cfg, c = p.host.GetConfig(), p.host.GetHTTPClient()
 	}

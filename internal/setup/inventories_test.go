@@ -21,7 +21,7 @@ func TestDeclaredInventoriesAreChecked(t *testing.T) {
 		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := &parts{options: Options{Config: path}}
+		p := &components{options: Options{Config: path}}
 		err := p.addConfiguration(t.Context(), nil)
 		if want == "" {
 			if err != nil || len(p.inventories.Resources()) == 0 {

@@ -22,12 +22,12 @@ import (
 const leaseName = "berth.placement.berth.dev"
 
 const (
-	// leaseChecks is the interval at which a new replica looks for an abandoned lease, and leaseCheckTime is how long
-	// it does so.
-	leaseChecks    = 2 * time.Second
-	leaseCheckTime = time.Minute
-	// leaseStill is how long a lease must not change. A running leader renews it every 2 seconds.
-	leaseStill = 6 * time.Second
+	// leaseCheckInterval is the interval at which a new replica looks for an abandoned lease, and leaseCheckPeriod is how
+	// long it does so.
+	leaseCheckInterval = 2 * time.Second
+	leaseCheckPeriod   = time.Minute
+	// leaseIdleTime is how long a lease must not change. A running leader renews it every 2 seconds.
+	leaseIdleTime = 6 * time.Second
 	// longestHostname is the length of the longest hostname that is certainly a pod's whole name. The hostnames of pods
 	// with longer names are truncated.
 	longestHostname = 62
@@ -61,7 +61,7 @@ var (
 )
 
 // addLease adds to the manager the release of an abandoned lease.
-func (p *parts) addLease() error {
+func (p *components) addLease() error {
 	if !p.options.LeaderElection {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (p *parts) addLease() error {
 		return fmt.Errorf("reading the hostname: %w", err)
 	}
 	return p.mgr.Add(&abandonedLease{
-		client: p.stateLive, namespace: p.options.Namespace, hostname: hostname, clock: clock.RealClock{}, elected: p.mgr.Elected(),
+		client: p.stateClient, namespace: p.options.Namespace, hostname: hostname, clock: clock.RealClock{}, elected: p.mgr.Elected(),
 	})
 }
 
@@ -78,10 +78,10 @@ func (p *parts) addLease() error {
 func (l *abandonedLease) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable. It returns when no further check is needed, when this replica
-// becomes the leader, or after leaseCheckTime.
+// becomes the leader, or after leaseCheckPeriod.
 func (l *abandonedLease) Start(ctx context.Context) error {
 	log := ctrllog.FromContext(ctx).WithName("lease")
-	err := wait.PollUntilContextTimeout(ctx, leaseChecks, leaseCheckTime, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, leaseCheckInterval, leaseCheckPeriod, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-l.elected:
 			return true, nil
@@ -111,16 +111,16 @@ func (l *abandonedLease) check(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	// If this replica is not a pod of the namespace, the holder may not be one either.
-	if here, err := l.podExists(ctx, l.hostname); err != nil || !here {
+	if ownPodExists, err := l.podExists(ctx, l.hostname); err != nil || !ownPodExists {
 		return err == nil, err
 	}
-	if there, err := l.podExists(ctx, holder); err != nil || there {
+	if holderExists, err := l.podExists(ctx, holder); err != nil || holderExists {
 		return apierrors.IsForbidden(err), err
 	}
 	if lease.ResourceVersion != l.version {
 		l.version, l.since = lease.ResourceVersion, l.clock.Now()
 	}
-	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseStill {
+	if !expired(lease, l.clock.Now()) || l.clock.Since(l.since) < leaseIdleTime {
 		return false, nil
 	}
 	ctrllog.FromContext(ctx).Info("Releasing the lease of a leader whose pod no longer exists", "lease", leaseName, "holder", holderOf(lease))

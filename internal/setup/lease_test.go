@@ -51,7 +51,7 @@ func TestAbandonedLease(t *testing.T) {
 			c := fake.NewClientBuilder().WithObjects(objects...).Build()
 			clock := clocktesting.NewFakePassiveClock(now)
 			l := &abandonedLease{client: c, namespace: namespace, hostname: own, clock: clock}
-			for looked, done := time.Duration(0), false; looked <= leaseStill; looked += leaseChecks {
+			for looked, done := time.Duration(0), false; looked <= leaseIdleTime; looked += leaseCheckInterval {
 				if done {
 					break
 				}
@@ -67,7 +67,7 @@ func TestAbandonedLease(t *testing.T) {
 				}
 				var err error
 				done, err = l.check(t.Context())
-				if last := looked == leaseStill; err != nil || done && !tc.done || last && done != tc.done {
+				if last := looked == leaseIdleTime; err != nil || done && !tc.done || last && done != tc.done {
 					t.Errorf("after %v: check() = %v, %v; want %v in the end", looked, done, err, tc.done)
 				}
 			}

@@ -128,7 +128,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.StringVar(&o.WebhookCertManagement, "webhook-cert-management", CertManagementSelf, "Who fills the Secret berth-webhook-cert: self, where Berth makes and renews certificate and authority, or external, where cert-manager or somebody else does.")
 	f.DurationVar(&o.WebhookTokenLifetime, "webhook-token-lifetime", time.Hour, "How long the secret token in the webhooks' paths is used before it is replaced; at least a minute.")
 	f.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", "", "PEM file with the authorities of the client certificate that the API server presents to webhooks, and which they then require; none is required if empty.")
-	f.Var((*names)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as its common name or DNS name, separated by commas; any if empty.")
+	f.Var((*nameList)(&o.WebhookClientNames), "webhook-client-names", "Names of which the API server's client certificate must have one as its common name or DNS name, separated by commas; any if empty.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", "0", "Address at which metrics are served, such as :8443; 0 for nowhere.")
 	f.BoolVar(&o.MetricsSecure, "metrics-secure", true, "Serve metrics over HTTPS to authenticated and authorized clients only.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Address at which /healthz and /readyz are served.")
@@ -141,7 +141,7 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How often replicas try to take or to renew the lease.")
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "How long a replica that is told to end goes on, while it has the API server connect to another one.")
 	o.Predicates = defaultPredicates(o.OwnPredicates)
-	f.Var((*names)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are asked, separated by commas.")
+	f.Var((*nameList)(&o.Predicates), "predicates", "Predicates that policies may use, in the order in which they are asked, separated by commas.")
 	f.StringVar(&o.Config, "config", "", "Path of a configuration file, a ManagerConfiguration of config.berth.dev/v1alpha1; none if empty.")
 	f.DurationVar(&o.PolicyMaxStaleness, "policy-max-staleness", freshness.DefaultBound, "For how long a replica answers admission requests without a confirmation by the API server that it has the newest policies. Beyond it the replica is not Ready, and its webhooks return an error.")
 	f.DurationVar(&o.ReservationTTL, "quota-reservation-ttl", 65*time.Second, "How long a charge to a quota waits for its object; longer than the API server's --request-timeout.")
@@ -174,9 +174,9 @@ func (o *Options) owners() webhookconfiguration.Owners {
 	return out
 }
 
-// exempt returns Berth's own namespace in the served cluster, which the webhooks never match. It is empty if there is
-// none.
-func (o *Options) exempt() string {
+// exemptNamespace returns Berth's own namespace in the served cluster, which the webhooks never match. It is empty if
+// there is none.
+func (o *Options) exemptNamespace() string {
 	if o.StateCluster == StateClusterHost {
 		return ""
 	}

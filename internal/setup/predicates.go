@@ -24,12 +24,12 @@ func defaultPredicates(own []predicates.Predicate) []string {
 	return registry.Default()
 }
 
-// names is a flag with a comma-separated list of names.
-type names []string
+// nameList is a flag with a comma-separated list of names.
+type nameList []string
 
-func (n *names) String() string { return strings.Join(*n, ",") }
+func (n *nameList) String() string { return strings.Join(*n, ",") }
 
-func (n *names) Set(text string) error {
+func (n *nameList) Set(text string) error {
 	*n = nil
 	for name := range strings.SplitSeq(text, ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -44,7 +44,7 @@ func (n *names) Set(text string) error {
 
 // addConfiguration reads the configuration file and prepares predicates and inventories according to it and the flags.
 // No plugin of the scheduler is created before a policy uses predicates.
-func (p *parts) addConfiguration(context.Context, *rest.Config) error {
+func (p *components) addConfiguration(context.Context, *rest.Config) error {
 	config := &configuration.ManagerConfiguration{}
 	if p.options.Config != "" {
 		var err error

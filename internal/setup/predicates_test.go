@@ -105,9 +105,9 @@ func TestConfiguration(t *testing.T) {
 }
 
 // configured returns what the manager prepares from a command line before it connects to an API server.
-func configured(t *testing.T, args []string, own ...predicates.Predicate) (*parts, error) {
+func configured(t *testing.T, args []string, own ...predicates.Predicate) (*components, error) {
 	t.Helper()
-	p := &parts{options: Options{OwnPredicates: own}}
+	p := &components{options: Options{OwnPredicates: own}}
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	p.options.Bind(flags)

@@ -44,9 +44,9 @@ func (r *readiness) isReady(ctx context.Context) bool {
 	return true
 }
 
-// once returns a check that is not repeated after it succeeded. The webhook server's check performs a TLS handshake
-// without a client certificate. A server that requires one logs each such handshake as an error.
-func once(check healthz.Checker) healthz.Checker {
+// untilSuccess returns a check that is not repeated after it succeeded. The webhook server's check performs a TLS
+// handshake without a client certificate. A server that requires one logs each such handshake as an error.
+func untilSuccess(check healthz.Checker) healthz.Checker {
 	var succeeded atomic.Bool
 	return func(request *http.Request) error {
 		if succeeded.Load() {
@@ -58,8 +58,8 @@ func once(check healthz.Checker) healthz.Checker {
 	}
 }
 
-// confirmation is how long a request waits for the API server to confirm the policies of this replica.
-const confirmation = 3 * time.Second
+// confirmTimeout is how long a request waits for the API server to confirm the policies of this replica.
+const confirmTimeout = 3 * time.Second
 
 // guard lets a webhook respond only once this replica may decide. Until then the API server gets an HTTP error and
 // applies the webhook's failure policy. The same holds while this replica may have old policies. In that case each
@@ -72,7 +72,7 @@ func (r *readiness) guard(next http.Handler) http.Handler {
 			return
 		}
 		if !r.current() {
-			ctx, cancel := context.WithTimeout(request.Context(), confirmation)
+			ctx, cancel := context.WithTimeout(request.Context(), confirmTimeout)
 			defer cancel()
 			if err := r.confirm(ctx); err != nil {
 				http.Error(w, "Berth does not know whether it has the newest policies: "+err.Error(), http.StatusServiceUnavailable)

@@ -31,9 +31,9 @@ func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	return e.Engine.Prepare(ctx, name, m, b)
 }
 
-func (p *parts) addRemote() {
+func (p *components) addRemote() {
 	p.remote = remote.New(remote.Options{
-		Secrets:      p.secrets,
+		Secrets:      p.engineSecrets,
 		Policies:     p.registry.InForce,
 		AllowSecrets: p.options.AllowRemoteSecrets,
 		UserAgent:    "berth/" + Version(),
@@ -44,5 +44,5 @@ func (p *parts) addRemote() {
 			recovered: func(policy string) { p.remediation.Recovered(policy) },
 		},
 	})
-	p.registry.Subscribe((&endpoints{metrics: p.metrics.Remote, used: map[string]int{}}).changed)
+	p.registry.Subscribe((&endpointMetrics{metrics: p.metrics.Remote, used: map[string]int{}}).changed)
 }

@@ -39,39 +39,39 @@ func (o *remoteObserver) Revised(string) { o.revised() }
 // opens, and when it recovers. It emits none for other changes, because each request may fail with another error.
 func (o *remoteObserver) HealthChanged(policy string, before, after placement.RemoteHealth) {
 	o.changed(policy)
-	was, is := troubleOf(before), troubleOf(after)
+	severityBefore, severityAfter := severityOf(before), severityOf(after)
 	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
 	switch {
-	case is > was && is == isOpen:
+	case severityAfter > severityBefore && severityAfter == severityCircuitOpen:
 		o.emit(policy, o.events.RemoteFailing, fmt.Sprintf("the engine is asked only now and then, as it kept failing: %v", after.Err))
 		log.Error(after.Err, "An engine keeps failing and is asked only now and then")
-	case is > was:
+	case severityAfter > severityBefore:
 		o.emit(policy, o.events.RemoteFailing, fmt.Sprint(after.Err))
 		log.Error(after.Err, "An engine gives no answers")
-	case is == isWell && was != isWell:
+	case severityAfter == severityHealthy && severityBefore != severityHealthy:
 		o.emit(policy, o.events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
 		o.recovered(policy)
 	}
 }
 
-// trouble is the severity of an engine's problem.
-type trouble int
+// severity is the severity of an engine's problem.
+type severity int
 
 const (
-	isWell trouble = iota
-	isFailing
-	isOpen
+	severityHealthy severity = iota
+	severityFailing
+	severityCircuitOpen
 )
 
-func troubleOf(h placement.RemoteHealth) trouble {
+func severityOf(h placement.RemoteHealth) severity {
 	switch {
 	case h.Open:
-		return isOpen
+		return severityCircuitOpen
 	case h.Err != nil:
-		return isFailing
+		return severityFailing
 	default:
-		return isWell
+		return severityHealthy
 	}
 }
 
@@ -85,8 +85,8 @@ func (o *remoteObserver) emit(policy string, emit func(of runtime.Object, messag
 	emit(of, message)
 }
 
-// endpoints keeps the metrics of each remote engine as long as the engine decides a policy in force.
-type endpoints struct {
+// endpointMetrics keeps the metrics of each remote engine as long as the engine decides a policy in force.
+type endpointMetrics struct {
 	metrics *metrics.Remote
 
 	mu   sync.Mutex
@@ -94,7 +94,7 @@ type endpoints struct {
 }
 
 // changed updates the engines in use after a change of a policy. before and after may be nil.
-func (e *endpoints) changed(_ string, before, after *placement.Policy) {
+func (e *endpointMetrics) changed(_ string, before, after *placement.Policy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if at, ok := endpointOf(after); ok {

@@ -89,7 +89,7 @@ func TestEndpointsHaveSeries(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := placement.NewRegistry()
-	registry.Subscribe((&endpoints{metrics: m.Remote, used: map[string]int{}}).changed)
+	registry.Subscribe((&endpointMetrics{metrics: m.Remote, used: map[string]int{}}).changed)
 	set := func(name, endpoint string) {
 		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name, Evaluator: distant(endpoint)}})
 	}

@@ -35,8 +35,8 @@ func (s *namedSecret) GetClient() client.Client { return s.client }
 func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
 
 // namedSecret returns a cluster to read and write one Secret in Berth's own namespace.
-func (p *parts) namedSecret(name string) (cluster.Cluster, error) {
-	state := p.state()
+func (p *components) namedSecret(name string) (cluster.Cluster, error) {
+	state := p.stateCluster()
 	o := cache.Options{
 		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -62,13 +62,13 @@ func (p *parts) namedSecret(name string) (cluster.Cluster, error) {
 }
 
 const (
-	// secretAge is how long a Secret is used before it is read again. It limits the reads for a busy policy. It is not
+	// secretMaxAge is how long a Secret is used before it is read again. It limits the reads for a busy policy. It is not
 	// longer than the default delay after which an engine that refused credentials is first retried.
-	secretAge = 100 * time.Millisecond
+	secretMaxAge = 100 * time.Millisecond
 	// secretTimeout is the timeout of a read.
 	secretTimeout = 5 * time.Second
-	// secretUnused is the time after which an unused Secret is removed from memory.
-	secretUnused = 10 * time.Minute
+	// secretRetention is the time after which an unused Secret is removed from memory.
+	secretRetention = 10 * time.Minute
 )
 
 // engineSecrets reads the Secrets in the manager's own namespace that policies name for remote engines. It reads them
@@ -81,23 +81,23 @@ type engineSecrets struct {
 	flights   singleflight.Group
 
 	mu   sync.Mutex
-	read map[string]readSecret
+	read map[string]cachedSecret
 }
 
-// readSecret is the result of a read of a Secret.
-type readSecret struct {
+// cachedSecret is the result of a read of a Secret.
+type cachedSecret struct {
 	at   time.Time
 	data map[string][]byte
 	err  error
 }
 
 func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClock) *engineSecrets {
-	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]readSecret{}}
+	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]cachedSecret{}}
 }
 
 // Secret implements remote.Secrets.
 func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
-	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretAge {
+	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretMaxAge {
 		return known.data, known.err
 	}
 	flight := s.flights.DoChan(name, func() (any, error) {
@@ -110,12 +110,12 @@ func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]b
 	case <-ctx.Done():
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, context.Cause(ctx))
 	case done := <-flight:
-		result, _ := done.Val.(readSecret)
+		result, _ := done.Val.(cachedSecret)
 		return result.data, result.err
 	}
 }
 
-func (s *engineSecrets) known(name string) (readSecret, bool) {
+func (s *engineSecrets) known(name string) (cachedSecret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out, ok := s.read[name]
@@ -123,27 +123,27 @@ func (s *engineSecrets) known(name string) (readSecret, bool) {
 }
 
 // refresh reads a Secret. While the API server is unavailable, the last data that was read remains in use.
-func (s *engineSecrets) refresh(ctx context.Context, name string) readSecret {
+func (s *engineSecrets) refresh(ctx context.Context, name string) cachedSecret {
 	next, answered := s.get(ctx, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.read[name]; !answered && before.data != nil {
 		next.data, next.err = before.data, nil
 	}
-	maps.DeleteFunc(s.read, func(_ string, r readSecret) bool { return next.at.Sub(r.at) > secretUnused })
+	maps.DeleteFunc(s.read, func(_ string, r cachedSecret) bool { return next.at.Sub(r.at) > secretRetention })
 	s.read[name] = next
 	return next
 }
 
 // get reads a Secret. answered reports whether the API server gave a definite result.
-func (s *engineSecrets) get(ctx context.Context, name string) (out readSecret, answered bool) {
+func (s *engineSecrets) get(ctx context.Context, name string) (out cachedSecret, answered bool) {
 	secret := &corev1.Secret{}
 	err := s.reader.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, secret)
 	out.at = s.clock.Now()
 	switch {
 	case err != nil:
 		out.err = fmt.Errorf("reading Secret %s/%s: %w", s.namespace, name, err)
-	case !shown(secret):
+	case !sendable(secret):
 		out.err = fmt.Errorf("the Secret %s/%s is of type %s: engines are shown those of type %s or %s",
 			s.namespace, name, secret.Type, corev1.SecretTypeOpaque, corev1.SecretTypeTLS)
 	default:
@@ -152,8 +152,8 @@ func (s *engineSecrets) get(ctx context.Context, name string) (out readSecret, a
 	return out, err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// shown reports whether policies may send a Secret to engines. Other Secrets in the namespace, such as the token of a
-// ServiceAccount or a Helm release, are not meant for that.
-func shown(secret *corev1.Secret) bool {
+// sendable reports whether policies may send a Secret to engines. Other Secrets in the namespace, such as the token of
+// a ServiceAccount or a Helm release, are not meant for that.
+func sendable(secret *corev1.Secret) bool {
 	return secret.Type == "" || secret.Type == corev1.SecretTypeOpaque || secret.Type == corev1.SecretTypeTLS
 }

@@ -85,13 +85,13 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		reads int
 	}{
 		{what: "at first", value: "first", want: "first", reads: 1},
-		{what: "a moment later", after: secretAge / 2, value: "second", want: "first", reads: 1},
-		{what: "once it may have changed", after: secretAge, value: "second", want: "second", reads: 2},
-		{what: "without the API server", after: secretAge, fault: errors.New("connection refused"), want: "second", reads: 3},
-		{what: "without the right to read it", after: secretAge, fault: apierrors.NewForbidden(resource, name, nil), reads: 4},
-		{what: "once the right is granted", after: secretAge, value: "second", want: "second", reads: 5},
-		{what: "once it is deleted", after: secretAge, fault: apierrors.NewNotFound(resource, name), reads: 6},
-		{what: "deleted, without the API server", after: secretAge, fault: errors.New("connection refused"), reads: 7},
+		{what: "a moment later", after: secretMaxAge / 2, value: "second", want: "first", reads: 1},
+		{what: "once it may have changed", after: secretMaxAge, value: "second", want: "second", reads: 2},
+		{what: "without the API server", after: secretMaxAge, fault: errors.New("connection refused"), want: "second", reads: 3},
+		{what: "without the right to read it", after: secretMaxAge, fault: apierrors.NewForbidden(resource, name, nil), reads: 4},
+		{what: "once the right is granted", after: secretMaxAge, value: "second", want: "second", reads: 5},
+		{what: "once it is deleted", after: secretMaxAge, fault: apierrors.NewNotFound(resource, name), reads: 6},
+		{what: "deleted, without the API server", after: secretMaxAge, fault: errors.New("connection refused"), reads: 7},
 	} {
 		clock.SetTime(clock.Now().Add(step.after))
 		value, fault = step.value, step.fault

@@ -77,55 +77,54 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// parts contains the components of a manager. Callbacks between components use its fields, so a component may be set
-// later.
-type parts struct {
-	options  Options
-	mgr      manager.Manager
-	live     client.Client
-	dynamic  dynamic.Interface
-	identity authenticationv1.UserInfo
-	tracing  *tracing.Provider
+// components are the parts of a manager. Callbacks between components use its fields, so a component may be set later.
+type components struct {
+	options    Options
+	mgr        manager.Manager
+	liveClient client.Client
+	dynamic    dynamic.Interface
+	identity   authenticationv1.UserInfo
+	tracing    *tracing.Provider
 	// host is the cluster of Berth's own state, or nil if that is the served cluster. See state.
-	host      cluster.Cluster
-	stateLive client.Client
-	secrets   *engineSecrets
+	host          cluster.Cluster
+	stateClient   client.Client
+	engineSecrets *engineSecrets
 
-	certificate     *certs.Source
-	tokens          *webhookauth.Tokens
-	clients         *webhookauth.ClientCertificates
-	catalog         *watches.Catalog
-	data            *embedded.Data
-	predicates      *predicates.Set
-	templates       *workload.Templates
-	inventories     *inventory.Inventories
-	world           *predicates.World
-	engine          *embedded.Engine
-	remote          *remote.Engine
-	registry        *placement.Registry
-	ledger          *domain.Ledger
-	decider         *placement.Decider
-	evaluators      *quota.Evaluators
-	modules         *quota.Compiler
-	charges         *quotawebhook.Ledger
-	namespaces      *watches.Namespaces
-	restoreDetector *watches.RestoreDetector
-	fresh           *freshness.Monitor
-	metrics         *metrics.Metrics
-	events          *events.Recorder
+	certificate        *certs.Source
+	tokens             *webhookauth.Tokens
+	clientCertificates *webhookauth.ClientCertificates
+	catalog            *watches.Catalog
+	data               *embedded.Data
+	predicates         *predicates.Set
+	templates          *workload.Templates
+	inventories        *inventory.Inventories
+	world              *predicates.World
+	engine             *embedded.Engine
+	remote             *remote.Engine
+	registry           *placement.Registry
+	ledger             *domain.Ledger
+	decider            *placement.Decider
+	quotaEvaluators    *quota.Evaluators
+	quotaCompiler      *quota.Compiler
+	quotaLedger        *quotawebhook.Ledger
+	namespaces         *watches.Namespaces
+	restoreDetector    *watches.RestoreDetector
+	freshness          *freshness.Monitor
+	metrics            *metrics.Metrics
+	events             *events.Recorder
 
-	policies    *policy.Controller
-	revisions   *policyrevision.Controller
-	replication *replication.Controller
-	supply      *enginepusher.Controller
-	hooks       *webhookconfiguration.Controller
-	remediation *remediation.Controller
-	status      *policystatus.Controller
-	schemas     *schemas.Checker
-	types       *typecheck.Controller
-	quotas      *quotacontroller.Controller
-	ready       *readiness
-	drain       *drain
+	policies              *policy.Controller
+	revisions             *policyrevision.Controller
+	replication           *replication.Controller
+	enginePusher          *enginepusher.Controller
+	webhookConfigurations *webhookconfiguration.Controller
+	remediation           *remediation.Controller
+	status                *policystatus.Controller
+	schemas               *schemas.Checker
+	typeCheck             *typecheck.Controller
+	quotas                *quotacontroller.Controller
+	readiness             *readiness
+	drainingManager       *drainingManager
 }
 
 // New returns a manager with all components, ready to start. cfg is the configuration for the served API server. New
@@ -135,7 +134,7 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 	// clients by API Priority and Fairness.
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
-	p := &parts{options: o, drain: &drain{delay: o.ShutdownDelay}, restoreDetector: watches.NewRestoreDetector()}
+	p := &components{options: o, drainingManager: &drainingManager{delay: o.ShutdownDelay}, restoreDetector: watches.NewRestoreDetector()}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, *rest.Config) error
@@ -157,11 +156,11 @@ func New(ctx context.Context, cfg *rest.Config, o Options) (manager.Manager, err
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	p.drain.Manager = p.mgr
-	return p.drain, nil
+	p.drainingManager.Manager = p.mgr
+	return p.drainingManager, nil
 }
 
-func (p *parts) addTracing(ctx context.Context, cfg *rest.Config) (err error) {
+func (p *components) addTracing(ctx context.Context, cfg *rest.Config) (err error) {
 	p.tracing, err = tracing.New(ctx, tracing.Options{
 		Endpoint: p.options.TracingEndpoint, SamplingPerMillion: p.options.TracingSamplingPerMillion, Version: Version(),
 	})
@@ -169,23 +168,23 @@ func (p *parts) addTracing(ctx context.Context, cfg *rest.Config) (err error) {
 	return err
 }
 
-func (p *parts) addClients(ctx context.Context, cfg *rest.Config) error {
+func (p *components) addClients(ctx context.Context, cfg *rest.Config) error {
 	var err error
-	if p.live, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
+	if p.liveClient, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
 		return err
 	}
 	if p.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return err
 	}
 	whoami := &authenticationv1.SelfSubjectReview{}
-	if err := p.live.Create(ctx, whoami); err != nil {
+	if err := p.liveClient.Create(ctx, whoami); err != nil {
 		return fmt.Errorf("asking the API server who Berth is: %w", err)
 	}
 	p.identity = whoami.Status.UserInfo
 	return nil
 }
 
-func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
+func (p *components) addManager(_ context.Context, cfg *rest.Config) error {
 	o := p.options
 	if err := o.checkElection(); err != nil {
 		return err
@@ -209,9 +208,9 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionConfig:          p.leaseConfig(),
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 optional(o.LeaseDuration),
-		RenewDeadline:                 optional(o.RenewDeadline),
-		RetryPeriod:                   optional(o.RetryPeriod),
+		LeaseDuration:                 nilIfZero(o.LeaseDuration),
+		RenewDeadline:                 nilIfZero(o.RenewDeadline),
+		RetryPeriod:                   nilIfZero(o.RetryPeriod),
 		Controller:                    controllerOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 		Cache: cache.Options{
@@ -228,8 +227,8 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 				c.NextProtos = []string{"http/1.1"}
 				// The certificate comes from a Secret; see addCertificate.
 				c.GetCertificate = func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return p.certificate.GetCertificate(h) }
-				if p.clients != nil {
-					p.clients.Configure(c)
+				if p.clientCertificates != nil {
+					p.clientCertificates.Configure(c)
 				}
 			}},
 		}),
@@ -247,19 +246,19 @@ func (p *parts) addManager(_ context.Context, cfg *rest.Config) error {
 
 // newInformer returns an informer for the manager's cache. It lists its type again when the API server's store was set
 // back to an earlier state.
-func (p *parts) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (p *components) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	return toolscache.NewSharedIndexInformer(p.restoreDetector.Wrap(lw), object, resync, indexers)
 }
 
-// optional returns nil for 0, which selects controller-runtime's default.
-func optional(d time.Duration) *time.Duration {
+// nilIfZero returns nil for 0, which selects controller-runtime's default.
+func nilIfZero(d time.Duration) *time.Duration {
 	if d == 0 {
 		return nil
 	}
 	return &d
 }
 
-func (p *parts) addCertificate(context.Context, *rest.Config) error {
+func (p *components) addCertificate(context.Context, *rest.Config) error {
 	hosts, err := p.options.hosts()
 	if err != nil {
 		return err
@@ -286,7 +285,7 @@ func (p *parts) addCertificate(context.Context, *rest.Config) error {
 }
 
 // addTokens prepares the token in the webhooks' paths that authenticates the API server.
-func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
+func (p *components) addTokens(context.Context, *rest.Config) (err error) {
 	if o := p.options; o.WebhookTokenLifetime != 0 && o.WebhookTokenLifetime < cmp.Or(o.WebhookTokenSettle, time.Minute) {
 		return fmt.Errorf("--webhook-token-lifetime %s: must be at least a minute, since replicas and API servers take a while to learn a token", o.WebhookTokenLifetime)
 	}
@@ -306,26 +305,26 @@ func (p *parts) addTokens(context.Context, *rest.Config) (err error) {
 }
 
 // addClientCertificates prepares the verification of the API server's client certificate, if it is enabled.
-func (p *parts) addClientCertificates(context.Context, *rest.Config) (err error) {
+func (p *components) addClientCertificates(context.Context, *rest.Config) (err error) {
 	switch {
 	case p.options.WebhookClientCAFile != "":
-		p.clients, err = webhookauth.NewClientCertificates(p.options.WebhookClientCAFile, p.options.WebhookClientNames)
+		p.clientCertificates, err = webhookauth.NewClientCertificates(p.options.WebhookClientCAFile, p.options.WebhookClientNames)
 	case len(p.options.WebhookClientNames) > 0:
 		err = errors.New("--webhook-client-names has no use without --webhook-client-ca-file")
 	}
 	return err
 }
 
-func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
-	keyring, err := certs.LoadKeyring(ctx, p.stateLive, p.options.Namespace)
+func (p *components) addEngine(ctx context.Context, cfg *rest.Config) error {
+	keyring, err := certs.LoadKeyring(ctx, p.stateClient, p.options.Namespace)
 	if err != nil {
 		return err
 	}
-	asks, err := discovery.NewDiscoveryClientForConfig(cfg)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	p.catalog = watches.NewCatalog(asks, p.inventories)
+	p.catalog = watches.NewCatalog(discoveryClient, p.inventories)
 	if err := p.catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -344,28 +343,28 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 			Metrics: p.metrics, changed: func(policy string) { p.status.Changed(policy) },
 			readsMore: func() {
 				p.remediation.ReadsMore()
-				p.hooks.ReadsMore()
+				p.webhookConfigurations.ReadsMore()
 			},
 		},
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
 	})
 	p.registry = placement.NewRegistry()
-	p.secrets = newEngineSecrets(p.stateLive, p.options.Namespace, clock.RealClock{})
+	p.engineSecrets = newEngineSecrets(p.stateClient, p.options.Namespace, clock.RealClock{})
 	p.addRemote()
 	p.ledger = domain.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
-	p.evaluators = quota.NewEvaluators(clock.RealClock{})
-	p.modules = quota.NewCompiler(p.engine.PrepareGenerated)
-	p.charges = &quotawebhook.Ledger{
+	p.quotaEvaluators = quota.NewEvaluators(clock.RealClock{})
+	p.quotaCompiler = quota.NewCompiler(p.engine.PrepareGenerated)
+	p.quotaLedger = &quotawebhook.Ledger{
 		Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
 		Namespaces:     p.namespaces,
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
-		Compiler:       p.modules, OwnNamespace: p.options.exempt(),
+		Compiler:       p.quotaCompiler, OwnNamespace: p.options.exemptNamespace(),
 		Unsettled:     func(q placementv1.Quota) []placementv1.Reservation { return p.quotas.Unsettled(q) },
 		StoreRestored: p.restoreDetector.ReportRestore,
 	}
-	p.restoreDetector.Subscribe(p.charges.ForgetAll)
-	p.fresh = freshness.New(freshness.Options{
+	p.restoreDetector.Subscribe(p.quotaLedger.ForgetAll)
+	p.freshness = freshness.New(freshness.Options{
 		Live: p.mgr.GetAPIReader(), Registry: p.registry, Rewound: p.restoreDetector.ReportRestore,
 		Bound: cmp.Or(p.options.PolicyMaxStaleness, freshness.DefaultBound),
 	})
@@ -374,7 +373,7 @@ func (p *parts) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Namespaces:   p.namespaces,
 		Owners:       &watches.Owners{Live: p.mgr.GetAPIReader()},
 		Keyring:      keyring,
-		OwnNamespace: p.options.exempt(),
+		OwnNamespace: p.options.exemptNamespace(),
 		Templates:    p.templates,
 	}
 	return nil
@@ -385,14 +384,14 @@ const schemaTimeout = 3 * time.Second
 
 // addSchemas prepares the type checker's client for published schemas. That client takes no context, so its requests
 // have a timeout of their own.
-func (p *parts) addSchemas(cfg *rest.Config) error {
+func (p *components) addSchemas(cfg *rest.Config) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = schemaTimeout
-	asks, err := discovery.NewDiscoveryClientForConfig(cfg)
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return err
 	}
-	p.schemas = schemas.NewChecker(p.catalog, asks.OpenAPIV3())
+	p.schemas = schemas.NewChecker(p.catalog, discoveryClient.OpenAPIV3())
 	return nil
 }
 
@@ -437,50 +436,50 @@ func (o engineObserver) Released(policy string) {
 	o.changed(policy)
 }
 
-func (p *parts) registerer() prometheus.Registerer {
+func (p *components) registerer() prometheus.Registerer {
 	if p.options.Metrics != nil {
 		return p.options.Metrics
 	}
 	return ctrlmetrics.Registry
 }
 
-func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) {
-	p.policies = policy.New(p.mgr.GetClient(), p.state().GetClient(), engines{p.engine, p.remote}, p.registry, p.catalog, p.metrics, p.options.Namespace)
-	p.revisions = policyrevision.New(p.mgr.GetClient(), p.state(), p.registry, policyrevision.Options{
+func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err error) {
+	p.policies = policy.New(p.mgr.GetClient(), p.stateCluster().GetClient(), engines{p.engine, p.remote}, p.registry, p.catalog, p.metrics, p.options.Namespace)
+	p.revisions = policyrevision.New(p.mgr.GetClient(), p.stateCluster(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
 	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
 	p.replication.Follow(p.restoreDetector)
 	p.decider.Stale = p.replication.Stale
-	p.supply = enginepusher.New(enginepusher.Deps{
+	p.enginePusher = enginepusher.New(enginepusher.Deps{
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
 		Loaded: p.policies.Loaded, RestoreDetector: p.restoreDetector,
 	})
 	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.DataReady(b) }
-	p.hooks = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.evaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
-		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exempt(),
+	p.webhookConfigurations = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.quotaEvaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
+		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exemptNamespace(),
 		Owners: p.options.owners(),
 	})
 	adopter := webhookconfiguration.NewAdopter(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.options.owners())
 	if err := p.mgr.Add(adopter); err != nil {
 		return err
 	}
-	p.ready = &readiness{
+	p.readiness = &readiness{
 		certificate: p.certificate.Trusted,
 		tokens:      p.tokens.Known,
 		policies:    p.policies.Loaded,
 		data:        p.replication.Settled,
 		adopted:     adopter.Done,
-		current:     p.fresh.Current,
-		confirm:     p.fresh.Confirm,
+		current:     p.freshness.Current,
+		confirm:     p.freshness.Confirm,
 	}
-	if p.ready.quotas, err = p.watchQuotas(ctx); err != nil {
+	if p.readiness.quotas, err = p.watchQuotas(ctx); err != nil {
 		return err
 	}
 	p.remediation = remediation.New(remediation.Deps{
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
 		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
-		Ready:    p.ready.isReady,
+		Ready:    p.readiness.isReady,
 		History:  p.restoreDetector,
 		Tracing:  p.tracing,
 		Changed:  func(name string) { p.status.Changed(name) },
@@ -489,21 +488,21 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	p.addStatus()
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
-		Compiler: p.modules, Evaluators: p.evaluators, Metrics: p.metrics, Clock: clock.RealClock{},
-		Hook: p.hooks.QuotaState, OwnNamespace: p.options.exempt(), RestoreDetector: p.restoreDetector,
+		Compiler: p.quotaCompiler, Evaluators: p.quotaEvaluators, Metrics: p.metrics, Clock: clock.RealClock{},
+		Hook: p.webhookConfigurations.QuotaState, OwnNamespace: p.options.exemptNamespace(), RestoreDetector: p.restoreDetector,
 		Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()},
 	})
-	p.hooks.SubscribeQuotas(p.quotas.HookChanged)
+	p.webhookConfigurations.SubscribeQuotas(p.quotas.HookChanged)
 	if err := p.registerCollectors(); err != nil {
 		return err
 	}
 	p.catalog.Subscribe(p.quotas.ServedChanged)
 	p.catalog.Subscribe(p.status.ServedChanged)
-	p.hooks.Subscribe(p.status.Changed)
-	p.supply.Subscribe(p.status.Changed)
-	p.followData()
+	p.webhookConfigurations.Subscribe(p.status.Changed)
+	p.enginePusher.Subscribe(p.status.Changed)
+	p.subscribeToData()
 	p.catalog.Subscribe(p.remediation.Rewatch)
-	for _, r := range []manager.Runnable{p.remote, p.supply, p.replication, p.catalog, p.fresh} {
+	for _, r := range []manager.Runnable{p.remote, p.enginePusher, p.replication, p.catalog, p.freshness} {
 		if err := p.mgr.Add(r); err != nil {
 			return err
 		}
@@ -514,7 +513,7 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 	if err := p.watchPauses(ctx); err != nil {
 		return err
 	}
-	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{quotawriters.New(p.mgr.GetClient(), p.mgr.GetAPIReader()), p.policies, p.revisions, p.hooks, p.remediation, p.types, p.status, p.quotas} {
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{quotawriters.New(p.mgr.GetClient(), p.mgr.GetAPIReader()), p.policies, p.revisions, p.webhookConfigurations, p.remediation, p.typeCheck, p.status, p.quotas} {
 		if err := c.SetupWithManager(p.mgr); err != nil {
 			return err
 		}
@@ -523,25 +522,25 @@ func (p *parts) addControllers(ctx context.Context, _ *rest.Config) (err error) 
 }
 
 // addStatus creates the controllers that report on policies.
-func (p *parts) addStatus() {
-	p.types = typecheck.New(typecheck.Deps{
+func (p *components) addStatus() {
+	p.typeCheck = typecheck.New(typecheck.Deps{
 		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BoundTo, Changed: func(name string) { p.status.Changed(name) },
 	})
-	p.catalog.Subscribe(p.types.ServedChanged)
-	p.registry.Subscribe(func(name string, _, _ *placement.Policy) { p.types.PolicyLoaded(name) })
+	p.catalog.Subscribe(p.typeCheck.ServedChanged)
+	p.registry.Subscribe(func(name string, _, _ *placement.Policy) { p.typeCheck.PolicyLoaded(name) })
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Stale:       p.replication.Stale,
-		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.supply, Settled: p.remote.DataReady,
-		Hook: p.hooks.State, Targets: p.remediation.TargetState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
+		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.enginePusher, Settled: p.remote.DataReady,
+		Hook: p.webhookConfigurations.State, Targets: p.remediation.TargetState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
 		Ledger: p.ledger, Metrics: p.metrics, Events: p.events,
-		Served: p.catalog.Served, OwnNamespace: p.options.exempt(),
-		Types: p.types.State,
+		Served: p.catalog.Served, OwnNamespace: p.options.exemptNamespace(),
+		Types: p.typeCheck.State,
 	})
 }
 
 // registerCollectors registers the metrics that are computed at the time of the scrape.
-func (p *parts) registerCollectors() error {
+func (p *components) registerCollectors() error {
 	for _, c := range []prometheus.Collector{
 		metrics.NewQuarantine(p.registry.InForce),
 		metrics.NewCircuits(p.registry.InForce),
@@ -556,8 +555,8 @@ func (p *parts) registerCollectors() error {
 	return nil
 }
 
-// followData notifies other components of changes of replicated data.
-func (p *parts) followData() {
+// subscribeToData notifies other components of changes of replicated data.
+func (p *components) subscribeToData() {
 	p.replication.Subscribe(func(r schema.GroupVersionResource) {
 		p.remediation.DataChanged(r)
 		p.status.DataChanged(r)
@@ -576,7 +575,7 @@ func (p *parts) followData() {
 
 // watchQuotas keeps quotas and LimitedResources in the cache on every replica. The returned function reports whether
 // the cache is synced.
-func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
+func (p *components) watchQuotas(ctx context.Context) (func() bool, error) {
 	var informers []cache.Informer
 	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
 		informer, err := p.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -594,7 +593,7 @@ func (p *parts) watchQuotas(ctx context.Context) (func() bool, error) {
 }
 
 // quotaAdded adds the metrics of a quota or LimitedResource.
-func (p *parts) quotaAdded(obj any) {
+func (p *components) quotaAdded(obj any) {
 	if o, ok := obj.(client.Object); ok {
 		if key, ok := quota.KeyOf(o); ok {
 			p.metrics.AddQuota(key)
@@ -603,21 +602,21 @@ func (p *parts) quotaAdded(obj any) {
 }
 
 // quotaDeleted drops the metrics and the written version of a deleted quota or LimitedResource.
-func (p *parts) quotaDeleted(obj any) {
+func (p *components) quotaDeleted(obj any) {
 	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
 	}
 	if o, ok := obj.(client.Object); ok {
 		if key, ok := quota.KeyOf(o); ok {
 			p.metrics.ForgetQuota(key)
-			p.charges.Forget(o.GetUID())
+			p.quotaLedger.Forget(o.GetUID())
 		}
 	}
 }
 
 // watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
 // before the first request needs one.
-func (p *parts) watchNamespaces(ctx context.Context) error {
+func (p *components) watchNamespaces(ctx context.Context) error {
 	informer, err := p.mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
@@ -649,7 +648,7 @@ func (p *parts) watchNamespaces(ctx context.Context) error {
 }
 
 // watchPauses informs this replica's admission of the policies that the leader paused.
-func (p *parts) watchPauses(ctx context.Context) error {
+func (p *components) watchPauses(ctx context.Context) error {
 	informer, err := p.mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching policies: %w", err)
@@ -673,10 +672,10 @@ func (p *parts) watchPauses(ctx context.Context) error {
 	return err
 }
 
-func (p *parts) addWebhooks(context.Context, *rest.Config) error {
+func (p *components) addWebhooks(context.Context, *rest.Config) error {
 	register := func(path string, handler http.Handler) {
 		// The token is checked before the body of a request is read.
-		handler = p.drain.handler(p.tokens.Handler(path, handler))
+		handler = p.drainingManager.handler(p.tokens.Handler(path, handler))
 		p.mgr.GetWebhookServer().Register(path, handler)
 		p.mgr.GetWebhookServer().Register(path+"/", handler)
 	}
@@ -688,26 +687,26 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 	} {
 		handler := &placementwebhook.Handler{
 			Decider: p.decider, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
-			FailurePolicy: failurePolicy, Confirm: p.fresh.Confirm, LiveNamespaces: p.charges.LiveNamespaces,
+			FailurePolicy: failurePolicy, Confirm: p.freshness.Confirm, LiveNamespaces: p.quotaLedger.LiveNamespaces,
 			IsRemediation: remediation.IsRemediation(p.identity),
 			Parents:       &placementwebhook.Parents{Client: p.dynamic, Scales: scales},
 		}
-		register(path, p.tracing.Handler("admission placement", p.ready.guard(review.New(handler, memory, placementwebhook.Deadline))))
+		register(path, p.tracing.Handler("admission placement", p.readiness.guard(review.New(handler, memory, placementwebhook.Deadline))))
 	}
 	quotas := quotawebhook.New(quotawebhook.Deps{
-		Ledger: p.charges, Evaluators: p.evaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
+		Ledger: p.quotaLedger, Evaluators: p.quotaEvaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 		ReservationTTL: p.options.ReservationTTL,
 	})
 	for path, handler := range map[string]review.Decider{
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
 	} {
-		register(path, p.tracing.Handler("admission quota", p.ready.guard(review.New(handler, memory, quotawebhook.Deadline))))
+		register(path, p.tracing.Handler("admission quota", p.readiness.guard(review.New(handler, memory, quotawebhook.Deadline))))
 	}
 	register(webhookconfiguration.PathPolicies,
 		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{
-			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.secrets, Namespace: p.options.Namespace,
-			Namespaces: p.namespaces, OwnNamespace: p.options.exempt(),
+			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.engineSecrets, Namespace: p.options.Namespace,
+			Namespaces: p.namespaces, OwnNamespace: p.options.exemptNamespace(),
 			Prober:            p.remote,
 			Bound:             p.registry.BoundTo,
 			Clusters:          &watches.Clusters{Client: p.dynamic, Catalog: p.catalog},
@@ -715,9 +714,9 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 			Compilations:      semaphore.NewWeighted(maxCompilations),
 		}))
 	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
-		Catalog: p.catalog, Evaluators: p.evaluators, Namespaces: p.namespaces, Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()},
+		Catalog: p.catalog, Evaluators: p.quotaEvaluators, Namespaces: p.namespaces, Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()},
 		StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()}, VolumeAttributesClasses: &watches.VolumeAttributesClasses{Reader: p.mgr.GetAPIReader()},
-		OwnNamespace: p.options.exempt(), Decoder: admission.NewDecoder(p.mgr.GetScheme()),
+		OwnNamespace: p.options.exemptNamespace(), Decoder: admission.NewDecoder(p.mgr.GetScheme()),
 		Live: p.mgr.GetAPIReader(), Cache: p.mgr.GetClient(),
 	}})
 	return nil
@@ -726,16 +725,16 @@ func (p *parts) addWebhooks(context.Context, *rest.Config) error {
 // maxCompilations is how many policies the validating webhook compiles concurrently.
 const maxCompilations = 2
 
-func (p *parts) addProbes(context.Context, *rest.Config) error {
+func (p *components) addProbes(context.Context, *rest.Config) error {
 	if err := p.mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
 		return err
 	}
 	started := p.mgr.GetWebhookServer().StartedChecker()
-	if p.clients != nil {
-		if err := p.mgr.Add(p.clients); err != nil {
+	if p.clientCertificates != nil {
+		if err := p.mgr.Add(p.clientCertificates); err != nil {
 			return err
 		}
-		started = once(started)
+		started = untilSuccess(started)
 	}
 	if err := p.mgr.AddReadyzCheck("webhook", started); err != nil {
 		return err
@@ -749,10 +748,10 @@ func (p *parts) addProbes(context.Context, *rest.Config) error {
 		// Without a timeout, a probe that waits for a cache would look like a hanging process.
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
-		if !p.ready.isReady(ctx) {
+		if !p.readiness.isReady(ctx) {
 			return errors.New("policies or their data are not loaded yet")
 		}
-		if !p.fresh.Current() {
+		if !p.freshness.Current() {
 			return errors.New("the API server has not confirmed the policies of this replica for too long")
 		}
 		return nil

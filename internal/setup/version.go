@@ -16,10 +16,10 @@ func Version() string {
 	if !ok {
 		return cmp.Or(version, "unknown")
 	}
-	return describe(cmp.Or(version, info.Main.Version), info)
+	return versionText(cmp.Or(version, info.Main.Version), info)
 }
 
-func describe(version string, info *debug.BuildInfo) string {
+func versionText(version string, info *debug.BuildInfo) string {
 	recorded := map[string]string{}
 	for _, s := range info.Settings {
 		recorded[s.Key] = s.Value

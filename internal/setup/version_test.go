@@ -23,7 +23,7 @@ func TestDescribe(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := describe("v1", tc.info); got != tc.want {
+			if got := versionText("v1", tc.info); got != tc.want {
 				t.Errorf("%s, want %s", got, tc.want)
 			}
 		})
