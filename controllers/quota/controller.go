@@ -64,8 +64,8 @@ type Deps struct {
 	Evaluators *quota.Evaluators
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
-	// Hook returns the state of an object's rules in the webhook configuration.
-	Hook func(quota.Key) status.HookState
+	// WebhookState returns the state of an object's rules in the webhook configuration.
+	WebhookState func(quota.Key) status.HookState
 	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
 	RestoreDetector *watches.RestoreDetector
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
@@ -239,8 +239,8 @@ func (c *Controller) enqueue(key quota.Key) {
 	}
 }
 
-// HookChanged enqueues an object because the state of its rules in the webhook configuration changed.
-func (c *Controller) HookChanged(key quota.Key) { c.enqueue(key) }
+// WebhookStateChanged enqueues an object because the state of its rules in the webhook configuration changed.
+func (c *Controller) WebhookStateChanged(key quota.Key) { c.enqueue(key) }
 
 // objectsChanged enqueues the quotas that count objects of a type in a namespace. An empty namespace means all
 // namespaces.
@@ -291,11 +291,11 @@ func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Re
 	}
 	// The first attempt reads from the cache. After a conflict, the retry reads the newer version from the API server.
 	from := client.Reader(c.Client)
-	late := map[string]bool{}
+	keepExpired := map[string]bool{}
 	var next time.Time
 	err := retry.OnError(conflictBackoff, apierrors.IsConflict, func() error {
 		var err error
-		next, err = c.recount(ctx, from, key, late)
+		next, err = c.recount(ctx, from, key, keepExpired)
 		from = c.Live
 		return err
 	})
@@ -331,7 +331,7 @@ func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
 // conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
 var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
 
-func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, late map[string]bool) (time.Time, error) {
+func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, keepExpired map[string]bool) (time.Time, error) {
 	q := newQuota(key)
 	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -347,14 +347,14 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	if err != nil {
 		return time.Time{}, err
 	}
-	c.lookUpExpired(ctx, q, selected, late)
+	c.lookUpExpired(ctx, q, selected, keepExpired)
 	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
 		Selects: selected.has,
-		Absent: func(t schema.GroupResource) bool {
+		NotServed: func(t schema.GroupResource) bool {
 			_, served := c.servedVersion(t)
 			return !served
 		},
-		Late: late,
+		KeepExpired: keepExpired,
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -376,7 +376,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	return c.write(ctx, key, selected, status.QuotaFacts{
 		Reach: reach, Served: c.Catalog.Served(),
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
-		Hook: c.Hook(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
+		Hook: c.WebhookState(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
 	})
 }
 
@@ -480,14 +480,14 @@ func (c *Controller) isLeader() bool {
 // maxLookups is the maximum number of concurrent requests about reservations.
 const maxLookups = 16
 
-// lookUpExpired queries the API server for the objects of expired reservations that are not in late yet, and adds the
-// results to late by reservation UID. A result is true if the change exists or may exist. So a watch that is far behind
-// can't free quota that is in use.
-func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected selection, late map[string]bool) {
+// lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and
+// adds the results to keepExpired by reservation UID. A result is true if the change exists or may exist. So a watch
+// that is far behind can't free quota that is in use.
+func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected selection, keepExpired map[string]bool) {
 	now := c.Clock.Now()
 	var expired []placementv1.Reservation
 	for _, r := range q.QuotaStatus().Reservations {
-		if _, known := late[r.UID]; !known && quota.Expired(r, now) && selected.has(r.Namespace) {
+		if _, known := keepExpired[r.UID]; !known && quota.Expired(r, now) && selected.has(r.Namespace) {
 			expired = append(expired, r)
 		}
 	}
@@ -496,7 +496,7 @@ func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, sel
 	// as present.
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxLookups, len(expired), func(i int) { exists[i] = c.changeMayExist(ctx, expired[i]) })
 	for i, r := range expired {
-		late[r.UID] = exists[i]
+		keepExpired[r.UID] = exists[i]
 	}
 }
 
@@ -653,7 +653,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	}
 	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.servedVersion(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
-	next := status.ComputeLimit(limit, rules, c.Hook(key), status.LimitedType{
+	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
 	})
 	if equality.Semantic.DeepEqual(limit.Status, next) {

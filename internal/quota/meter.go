@@ -218,8 +218,8 @@ func (m *Meter) Unsettled(reservations []placementv1.Reservation, selects func(n
 	return out
 }
 
-// arrived reports whether the meter has seen the change that a reservation is for, or the change can no longer come.
-func (t *typeObjects) arrived(r *placementv1.Reservation) bool {
+// hasArrived reports whether the meter has seen the change that a reservation is for, or the change can no longer come.
+func (t *typeObjects) hasArrived(r *placementv1.Reservation) bool {
 	uid := types.UID(r.ObjectUID)
 	if uid == "" {
 		return false

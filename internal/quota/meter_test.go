@@ -72,7 +72,7 @@ func newMeter() counting {
 }
 
 // everywhere counts all namespaces. All types that the meter does not know are served.
-var everywhere = quota.RecountInput{Selects: func(string) bool { return true }, Absent: func(schema.GroupResource) bool { return false }}
+var everywhere = quota.RecountInput{Selects: func(string) bool { return true }, NotServed: func(schema.GroupResource) bool { return false }}
 
 var quotas int
 
@@ -125,7 +125,7 @@ func TestReservations(t *testing.T) {
 		left    = true
 		settled = false
 	)
-	absent := func(w *quota.RecountInput) { w.Absent = func(schema.GroupResource) bool { return true } }
+	absent := func(w *quota.RecountInput) { w.NotServed = func(schema.GroupResource) bool { return true } }
 	create := placementv1.Reservation{
 		UID: "r", Resource: "pods", Namespace: "ns", Name: "web", ObjectUID: "web-uid", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(time.Minute)),
 	}
@@ -163,8 +163,8 @@ func TestReservations(t *testing.T) {
 		}, left: settled, used: "0"},
 		"create expires":              {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute) }, left: settled, used: "0"},
 		"create does not expire yet":  {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Minute - 1) }, left: left, used: "1"},
-		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.RecountInput) { w.Late = map[string]bool{"r": true} }, left: left, used: "1"},
-		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.RecountInput) { w.Late = map[string]bool{"r": true} }, left: settled, used: "1"},
+		"create expires and is there": {reservation: create, happens: func(_ *testing.T, c counting) { c.clock.Step(time.Hour) }, world: func(w *quota.RecountInput) { w.KeepExpired = map[string]bool{"r": true} }, left: left, used: "1"},
+		"create is late and shows up": {reservation: create, happens: func(t *testing.T, c counting) { c.clock.Step(time.Hour); c.put(t, pods, object("web", "web-uid", "1")) }, world: func(w *quota.RecountInput) { w.KeepExpired = map[string]bool{"r": true} }, left: settled, used: "1"},
 		"no uid: nothing settles it":  {reservation: nameless, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")) }, left: left, used: "1"},
 
 		"update is under way":            {reservation: update, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "7")) }, left: left, used: "2"},
@@ -198,7 +198,7 @@ func TestReservations(t *testing.T) {
 		"namespace left, it expires": {
 			reservation: create, happens: func(t *testing.T, c counting) { c.put(t, pods, object("web", "web-uid", "1")); c.clock.Step(time.Hour) },
 			world: func(w *quota.RecountInput) {
-				w.Late, w.Selects = map[string]bool{"r": true}, func(string) bool { return false }
+				w.KeepExpired, w.Selects = map[string]bool{"r": true}, func(string) bool { return false }
 			}, left: settled, used: "0",
 		},
 		"type is not counted any more":   {reservation: other, left: settled, used: "0"},
@@ -232,7 +232,7 @@ func TestReservations(t *testing.T) {
 // type before.
 func TestUnserved(t *testing.T) {
 	down := everywhere
-	down.Absent = func(schema.GroupResource) bool { return true }
+	down.NotServed = func(schema.GroupResource) bool { return true }
 	tests := map[string]struct {
 		before     corev1.ResourceList
 		generation int64

@@ -37,11 +37,11 @@ type Recount struct {
 type RecountInput struct {
 	// Selects reports whether the quota counts a namespace.
 	Selects func(namespace string) bool
-	// Absent reports whether the API server is known not to serve a type.
-	Absent func(schema.GroupResource) bool
-	// Late are the ids of reservations that are kept although they have expired. Their objects exist, but the meter has
-	// not received them yet.
-	Late map[string]bool
+	// NotServed reports whether the API server is known not to serve a type.
+	NotServed func(schema.GroupResource) bool
+	// KeepExpired are the ids of reservations that are kept although they have expired. Their objects exist, but the meter
+	// has not received them yet.
+	KeepExpired map[string]bool
 }
 
 // Recount counts what a quota's namespaces take. It returns an error if the module could not be evaluated.
@@ -61,7 +61,7 @@ func (m *Meter) Recount(ctx context.Context, q placementv1.Quota, rules *Rules, 
 			matches[found.scopes] = match
 		}
 		if match {
-			out.count(found.namespace, found.objectEntry, types[found.scopes.resource], now)
+			out.addObject(found.namespace, found.objectEntry, types[found.scopes.resource], now)
 		}
 		if creates, ok := taken[found.objectEntry]; ok {
 			if match {
@@ -118,7 +118,7 @@ func (m *Meter) snapshot(q placementv1.Quota, types map[schema.GroupResource][]c
 // it is unknown.
 func (r *Recount) beginType(q placementv1.Quota, t schema.GroupResource, names []corev1.ResourceName, metered bool, w RecountInput) (fromZero bool) {
 	status := q.QuotaStatus()
-	absent := !metered && w.Absent(t)
+	absent := !metered && w.NotServed(t)
 	fromZero = metered || absent && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
 		before, counted := status.Used[name]
 		return counted && !before.IsZero()
@@ -151,8 +151,8 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[sch
 	taken := map[*objectEntry]corev1.ResourceList{}
 	for _, r := range q.QuotaStatus().Reservations {
 		of := schema.ParseGroupResource(r.Resource)
-		late := w.Late[r.UID] && w.Selects(r.Namespace)
-		if _, counted := fromZero[of]; !counted || Expired(r, now) && !late || m.settled(&r, w.Selects) {
+		kept := w.KeepExpired[r.UID] && w.Selects(r.Namespace)
+		if _, counted := fromZero[of]; !counted || Expired(r, now) && !kept || m.settled(&r, w.Selects) {
 			continue
 		}
 		holder := m.nameHolder(&r, w)
@@ -160,7 +160,7 @@ func (m *Meter) reservations(q placementv1.Quota, out *Recount, fromZero map[sch
 			markKept(&r)
 		}
 		out.Reservations = append(out.Reservations, r)
-		if !late {
+		if !kept {
 			out.setNext(r.Expires.Time)
 		}
 		switch {
@@ -187,14 +187,14 @@ func (m *Meter) nameHolder(r *placementv1.Reservation, w RecountInput) *objectEn
 // not counted yet.
 func (m *Meter) settled(r *placementv1.Reservation, selects func(namespace string) bool) bool {
 	t := m.types[schema.ParseGroupResource(r.Resource)]
-	return t != nil && selects(r.Namespace) && t.arrived(r)
+	return t != nil && selects(r.Namespace) && t.hasArrived(r)
 }
 
 // Expired reports whether the reservation has expired, so that its change can no longer come.
 func Expired(r placementv1.Reservation, now time.Time) bool { return !now.Before(r.Expires.Time) }
 
-// count adds what an object takes.
-func (r *Recount) count(namespace string, e *objectEntry, names []corev1.ResourceName, now time.Time) {
+// addObject adds what an object takes.
+func (r *Recount) addObject(namespace string, e *objectEntry, names []corev1.ResourceName, now time.Time) {
 	if e.lapses.After(now) {
 		r.setNext(e.lapses)
 	}

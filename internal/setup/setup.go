@@ -489,10 +489,10 @@ func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err er
 	p.quotas = quotacontroller.New(quotacontroller.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
 		Compiler: p.quotaCompiler, Evaluators: p.quotaEvaluators, Metrics: p.metrics, Clock: clock.RealClock{},
-		Hook: p.webhookConfigurations.QuotaState, OwnNamespace: p.options.exemptNamespace(), RestoreDetector: p.restoreDetector,
+		WebhookState: p.webhookConfigurations.QuotaState, OwnNamespace: p.options.exemptNamespace(), RestoreDetector: p.restoreDetector,
 		Classes: &watches.PriorityClasses{Reader: p.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: p.mgr.GetClient()},
 	})
-	p.webhookConfigurations.SubscribeQuotas(p.quotas.HookChanged)
+	p.webhookConfigurations.SubscribeQuotas(p.quotas.WebhookStateChanged)
 	if err := p.registerCollectors(); err != nil {
 		return err
 	}
