@@ -91,10 +91,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer c.setLeading(nil, nil)
 	for {
 		needs := needsOf(c.deps.Registry)
-		types := map[schema.GroupVersionResource]*projection.Fields{}
+		types := map[schema.GroupVersionResource]*projection.FieldSet{}
 		for _, w := range needs {
 			for _, r := range w.Types {
-				types[r.GroupVersionResource] = projection.Everything()
+				types[r.GroupVersionResource] = projection.AllFields()
 			}
 		}
 		manager.Set(ctx, types)

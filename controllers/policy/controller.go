@@ -548,7 +548,7 @@ func (f failing) Evaluate(context.Context, map[string]any) (placement.Decision, 
 func (failing) Revision() uint64 { return 0 }
 
 // Input implements placement.Evaluator.
-func (failing) Input() *projection.Fields { return projection.Everything() }
+func (failing) Input() *projection.FieldSet { return projection.AllFields() }
 
 // differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
 // share the Policy pointer.

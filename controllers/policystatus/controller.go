@@ -50,8 +50,8 @@ type Deps struct {
 	RemoteEngine string
 
 	Registry    *placement.Registry
-	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
-	World       func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
+	World       func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	// Stale returns an error while data that a policy reads is too old for a decision. A nil Stale means that data
 	// never is.
 	Stale func(policy string) error

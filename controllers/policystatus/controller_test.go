@@ -31,7 +31,7 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	set := func(name string, b *policy.Binding) {
 		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b})
 	}
-	set("asks", &policy.Binding{World: map[schema.GroupVersionResource]*projection.Fields{nodes: projection.Everything()}})
+	set("asks", &policy.Binding{World: map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}})
 	set("reads", &policy.Binding{Resources: []policy.Resource{{GroupVersionResource: nodes}}})
 	set("broken", nil)
 	c.queue = q

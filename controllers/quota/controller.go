@@ -178,12 +178,12 @@ func (c *Controller) Rewatch() {
 }
 
 // wantedTypes returns the types that quotas count and that the API server serves. The watches keep these objects whole.
-func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.Fields, error) {
+func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.FieldSet, error) {
 	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
-	out := map[schema.GroupVersionResource]*projection.Fields{}
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, q := range quotas {
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {

@@ -130,7 +130,7 @@ type sink struct {
 var _ watches.Sink = (*sink)(nil)
 
 // Replace implements watches.Sink.
-func (s *sink) Replace(r schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
+func (s *sink) Replace(r schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	s.report(s.meter.Replace(r.GroupResource(), objects))
 	s.changed(r.GroupResource(), "")
 }

@@ -31,10 +31,10 @@ type oracle struct {
 
 func (o *oracle) Revision() uint64 { return o.revision.Load() }
 
-func (*oracle) Input() *projection.Fields { return specs }
+func (*oracle) Input() *projection.FieldSet { return specs }
 
-var specs = func() *projection.Fields {
-	f := &projection.Fields{}
+var specs = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("spec").All()
 	return f.Seal()
 }()
@@ -61,7 +61,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 	out.revision.Store(1)
 	binding := &policy.Binding{}
 	if asks {
-		binding.World = map[schema.GroupVersionResource]*projection.Fields{nodes: projection.Everything()}
+		binding.World = map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}
 	}
 	if reads {
 		binding.Resources = []policy.Resource{{GroupVersionResource: profiles}}

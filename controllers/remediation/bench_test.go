@@ -210,15 +210,15 @@ func (l *leader) fill(resource schema.GroupVersionResource, objects []*unstructu
 	l.targets.Replace(resource, fields, objects)
 }
 
-func (l *leader) cut(fields *projection.Fields, o *unstructured.Unstructured) {
+func (l *leader) cut(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	if fields != nil {
 		o.Object = projection.Union(fields, identity).Cut(o.Object)
 	}
 }
 
 // identity is the field set that the watches never remove from an object.
-var identity = func() *projection.Fields {
-	f := &projection.Fields{}
+var identity = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("apiVersion")
 	f.Name("kind")
 	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {

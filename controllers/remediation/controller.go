@@ -223,7 +223,7 @@ func described(key remediation.Key) []attribute.KeyValue {
 }
 
 // sufficient reports whether fields contain everything that the policies behind the verdicts read.
-func sufficient(fields *projection.Fields, verdicts []*placement.Verdict) bool {
+func sufficient(fields *projection.FieldSet, verdicts []*placement.Verdict) bool {
 	return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !covers(fields, v.Policy.Evaluator.Input()) })
 }
 

@@ -187,15 +187,15 @@ func TestObjectsLackFields(t *testing.T) {
 // learner is an evaluator that reports, after its first evaluation, that it reads whole objects.
 type learner struct {
 	placement.Evaluator
-	input atomic.Pointer[projection.Fields]
+	input atomic.Pointer[projection.FieldSet]
 }
 
 func (l *learner) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	l.input.Store(projection.Everything())
+	l.input.Store(projection.AllFields())
 	return l.Evaluator.Evaluate(ctx, input)
 }
 
-func (l *learner) Input() *projection.Fields { return l.input.Load() }
+func (l *learner) Input() *projection.FieldSet { return l.input.Load() }
 
 // TestReadsMoreThanWasFound checks that a decision on too few fields does not count, and that the missing fields are
 // requested.

@@ -80,8 +80,8 @@ func (d *distant) fault(f engine.Fault) error {
 	return &engine.RemoteError{Endpoint: d.endpoint, Fault: f, Err: errors.New("no answer")}
 }
 
-func (d *distant) Revision() uint64        { return d.revision.Load() }
-func (*distant) Input() *projection.Fields { return projection.Everything() }
+func (d *distant) Revision() uint64          { return d.revision.Load() }
+func (*distant) Input() *projection.FieldSet { return projection.AllFields() }
 func (d *distant) Health() placement.RemoteHealth {
 	return placement.RemoteHealth{Endpoint: d.endpoint}
 }

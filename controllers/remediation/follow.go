@@ -90,8 +90,8 @@ func (c *Controller) watch(ctx context.Context) {
 }
 
 // wanted returns the types that policies with remediation match, with the fields that decisions on them need.
-func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields {
-	out := map[schema.GroupVersionResource]*projection.Fields{}
+func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldSet {
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
 		for _, r := range c.matched.by(p) {
 			if _, known := out[r]; !known {
@@ -106,7 +106,7 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.Fields
 // whether all watches are synced with the fields that the policy reads.
 func (c *Controller) TargetState(p *placement.Policy) watches.State {
 	reads := p.Evaluator.Input()
-	if reads.Whole() || p.Matcher.Conditional() {
+	if reads.IsAll() || p.Matcher.Conditional() {
 		reads = nil
 	}
 	out := watches.State{Synced: true}

@@ -23,8 +23,8 @@ type needs struct {
 	scheduled map[schema.GroupVersionResource]bool
 	// policies and their inputs are what byType is computed from. byType is filled on demand.
 	policies []*placement.Policy
-	inputs   []*projection.Fields
-	byType   map[schema.GroupVersionResource]*projection.Fields
+	inputs   []*projection.FieldSet
+	byType   map[schema.GroupVersionResource]*projection.FieldSet
 }
 
 // lastApplied is kubectl's copy of an object. It doubles the size of an object, and policies hardly ever read it.
@@ -34,8 +34,8 @@ var (
 	// always is the field set that every decision needs, besides the fields that identify an object. Selectors read
 	// labels. A decision is compared with labels and annotations. One annotation is the record of the developer's
 	// requested values, whose signature may cover generateName.
-	always = func() *projection.Fields {
-		f := &projection.Fields{}
+	always = func() *projection.FieldSet {
+		f := &projection.FieldSet{}
 		metadata := f.Name("metadata")
 		metadata.Name("generateName")
 		metadata.Name("labels").All()
@@ -43,22 +43,22 @@ var (
 		return f.Seal()
 	}()
 	// copied is kubectl's copy, as a field set of a policy.
-	copied = func() *projection.Fields {
-		f := &projection.Fields{}
+	copied = func() *projection.FieldSet {
+		f := &projection.FieldSet{}
 		f.Name("metadata").Name("annotations").Name(lastApplied)
 		return f.Seal()
 	}()
 	// withCopy marks a field set that needs kubectl's copy, by a name that no object has. The field set always covers
 	// all annotations, so copied itself can't tell.
-	withCopy = func() *projection.Fields {
-		f := &projection.Fields{}
+	withCopy = func() *projection.FieldSet {
+		f := &projection.FieldSet{}
 		f.Name("\x00" + lastApplied)
 		return f.Seal()
 	}()
 )
 
 // of returns the sealed field set that the policies in force need of a type, or nil for whole objects.
-func (n *needs) of(resource schema.GroupVersionResource) *projection.Fields {
+func (n *needs) of(resource schema.GroupVersionResource) *projection.FieldSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if policies := n.registry.InForce(); n.byType == nil || !identical(policies, n.policies) {
@@ -73,7 +73,7 @@ func (n *needs) of(resource schema.GroupVersionResource) *projection.Fields {
 }
 
 func (n *needs) renew(policies []*placement.Policy) {
-	n.policies, n.inputs, n.byType = policies, make([]*projection.Fields, len(policies)), map[schema.GroupVersionResource]*projection.Fields{}
+	n.policies, n.inputs, n.byType = policies, make([]*projection.FieldSet, len(policies)), map[schema.GroupVersionResource]*projection.FieldSet{}
 	for i, p := range policies {
 		n.inputs[i] = p.Evaluator.Input()
 	}
@@ -118,15 +118,15 @@ func (n *needs) widened() bool {
 	return false
 }
 
-func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields {
-	sets, known := []*projection.Fields{always}, map[*projection.Fields]bool{}
+func (n *needs) compute(resource schema.GroupVersionResource) *projection.FieldSet {
+	sets, known := []*projection.FieldSet{always}, map[*projection.FieldSet]bool{}
 	schedules := n.scheduled[resource]
 	for i, p := range n.policies {
 		input := n.inputs[i]
 		if !p.Matcher.SelectsResource(resource) {
 			continue
 		}
-		if input.Whole() || p.Matcher.Conditional() {
+		if input.IsAll() || p.Matcher.Conditional() {
 			return nil
 		}
 		schedules = schedules || p.Schedules
@@ -146,13 +146,13 @@ func (n *needs) compute(resource schema.GroupVersionResource) *projection.Fields
 }
 
 // covers reports whether the field set have contains the field set wanted. nil means whole objects.
-func covers(have, wanted *projection.Fields) bool {
+func covers(have, wanted *projection.FieldSet) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
 
 // trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also
 // shares strings that are equal in many objects.
-func trim(fields *projection.Fields, o *unstructured.Unstructured) {
+func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if fields == nil {
 		return

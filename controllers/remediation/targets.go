@@ -28,7 +28,7 @@ type targets struct {
 // table holds the objects of one type.
 type table struct {
 	// fields is the field set of the objects; nil means whole objects.
-	fields  *projection.Fields
+	fields  *projection.FieldSet
 	objects map[remediation.Key]*target
 	// queued is the number of queued objects.
 	queued int
@@ -49,7 +49,7 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 }
 
 // Replace implements watches.Sink.
-func (t *targets) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+func (t *targets) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := &table{fields: fields, objects: make(map[remediation.Key]*target, len(objects))}
 	for _, o := range objects {
 		trim(fields, o)
@@ -143,7 +143,7 @@ func (t *targets) Drop(resource schema.GroupVersionResource) {
 
 // take returns an object, or nil if it does not exist, and its field set, which is nil for the whole object. The key
 // may be enqueued again from now on.
-func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
+func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at := t.tables[key.Resource]; at != nil {
@@ -159,7 +159,7 @@ func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projec
 }
 
 // get returns the same as take, but leaves the object queued.
-func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *projection.Fields) {
+func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if at := t.tables[key.Resource]; at != nil {

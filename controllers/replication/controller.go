@@ -38,9 +38,9 @@ type Controller struct {
 // inventories. While a policy evaluates predicates, it loads into world what those read.
 func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
-	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.Fields })
+	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
-	c.world = newFeed(client, worldData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.Fields { return b.World })
+	c.world = newFeed(client, worldData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.World })
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
 		case c.wake <- struct{}{}:
@@ -92,12 +92,12 @@ func (c *Controller) feeds() []*feed { return []*feed{c.data, c.world} }
 
 // State returns the state of the replication of some fields of a type that policies read, and the number of replicated
 // objects.
-func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.data.state(resource, fields)
 }
 
 // WorldState does the same as State for a type that predicates read.
-func (c *Controller) WorldState(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+func (c *Controller) WorldState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.world.state(resource, fields)
 }
 

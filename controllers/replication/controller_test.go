@@ -215,7 +215,7 @@ func (r *replica) expect(what string, want, got any) {
 
 var (
 	asking  = &policy.Binding{World: predicates.Reads()}
-	reading = &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{services: projection.Everything(), nodes: projection.Everything()}}
+	reading = &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: projection.AllFields(), nodes: projection.AllFields()}}
 )
 
 // TestWorldIsReadWhileSomebodyAsks checks that types for predicates are read only while a policy evaluates predicates,
@@ -223,7 +223,7 @@ var (
 func TestWorldIsReadWhileSomebodyAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
-		r.set("reads", &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{services: projection.Everything()}}, nil)
+		r.set("reads", &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: projection.AllFields()}}, nil)
 		r.expect("asked without predicates", map[string]int{"services": 3}, r.server.requests())
 		if _, err := r.world.Snapshot(); err == nil {
 			t.Error("the world is complete")

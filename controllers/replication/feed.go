@@ -21,7 +21,7 @@ type feed struct {
 	store   engine.Data
 	watches *watches.Manager
 	// reads returns the types and fields that one policy reads from the store.
-	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.Fields
+	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
 
 	mu          sync.Mutex
 	subscribers []subscriber
@@ -32,7 +32,7 @@ type subscriber struct {
 	content, state func(schema.GroupVersionResource)
 }
 
-func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.Fields) *feed {
+func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
 	f.watches = watches.NewManager(client, sink{f}, func(resource schema.GroupVersionResource) {
 		for _, s := range f.subscribed() {
@@ -55,32 +55,32 @@ func (f *feed) subscribed() []subscriber {
 }
 
 // wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
-func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.Fields {
-	sets := map[schema.GroupVersionResource][]*projection.Fields{}
+func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.FieldSet {
+	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
 	for _, standing := range registry.All() {
 		for _, binding := range standing.Bindings() {
 			for resource, fields := range f.reads(binding) {
 				// Many policies read the same fields.
-				if !slices.ContainsFunc(sets[resource], func(f *projection.Fields) bool { return f.Covers(fields) }) {
+				if !slices.ContainsFunc(sets[resource], func(f *projection.FieldSet) bool { return f.Covers(fields) }) {
 					sets[resource] = append(sets[resource], fields)
 				}
 			}
 		}
 	}
-	out := make(map[schema.GroupVersionResource]*projection.Fields, len(sets))
+	out := make(map[schema.GroupVersionResource]*projection.FieldSet, len(sets))
 	for resource, all := range sets {
 		out[resource] = projection.Union(all...)
 	}
 	return out
 }
 
-func (f *feed) state(resource schema.GroupVersionResource, fields *projection.Fields) (watches.State, int) {
+func (f *feed) state(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	state, _ := f.watches.StateOfFields(resource, fields)
 	objects, _, _ := f.store.Size(resource)
 	return state, objects
 }
 
-func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.Fields) bool {
+func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.FieldSet) bool {
 	for resource, fields := range wanted {
 		if state, _ := f.watches.StateOfFields(resource, fields); !state.Settled() {
 			return false
@@ -95,7 +95,7 @@ type sink struct{ *feed }
 var _ watches.Sink = sink{}
 
 // Replace implements watches.Sink.
-func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	s.tell(resource, s.store.Load(resource, fields, objects))
 }
 
@@ -129,7 +129,7 @@ type worldData struct{ *predicates.World }
 var _ engine.Data = worldData{}
 
 // Load implements engine.Data. It ignores the fields because the world itself knows which fields it keeps.
-func (w worldData) Load(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) bool {
+func (w worldData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	return w.World.Load(resource, objects)
 }
 

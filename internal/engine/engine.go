@@ -41,7 +41,7 @@ type Data interface {
 	// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields
 	// of these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields; nil
 	// means all fields.
-	Load(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) bool
+	Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool
 	// Put adds or replaces one object of a resource type that is complete.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
 	// Delete removes one object.
@@ -119,7 +119,7 @@ func (e *InputError) Error() string {
 
 // CheckInput returns an *InputError if the projection of the input to the fields is larger than limit bytes. A limit of
 // 0 means no limit.
-func CheckInput(fields *projection.Fields, input map[string]any, limit int) error {
+func CheckInput(fields *projection.FieldSet, input map[string]any, limit int) error {
 	if limit == 0 {
 		return nil
 	}

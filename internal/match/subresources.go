@@ -54,28 +54,28 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 
 // MayReadScale reports whether a policy that reads these fields may read the field that the scale subresource of a
 // custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
-func MayReadScale(reads *projection.Fields) bool { return readsPath(reads, []string{"spec"}) }
+func MayReadScale(reads *projection.FieldSet) bool { return readsPath(reads, []string{"spec"}) }
 
 // Reads returns the fields that the match or a decision depends on. decision are the fields that the decision depends
 // on. If a match condition refers to the object, Reads returns all fields.
-func (m *Matcher) Reads(decision *projection.Fields) *projection.Fields {
+func (m *Matcher) Reads(decision *projection.FieldSet) *projection.FieldSet {
 	for _, c := range m.match.MatchConditions {
 		// The CEL variables are called object and oldObject.
 		if strings.Contains(strings.ToLower(c.Expression), "object") {
-			return projection.Everything()
+			return projection.AllFields()
 		}
 	}
 	return decision
 }
 
 // readsPath reports whether a sealed field set contains the field at a path.
-func readsPath(fields *projection.Fields, path []string) bool {
+func readsPath(fields *projection.FieldSet, path []string) bool {
 	for _, name := range path {
 		if name == every {
 			fields = fields.Members(1)
 			continue
 		}
-		one := &projection.Fields{}
+		one := &projection.FieldSet{}
 		one.Name(name)
 		if !fields.Covers(one.Seal()) {
 			return false
@@ -112,7 +112,7 @@ func subresourceRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
 }
 
 // subresourcesOf returns the subresources that change fields in reads, for the resources of a group that a rule names.
-func subresourcesOf(group string, resources []string, reads *projection.Fields) []subresource {
+func subresourcesOf(group string, resources []string, reads *projection.FieldSet) []subresource {
 	var out []subresource
 	custom := mayBeCustom(group)
 	for _, s := range builtinSubresources {

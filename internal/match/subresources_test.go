@@ -20,8 +20,8 @@ import (
 
 // reads returns the fields at some paths. "*" stands for every member. A path that ends in "**" includes everything
 // below it.
-func reads(paths ...[]string) *projection.Fields {
-	out := &projection.Fields{}
+func reads(paths ...[]string) *projection.FieldSet {
+	out := &projection.FieldSet{}
 	for _, path := range paths {
 		at := out
 		for _, name := range path {
@@ -59,13 +59,13 @@ func TestSubresourceRules(t *testing.T) {
 	tests := map[string]struct {
 		rules     []placementv1.ResourceRule
 		condition string
-		reads     *projection.Fields
+		reads     *projection.FieldSet
 		want      []string
 	}{
 		"Replicas":           {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, reads: replicas, want: []string{"apps/v1/deployments/scale"}},
 		"AllOfApps":          {rules: []placementv1.ResourceRule{rule("apps", "v1", "*")}, reads: replicas, want: []string{"apps/v1/deployments/scale", "apps/v1/replicasets/scale", "apps/v1/statefulsets/scale"}},
 		"Controllers":        {rules: []placementv1.ResourceRule{rule(",apps", "v1", "replicationcontrollers,daemonsets")}, reads: replicas, want: []string{"/v1/replicationcontrollers/scale"}},
-		"Whole":              {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, reads: projection.Everything(), want: []string{"apps/v1/deployments/scale"}},
+		"Whole":              {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, reads: projection.AllFields(), want: []string{"apps/v1/deployments/scale"}},
 		"Unknown":            {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}},
 		"WholeSpec":          {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, reads: reads(path("spec", "**")), want: []string{"apps/v1/deployments/scale"}},
 		"MembersOfSpec":      {rules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, reads: reads(path("spec", "*")), want: []string{"apps/v1/deployments/scale"}},
@@ -83,10 +83,10 @@ func TestSubresourceRules(t *testing.T) {
 		"FirstContainer":     {rules: []placementv1.ResourceRule{rule("", "v1", "pods")}, reads: reads(path("spec", "containers", "0", "resources")), want: []string{"/v1/pods/resize"}},
 		"InitContainers":     {rules: []placementv1.ResourceRule{rule("", "v1", "pods")}, reads: reads(path("spec", "initContainers", "**")), want: []string{"/v1/pods/resize"}},
 		"ResourcesOfPod":     {rules: []placementv1.ResourceRule{rule("", "v1", "pods")}, reads: reads(path("spec", "resources", "limits")), want: []string{"/v1/pods/resize"}},
-		"EverythingOfAll": {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, reads: projection.Everything(), want: []string{
+		"EverythingOfAll": {rules: []placementv1.ResourceRule{rule("*", "*", "*")}, reads: projection.AllFields(), want: []string{
 			"*/*/*/scale", "/*/pods/ephemeralcontainers", "/*/pods/resize",
 		}},
-		"EverythingOfCore": {rules: []placementv1.ResourceRule{rule("", "v1", "*")}, reads: projection.Everything(), want: []string{
+		"EverythingOfCore": {rules: []placementv1.ResourceRule{rule("", "v1", "*")}, reads: projection.AllFields(), want: []string{
 			"/v1/pods/ephemeralcontainers", "/v1/pods/resize", "/v1/replicationcontrollers/scale",
 		}},
 	}
@@ -125,7 +125,7 @@ var changing = []struct {
 // other subresources.
 func TestSubresourcesAskEveryPolicy(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(11, 12))}
-	someReads := func() *projection.Fields {
+	someReads := func() *projection.FieldSet {
 		all := [][]string{
 			path("spec", "replicas"), path("spec", "size"), path("spec", "containers", "*", "resources", "**"), path("spec", "ephemeralContainers", "*", "image"),
 			path("metadata", "**"), path("status", "**"), path("kind"),
@@ -205,7 +205,7 @@ func TestSubresourceWebhooksDependOnTheSetAlone(t *testing.T) {
 			without = append(without, hook)
 			hook.Decision = reads(path("spec", "replicas"))
 			if g.IntN(2) == 0 {
-				hook.Decision = projection.Everything()
+				hook.Decision = projection.AllFields()
 			}
 			hooks = append(hooks, hook)
 		}

@@ -21,7 +21,7 @@ type Hook struct {
 	FailurePolicy placementv1.FailurePolicy
 	Matcher       *Matcher
 	// Decision are the fields of objects that the policy's decisions depend on, sealed. nil means none.
-	Decision *projection.Fields
+	Decision *projection.FieldSet
 }
 
 // Group is a webhook of the configuration with the policies that share it.

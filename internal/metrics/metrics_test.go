@@ -136,8 +136,8 @@ type sick bool
 func (sick) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
 	return placement.Decision{}, nil
 }
-func (sick) Revision() uint64          { return 1 }
-func (sick) Input() *projection.Fields { return projection.Everything() }
+func (sick) Revision() uint64            { return 1 }
+func (sick) Input() *projection.FieldSet { return projection.AllFields() }
 func (s sick) QuarantinedNamespaces() int {
 	if s {
 		return 2

@@ -91,7 +91,7 @@ func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, er
 	return placement.Decision{}, nil
 }
 func (distant) Revision() uint64                 { return 1 }
-func (distant) Input() *projection.Fields        { return projection.Everything() }
+func (distant) Input() *projection.FieldSet      { return projection.AllFields() }
 func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
 
 func TestCircuits(t *testing.T) {

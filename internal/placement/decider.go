@@ -42,7 +42,7 @@ type Evaluator interface {
 	Revision() uint64
 	// Input returns the fields of the input that decisions depend on. Inputs with equal values in these fields give
 	// equal decisions.
-	Input() *projection.Fields
+	Input() *projection.FieldSet
 }
 
 // namespaceKey is the context key for the object's namespace.
@@ -196,7 +196,7 @@ type evaluateFunc = func(ctx context.Context, p *Policy, input map[string]any) (
 // deciding.
 type Source interface {
 	// Fill adds at least the given fields to the object.
-	Fill(fields *projection.Fields) error
+	Fill(fields *projection.FieldSet) error
 	// Complete adds all missing fields to the object and to the object before the update.
 	Complete() error
 }
@@ -375,8 +375,8 @@ func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, e
 
 // fill loads the fields that the policies read into the object. It returns the loaded fields by the index of the
 // verdict; without a source they are nil.
-func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
-	filled := make([]*projection.Fields, len(verdicts))
+func (r *Request) fill(verdicts []*Verdict) ([]*projection.FieldSet, error) {
+	filled := make([]*projection.FieldSet, len(verdicts))
 	if r.Source == nil {
 		return filled, nil
 	}
@@ -384,9 +384,9 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 	for i, v := range verdicts {
 		filled[i] = v.Policy.Evaluator.Input()
 		if _, remote := v.Policy.Remote(); remote {
-			filled[i] = projection.Everything()
+			filled[i] = projection.AllFields()
 		}
-		whole = whole || filled[i].Whole()
+		whole = whole || filled[i].IsAll()
 		if err := r.Source.Fill(filled[i]); err != nil {
 			return nil, err
 		}
@@ -400,7 +400,7 @@ func (r *Request) fill(verdicts []*Verdict) ([]*projection.Fields, error) {
 	if whole {
 		// The object is complete now, even for policies that read less.
 		for i := range filled {
-			filled[i] = projection.Everything()
+			filled[i] = projection.AllFields()
 		}
 	}
 	return filled, nil

@@ -106,7 +106,7 @@ func (s shared) Evaluate(context.Context, map[string]any) (placement.Decision, e
 }
 func (shared) Revision() uint64 { return 1 }
 
-func (shared) Input() *projection.Fields { return projection.Everything() }
+func (shared) Input() *projection.FieldSet { return projection.AllFields() }
 
 // TestDecisionsAreShared checks, with the race detector, that nothing changes a decision that concurrent callers share.
 func TestDecisionsAreShared(t *testing.T) {

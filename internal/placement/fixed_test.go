@@ -179,7 +179,7 @@ func (reading) Evaluate(_ context.Context, input map[string]any) (placement.Deci
 	return placement.Decision{Scheduling: map[string]string{"nodeSelector/disk": "not-" + disk}}, nil
 }
 
-func (reading) Input() *projection.Fields { return projection.Everything() }
+func (reading) Input() *projection.FieldSet { return projection.AllFields() }
 
 // TestInputIsTheDevelopers checks that a policy gets the requested state and not its own earlier output, so that it
 // settles.

@@ -88,7 +88,7 @@ func ownFields(input map[string]any) map[string]any {
 func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	reads := p.Evaluator.Input()
 	if _, remote := p.Remote(); remote {
-		reads = projection.Everything()
+		reads = projection.AllFields()
 	}
 	return reflect.DeepEqual(reads.Cut(inputs[0]), reads.Cut(inputs[1]))
 }

@@ -15,7 +15,7 @@ import (
 // zoned returns a policy that sets annotation zone for objects with the label app: web, and reads nothing else.
 func zoned(t *testing.T, mode placementv1.RemediationMode, zone string) *placement.Policy {
 	t.Helper()
-	reads := &projection.Fields{}
+	reads := &projection.FieldSet{}
 	reads.Name("metadata").Name("labels").Name("app")
 	return &placement.Policy{
 		Name: "p", Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: mode,
@@ -168,7 +168,7 @@ func TestWarningsOfUpdatesThatKeepThePlacement(t *testing.T) {
 func TestClustersOfUpdatesThatKeepThePlacement(t *testing.T) {
 	part := func(name string, mode placementv1.RemediationMode, names ...string) *placement.Policy {
 		p := allows(t, name, names)
-		p.Remediation, p.Evaluator = mode, &fakeEvaluator{clusters: names, reads: (&projection.Fields{}).Seal()}
+		p.Remediation, p.Evaluator = mode, &fakeEvaluator{clusters: names, reads: (&projection.FieldSet{}).Seal()}
 		return p
 	}
 	const held, automatic = placementv1.RemediationManual, placementv1.RemediationAutomatic

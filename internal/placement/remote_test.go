@@ -162,15 +162,15 @@ func (l *learns) Evaluate(ctx context.Context, input map[string]any) (placement.
 	return l.Evaluator.Evaluate(ctx, input)
 }
 
-func (l *learns) Input() *projection.Fields {
+func (l *learns) Input() *projection.FieldSet {
 	if l.learned.Load() {
-		return projection.Everything()
+		return projection.AllFields()
 	}
 	return names
 }
 
-var names = func() *projection.Fields {
-	f := &projection.Fields{}
+var names = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("metadata").Name("name")
 	return f.Seal()
 }()
@@ -181,8 +181,8 @@ type lacking struct {
 	completed int
 }
 
-func (l *lacking) Fill(fields *projection.Fields) error {
-	if fields.Whole() {
+func (l *lacking) Fill(fields *projection.FieldSet) error {
+	if fields.IsAll() {
 		l.object.Object["spec"] = map[string]any{"replicas": int64(3)}
 	}
 	return nil

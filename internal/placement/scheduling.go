@@ -53,8 +53,8 @@ var schedulingMembers = append([]string{nodeSelector, affinity, tolerations, top
 
 // SchedulingFields returns the fields of an object that merging decisions on scheduling reads. The field set is sealed.
 // podSpec is the path of the pod spec in the object.
-func SchedulingFields(podSpec []string) *projection.Fields {
-	f := &projection.Fields{}
+func SchedulingFields(podSpec []string) *projection.FieldSet {
+	f := &projection.FieldSet{}
 	spec := f
 	for _, name := range podSpec {
 		spec = spec.Name(name)

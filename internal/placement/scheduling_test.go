@@ -34,7 +34,7 @@ func (s says) Evaluate(_ context.Context, _ map[string]any) (placement.Decision,
 
 func (says) Revision() uint64 { return 1 }
 
-func (says) Input() *projection.Fields { return projection.Everything() }
+func (says) Input() *projection.FieldSet { return projection.AllFields() }
 
 // everything returns a matcher for kinds with pod templates, and for some without.
 func everything(t testing.TB) *match.Matcher {

@@ -149,7 +149,7 @@ type fakeEvaluator struct {
 	errors   []string
 	err      error
 	// reads are the fields that the policy reads; nil for the whole input.
-	reads *projection.Fields
+	reads *projection.FieldSet
 }
 
 func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
@@ -182,16 +182,16 @@ func (f *fakeEvaluator) Evaluate(_ context.Context, input map[string]any) (place
 
 func (*fakeEvaluator) Revision() uint64 { return 1 }
 
-func (f *fakeEvaluator) Input() *projection.Fields {
+func (f *fakeEvaluator) Input() *projection.FieldSet {
 	if f.reads != nil {
 		return f.reads
 	}
-	return projection.Everything()
+	return projection.AllFields()
 }
 
 // readsOf returns the fields that clauses read.
-func readsOf(clauses []clause) *projection.Fields {
-	out := &projection.Fields{}
+func readsOf(clauses []clause) *projection.FieldSet {
+	out := &projection.FieldSet{}
 	for _, c := range clauses {
 		switch {
 		case c.ifKey == "":

@@ -42,11 +42,11 @@ type Binding struct {
 	Resources []Resource
 	// Fields are the fields that the policy reads of the prepared objects (replication.Prepare) of each resource in
 	// Resources. The field sets are sealed.
-	Fields map[schema.GroupVersionResource]*projection.Fields
+	Fields map[schema.GroupVersionResource]*projection.FieldSet
 	// World holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls predicates.
 	// It is nil if the policy does not. World is separate from Fields because policies do not see these objects in
 	// data. Bind does not set it: the caller, which knows the predicates, does.
-	World map[schema.GroupVersionResource]*projection.Fields
+	World map[schema.GroupVersionResource]*projection.FieldSet
 	// Remote is the remote engine that decides the policy; nil if the policy has no spec.remote.
 	Remote *Remote
 	// Supplies are the resource types whose objects are pushed to the remote engine, sorted. They are not in Resources,
@@ -98,7 +98,7 @@ func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, serve
 // was recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not
 // serve it.
 func BindRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served Served, recorded Bindings) (*Binding, error) {
-	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.Fields{}}
+	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
 		b.Remote = m.Remote
 		b.bindSupplies(m.Remote.Spec.Replicate, served)
@@ -277,7 +277,7 @@ func (b *Binding) Namesakes(served Served) []string {
 }
 
 // bindClusters records the served inventories and the fields that the policy reads of clusters.
-func (b *Binding) bindClusters(read *projection.Fields, served Served) {
+func (b *Binding) bindClusters(read *projection.FieldSet, served Served) {
 	inventories := served.Inventories()
 	bound := map[schema.GroupResource]bool{}
 	b.Clusters = nil
@@ -327,7 +327,7 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 }
 
 // needs records that the policy reads some fields of a resource type.
-func (b *Binding) needs(r Resource, fields *projection.Fields) {
+func (b *Binding) needs(r Resource, fields *projection.FieldSet) {
 	b.Resources = append(b.Resources, r)
 	if standing, ok := b.Fields[r.GroupVersionResource]; ok {
 		fields = projection.Union(standing, fields)
@@ -335,7 +335,7 @@ func (b *Binding) needs(r Resource, fields *projection.Fields) {
 	b.Fields[r.GroupVersionResource] = fields
 }
 
-func (b *Binding) add(r Resource, fields *projection.Fields, path ...string) {
+func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 	b.needs(r, fields)
 	if !slices.ContainsFunc(b.Paths, func(p BoundPath) bool { return slices.Equal(p.Path, path) }) {
 		b.Paths = append(b.Paths, BoundPath{Path: path, Resource: r.GroupVersionResource})

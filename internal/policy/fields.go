@@ -33,9 +33,9 @@ type fieldAnalyser struct {
 	compiler    *ast.Compiler
 	groups      []*ruleGroup
 	functions   map[string]*ruleGroup
-	input, data *projection.Fields
+	input, data *projection.FieldSet
 	calls       map[string]*call
-	nodes       map[*projection.Fields]*fieldNode
+	nodes       map[*projection.FieldSet]*fieldNode
 	steps       int
 	// reader is the reader that current reads are attributed to.
 	reader *reader
@@ -66,7 +66,7 @@ type call struct {
 
 // place is a field that a value may refer to.
 type place struct {
-	at *projection.Fields
+	at *projection.FieldSet
 	// many reports whether the place may stand for several fields within one evaluation of the current rule.
 	many bool
 }
@@ -85,10 +85,10 @@ var anything = places{other: true}
 func (m *Module) analyseFields(module *ast.Module) {
 	a := &fieldAnalyser{
 		compiler: m.Compiler, functions: map[string]*ruleGroup{},
-		input: &projection.Fields{}, data: &projection.Fields{},
+		input: &projection.FieldSet{}, data: &projection.FieldSet{},
 		calls: map[string]*call{}, reader: &reader{},
 	}
-	a.nodes = map[*projection.Fields]*fieldNode{a.input: {input: true}, a.data: {number: 1}}
+	a.nodes = map[*projection.FieldSet]*fieldNode{a.input: {input: true}, a.data: {number: 1}}
 	a.addRules(module.Rules)
 	ast.WalkWiths(module, func(w *ast.With) bool {
 		a.noteMock(w)
@@ -115,7 +115,7 @@ func (m *Module) analyseFields(module *ast.Module) {
 // ObjectFields returns the fields that the module reads of the objects of a resource type, at the path that the read
 // names. The parameter namespaced reports whether the type is namespaced. For clusters and quotas, the fields are those
 // of the normal form.
-func (m *Module) ObjectFields(r Read, namespaced bool) *projection.Fields {
+func (m *Module) ObjectFields(r Read, namespaced bool) *projection.FieldSet {
 	path := []string{rootKubernetes, r.Plural}
 	switch {
 	case r.Clusters:

@@ -174,7 +174,7 @@ func (w world) cut(t testing.TB, m *policy.Module) (world, string) {
 	if !ok {
 		t.Fatal("the input has no key")
 	}
-	project := func(f *projection.Fields, document any) any {
+	project := func(f *projection.FieldSet, document any) any {
 		value, err := f.Value(document)
 		if err != nil {
 			t.Fatal(err)
@@ -324,7 +324,7 @@ func program(t testing.TB, bytes []byte, rounds int) (compiles bool, cuts int) {
 		version = placementv1.RegoV0
 	}
 	m, err := compileFor(version, text)
-	if err != nil || m.Input.Whole() {
+	if err != nil || m.Input.IsAll() {
 		return false, 0
 	}
 	return true, compare(t, m, text, g, rounds)

@@ -21,7 +21,7 @@ type Helper struct {
 	Ref ast.Ref
 	// Input are the fields of `input` that the rule reads, directly or through other rules. For two inputs that are
 	// equal in these fields, the rule has the same value, is undefined for both, or fails for both.
-	Input *projection.Fields
+	Input *projection.FieldSet
 }
 
 // reader is a rule, or one call of a function, with its direct reads and the readers that it uses.
@@ -65,7 +65,7 @@ func (a *fieldAnalyser) within(happens func()) *reader {
 
 // enter records a read of a member and the member's position. The parameter n distinguishes the member from its
 // siblings.
-func (a *fieldAnalyser) enter(parent, member *projection.Fields, n fieldNode) *projection.Fields {
+func (a *fieldAnalyser) enter(parent, member *projection.FieldSet, n fieldNode) *projection.FieldSet {
 	known, ok := a.nodes[member]
 	if !ok {
 		above := a.nodes[parent]
@@ -125,7 +125,7 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 	}
 	var out []Helper
 	// Rules that read the same fields share the field set.
-	sets := map[string]*projection.Fields{}
+	sets := map[string]*projection.FieldSet{}
 	for _, g := range a.groups {
 		if !g.done || len(out) == maxHelpers || a.overlapped(g) {
 			continue
@@ -145,7 +145,7 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 			set = fieldsOf(nodes, reads)
 			sets[string(reads)] = set
 		}
-		if set.Whole() {
+		if set.IsAll() {
 			continue
 		}
 		ref := slices.Clone(pkg[:1])
@@ -181,10 +181,10 @@ func (a *fieldAnalyser) deepenValue(p places) {
 }
 
 // fieldsOf returns the fields that are read, sealed.
-func fieldsOf(nodes []*fieldNode, reads []byte) *projection.Fields {
-	root := &projection.Fields{}
-	var at func(n *fieldNode) *projection.Fields
-	at = func(n *fieldNode) *projection.Fields {
+func fieldsOf(nodes []*fieldNode, reads []byte) *projection.FieldSet {
+	root := &projection.FieldSet{}
+	var at func(n *fieldNode) *projection.FieldSet
+	at = func(n *fieldNode) *projection.FieldSet {
 		switch {
 		case n.parent == nil:
 			return root

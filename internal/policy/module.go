@@ -79,7 +79,7 @@ type Module struct {
 	Keyed []KeyedRead
 	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
 	// the decision.
-	Input, Data *projection.Fields
+	Input, Data *projection.FieldSet
 	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
 	Helpers []Helper
 	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or

@@ -23,8 +23,8 @@ func filters(spec placementv1.PlacementPolicySpec) bool {
 // clusterFields are the fields of a cluster's normal form that predicates read.
 var clusterFields = []string{"labels", "properties", "taints", "ready", "region", "zones", "capacity", "allocatable", "allocated"}
 
-var sealedClusterFields = func() *projection.Fields {
-	out := &projection.Fields{}
+var sealedClusterFields = func() *projection.FieldSet {
+	out := &projection.FieldSet{}
 	for _, name := range clusterFields {
 		out.Name(name).All()
 	}
@@ -32,7 +32,7 @@ var sealedClusterFields = func() *projection.Fields {
 }()
 
 // ClusterFields returns the fields of a cluster's normal form that predicates read, sealed.
-func ClusterFields() *projection.Fields { return sealedClusterFields }
+func ClusterFields() *projection.FieldSet { return sealedClusterFields }
 
 // findPredicates sets Nodes and Clusters if the module calls the predicates' functions. A reference in a `with`, or in
 // an unused rule, counts as a call.
@@ -54,11 +54,11 @@ func (a *fieldAnalyser) readClusters() {
 func (a *fieldAnalyser) readWorkload(p places) { a.readFields(p, workload.Fields()) }
 
 // readFields marks a sealed field set below a value as read.
-func (a *fieldAnalyser) readFields(p places, fields *projection.Fields) {
+func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {
 	if !a.step() {
 		return
 	}
-	if fields.Whole() {
+	if fields.IsAll() {
 		a.deepen(p)
 		return
 	}
@@ -90,7 +90,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 			m.Reads = append(slices.Clone(m.Reads), clusters)
 			slices.SortFunc(m.Reads, compareReads)
 		}
-		each := &projection.Fields{}
+		each := &projection.FieldSet{}
 		for _, name := range clusterFields {
 			each.Name(rootClusters).Each().Name(name).All()
 		}

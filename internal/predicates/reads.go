@@ -27,26 +27,26 @@ var (
 // The fields are those that the scheduler's filter plugins, NodeInfo, and PodInfo read of existing objects, with the
 // default feature gates. They exclude fields that are only read for scores, queues, or preemption. They also exclude
 // what plugins read of the pod to place, which is not an object of the World.
-func Reads() map[schema.GroupVersionResource]*projection.Fields { return maps.Clone(reads()) }
+func Reads() map[schema.GroupVersionResource]*projection.FieldSet { return maps.Clone(reads()) }
 
-var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.Fields {
-	return map[schema.GroupVersionResource]*projection.Fields{
+var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.FieldSet {
+	return map[schema.GroupVersionResource]*projection.FieldSet{
 		nodeResource:      nodeFields().Seal(),
 		podResource:       podFields().Seal(),
 		namespaceResource: namespaceFields().Seal(),
 	}
 })
 
-func namespaceFields() *projection.Fields {
-	f := &projection.Fields{}
+func namespaceFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("metadata").Name("name")
 	// InterPodAffinity reads them for a term's namespaceSelector.
 	f.Name("metadata").Name("labels").All()
 	return f
 }
 
-func nodeFields() *projection.Fields {
-	f := &projection.Fields{}
+func nodeFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("metadata").Name("name")
 	// Read by NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, and VolumeBinding.
 	f.Name("metadata").Name("labels").All()
@@ -62,8 +62,8 @@ func nodeFields() *projection.Fields {
 	return f
 }
 
-func podFields() *projection.Fields {
-	f := &projection.Fields{}
+func podFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	meta := f.Name("metadata")
 	meta.Name("name")
 	meta.Name("namespace")
@@ -114,7 +114,7 @@ func podFields() *projection.Fields {
 
 // volumeFields adds the volume sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims,
 // and in-tree volumes that CSI drivers have taken over.
-func volumeFields(f *projection.Fields) {
+func volumeFields(f *projection.FieldSet) {
 	f.Name("name")
 	f.Name("persistentVolumeClaim").Name("claimName")
 	// The name of its claim is derived from the names of the pod and the volume.

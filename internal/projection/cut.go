@@ -3,14 +3,14 @@ package projection
 import "github.com/open-policy-agent/opa/v1/ast"
 
 // Union returns the sealed union of several sealed sets.
-func Union(sets ...*Fields) *Fields {
+func Union(sets ...*FieldSet) *FieldSet {
 	budget := maxFields
 	return union(sets, &budget)
 }
 
 // Covers reports whether a sealed set contains every field of another one. If it does, a document that was cut to the
 // first set can be cut to the other as if it were the whole document.
-func (f *Fields) Covers(other *Fields) bool {
+func (f *FieldSet) Covers(other *FieldSet) bool {
 	if f.all || f == other {
 		return true
 	}
@@ -32,7 +32,7 @@ func (f *Fields) Covers(other *Fields) bool {
 
 // Cut returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
 // original. It shares the parts that the set contains completely with the original, which is not changed.
-func (f *Fields) Cut(document map[string]any) map[string]any {
+func (f *FieldSet) Cut(document map[string]any) map[string]any {
 	if f.all {
 		return document
 	}
@@ -56,7 +56,7 @@ func (f *Fields) Cut(document map[string]any) map[string]any {
 	return out
 }
 
-func (f *Fields) cut(document any) any {
+func (f *FieldSet) cut(document any) any {
 	if f.all {
 		return document
 	}
@@ -78,15 +78,15 @@ func (f *Fields) cut(document any) any {
 }
 
 // Below returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
-func Below(name string, fields *Fields) *Fields {
+func Below(name string, fields *FieldSet) *FieldSet {
 	budget := maxFields
-	return union([]*Fields{{named: map[string]*Fields{name: fields}}}, &budget)
+	return union([]*FieldSet{{named: map[string]*FieldSet{name: fields}}}, &budget)
 }
 
 // Same reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal values.
 // Both must have at least these fields. Numbers are equal only if their texts are, because a policy can distinguish
 // them.
-func (f *Fields) Same(a, b ast.Value) bool {
+func (f *FieldSet) Same(a, b ast.Value) bool {
 	switch x := a.(type) {
 	case ast.Object:
 		y, ok := b.(ast.Object)
@@ -101,7 +101,7 @@ func (f *Fields) Same(a, b ast.Value) bool {
 	}
 }
 
-func (f *Fields) sameObjects(a, b ast.Object) bool {
+func (f *FieldSet) sameObjects(a, b ast.Object) bool {
 	if !f.all && f.each == nil {
 		for _, n := range f.names {
 			x, y := a.Get(n.term), b.Get(n.term)
@@ -118,7 +118,7 @@ func (f *Fields) sameObjects(a, b ast.Object) bool {
 }
 
 // member returns the fields of a member of an object all of whose names are read.
-func (f *Fields) member(key *ast.Term) *Fields {
+func (f *FieldSet) member(key *ast.Term) *FieldSet {
 	if f.all {
 		return f
 	}
@@ -130,7 +130,7 @@ func (f *Fields) member(key *ast.Term) *Fields {
 	return f.each
 }
 
-func (f *Fields) sameArrays(a, b *ast.Array) bool {
+func (f *FieldSet) sameArrays(a, b *ast.Array) bool {
 	fields := f.each
 	if f.all {
 		fields = f

@@ -13,13 +13,13 @@ import (
 )
 
 // randomFields returns a random sealed set with the names that random documents have.
-func randomFields(r *rand.Rand, depth int) *projection.Fields {
-	f := &projection.Fields{}
+func randomFields(r *rand.Rand, depth int) *projection.FieldSet {
+	f := &projection.FieldSet{}
 	collect(r, f, depth)
 	return f.Seal()
 }
 
-func collect(r *rand.Rand, f *projection.Fields, depth int) {
+func collect(r *rand.Rand, f *projection.FieldSet, depth int) {
 	if depth == 0 {
 		return
 	}
@@ -141,8 +141,8 @@ func TestCovers(t *testing.T) {
 }
 
 func TestCoversTable(t *testing.T) {
-	named := func(path ...string) *projection.Fields {
-		f := &projection.Fields{}
+	named := func(path ...string) *projection.FieldSet {
+		f := &projection.FieldSet{}
 		at := f
 		for _, name := range path {
 			switch name {
@@ -175,7 +175,7 @@ func TestCoversTable(t *testing.T) {
 	if union := projection.Union(named("a", "*", "x"), named("a", "b", "y")); !cmp.Equal(union.Paths(), []string{".a.*.x", ".a.b.x", ".a.b.y"}) {
 		t.Errorf("union %v", union.Paths())
 	}
-	if projection.Union().Whole() || len(projection.Union().Paths()) > 0 {
+	if projection.Union().IsAll() || len(projection.Union().Paths()) > 0 {
 		t.Error("the union of nothing has something")
 	}
 }
@@ -192,7 +192,7 @@ func TestSame(t *testing.T) {
 			b = f.Cut(a)
 			b["other"] = randomDocument(r, 1)
 		}
-		value := func(f *projection.Fields, d map[string]any) ast.Value {
+		value := func(f *projection.FieldSet, d map[string]any) ast.Value {
 			text, err := json.Marshal(d)
 			if err != nil {
 				t.Fatal(err)
@@ -215,10 +215,10 @@ func TestSame(t *testing.T) {
 		t.Errorf("%d pairs show the same", same)
 	}
 	one, other := ast.Number("1"), ast.Number("1.0")
-	if (&projection.Fields{}).Same(one, other) || one.Compare(other) != 0 {
+	if (&projection.FieldSet{}).Same(one, other) || one.Compare(other) != 0 {
 		t.Error("numbers of different texts are the same")
 	}
-	if !(&projection.Fields{}).Same(nil, nil) || (&projection.Fields{}).Same(nil, one) || (&projection.Fields{}).Same(one, nil) {
+	if !(&projection.FieldSet{}).Same(nil, nil) || (&projection.FieldSet{}).Same(nil, one) || (&projection.FieldSet{}).Same(one, nil) {
 		t.Error("nothing is the same as nothing alone")
 	}
 	below := projection.Below("a", randomFields(r, 0))

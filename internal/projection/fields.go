@@ -14,16 +14,16 @@ import (
 // which a crafted policy can make arbitrarily large. Fields beyond the limit are read completely.
 const maxFields = 4096
 
-// Fields is a set of fields of a document, including the document itself. For a field in the set, a reader knows
+// FieldSet is a set of fields of a document, including the document itself. For a field in the set, a reader knows
 // whether it exists, its type, and its value if that is a scalar. The members of an object or an array, and their
 // number, are in the set only if All, Name, or Each adds them.
 //
 // One goroutine collects the fields by Name, Each, and All. Seal returns a read-only set that is safe for concurrent
 // use. The other methods require a sealed set.
-type Fields struct {
+type FieldSet struct {
 	all   bool
-	each  *Fields
-	named map[string]*Fields
+	each  *FieldSet
+	named map[string]*FieldSet
 
 	// names is set by Seal and sorted by name.
 	names []name
@@ -32,16 +32,16 @@ type Fields struct {
 type name struct {
 	text   string
 	term   *ast.Term
-	fields *Fields
+	fields *FieldSet
 }
 
 // Name adds the member of that name to the set and returns the member's fields.
-func (f *Fields) Name(name string) *Fields {
+func (f *FieldSet) Name(name string) *FieldSet {
 	next, ok := f.named[name]
 	if !ok {
-		next = &Fields{}
+		next = &FieldSet{}
 		if f.named == nil {
-			f.named = map[string]*Fields{}
+			f.named = map[string]*FieldSet{}
 		}
 		f.named[name] = next
 	}
@@ -50,25 +50,25 @@ func (f *Fields) Name(name string) *Fields {
 
 // Each returns the fields that are read of every member of an object or array. It adds the names and the number of the
 // members to the set.
-func (f *Fields) Each() *Fields {
+func (f *FieldSet) Each() *FieldSet {
 	if f.each == nil {
-		f.each = &Fields{}
+		f.each = &FieldSet{}
 	}
 	return f.each
 }
 
 // All adds everything below to the set.
-func (f *Fields) All() { f.all = true }
+func (f *FieldSet) All() { f.all = true }
 
-// Whole reports whether the set contains the whole document.
-func (f *Fields) Whole() bool { return f.all }
+// IsAll reports whether the set contains the whole document.
+func (f *FieldSet) IsAll() bool { return f.all }
 
-// Everything returns the sealed set of all fields. It returns the same pointer each time.
-func Everything() *Fields { return whole }
+// AllFields returns the sealed set of all fields. It returns the same pointer each time.
+func AllFields() *FieldSet { return whole }
 
 // Names returns the names of the document's members in a sealed set. The result ok is false if all members are in the
 // set.
-func (f *Fields) Names() (names []string, ok bool) {
+func (f *FieldSet) Names() (names []string, ok bool) {
 	if f.all || f.each != nil {
 		return nil, false
 	}
@@ -79,12 +79,12 @@ func (f *Fields) Names() (names []string, ok bool) {
 }
 
 // Every returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
-func (f *Fields) Every() *Fields { return f.each }
+func (f *FieldSet) Every() *FieldSet { return f.each }
 
 // Named returns the named members in a sealed set, sorted by name, with their fields. The fields include those of every
 // member.
-func (f *Fields) Named() iter.Seq2[string, *Fields] {
-	return func(yield func(string, *Fields) bool) {
+func (f *FieldSet) Named() iter.Seq2[string, *FieldSet] {
+	return func(yield func(string, *FieldSet) bool) {
 		for _, n := range f.names {
 			if !yield(n.text, n.fields) {
 				return
@@ -94,19 +94,19 @@ func (f *Fields) Named() iter.Seq2[string, *Fields] {
 }
 
 // Seal returns a read-only copy of the set.
-func (f *Fields) Seal() *Fields {
+func (f *FieldSet) Seal() *FieldSet {
 	budget := maxFields
-	return union([]*Fields{f}, &budget)
+	return union([]*FieldSet{f}, &budget)
 }
 
 // union seals several sets as one.
-func union(sets []*Fields, budget *int) *Fields {
-	out := &Fields{}
-	if *budget--; *budget < 0 || slices.ContainsFunc(sets, (*Fields).Whole) {
+func union(sets []*FieldSet, budget *int) *FieldSet {
+	out := &FieldSet{}
+	if *budget--; *budget < 0 || slices.ContainsFunc(sets, (*FieldSet).IsAll) {
 		out.all = true
 		return out
 	}
-	var each []*Fields
+	var each []*FieldSet
 	names := map[string]bool{}
 	for _, f := range sets {
 		if f.each != nil {
@@ -128,7 +128,7 @@ func union(sets []*Fields, budget *int) *Fields {
 		}
 		next := union(below, budget)
 		if out.named == nil {
-			out.named = make(map[string]*Fields, len(names))
+			out.named = make(map[string]*FieldSet, len(names))
 		}
 		out.named[text] = next
 		out.names = append(out.names, name{text, ast.StringTerm(text), next})
@@ -137,7 +137,7 @@ func union(sets []*Fields, budget *int) *Fields {
 }
 
 // Below returns the sealed fields at a path of names. Fields of every member apply to each name.
-func (f *Fields) Below(path ...string) *Fields {
+func (f *FieldSet) Below(path ...string) *FieldSet {
 	at := f
 	for _, name := range path {
 		if at.all {
@@ -148,7 +148,7 @@ func (f *Fields) Below(path ...string) *Fields {
 			next = at.each
 		}
 		if next == nil {
-			return &Fields{}
+			return &FieldSet{}
 		}
 		at = next
 	}
@@ -156,10 +156,10 @@ func (f *Fields) Below(path ...string) *Fields {
 }
 
 // Members returns the sealed union of the fields of all members that are the given number of levels below.
-func (f *Fields) Members(levels int) *Fields {
-	sets := []*Fields{f}
+func (f *FieldSet) Members(levels int) *FieldSet {
+	sets := []*FieldSet{f}
 	for range levels {
-		var next []*Fields
+		var next []*FieldSet
 		for _, at := range sets {
 			if at.all {
 				return at
@@ -179,10 +179,10 @@ func (f *Fields) Members(levels int) *Fields {
 
 // Paths returns the fields as sorted texts. Names follow dots, or are in brackets if they are not identifiers. "*"
 // stands for every member and "**" for everything below. A path includes all of its prefixes.
-func (f *Fields) Paths() []string {
+func (f *FieldSet) Paths() []string {
 	var out []string
-	var add func(f *Fields, prefix string)
-	add = func(f *Fields, prefix string) {
+	var add func(f *FieldSet, prefix string)
+	add = func(f *FieldSet, prefix string) {
 		if f.all {
 			out = append(out, prefix+".**")
 			return

@@ -9,7 +9,7 @@ import (
 // TestNumbersAreAsInJSON checks that a float is written as in JSON, at any depth, so that all engines see the same
 // text.
 func TestNumbersAreAsInJSON(t *testing.T) {
-	all := &Fields{}
+	all := &FieldSet{}
 	all.All()
 	for number, want := range map[float64]string{1e8: "100000000", 1234567.5: "1234567.5", 0.00001: "0.00001", 1e21: "1e+21", 0.5: "0.5", 1: "1"} {
 		document := map[string]any{"a": []any{map[string]any{"b": number}}}
@@ -29,7 +29,7 @@ func FuzzIntegers(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 1000000, 1 << 53, 1<<53 + 1, 1<<53 + 2, -1 << 53, 1 << 62, math.MaxInt64, math.MinInt64} {
 		f.Add(n)
 	}
-	fields := &Fields{}
+	fields := &FieldSet{}
 	fields.All()
 	fields.Seal()
 	f.Fuzz(func(t *testing.T, n int64) {
@@ -52,7 +52,7 @@ func FuzzIntegers(f *testing.F) {
 
 // TestNegativeZeroIsNoInteger checks that -0 keeps its sign.
 func TestNegativeZeroIsNoInteger(t *testing.T) {
-	fields := &Fields{}
+	fields := &FieldSet{}
 	fields.All()
 	fields.Seal()
 	a, _ := fields.AppendKey(nil, int64(0))

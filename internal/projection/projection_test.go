@@ -13,8 +13,8 @@ import (
 
 // fields returns the fields of a policy that reads one label, the names and images of containers, and all of
 // spec.hints.
-func fields() *projection.Fields {
-	f := &projection.Fields{}
+func fields() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	metadata := f.Name("metadata")
 	metadata.Name("labels").Name("level")
 	metadata.Name("annotations").Each()
@@ -174,7 +174,7 @@ func TestAppendKeyAllocatesNothing(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	f := &projection.Fields{}
+	f := &projection.FieldSet{}
 	f.Name("a").Each().Name("b")
 	f.Name("a").Name("x/y").Name("c")
 	f.Name("d").All()
@@ -186,7 +186,7 @@ func TestPaths(t *testing.T) {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 	for _, tc := range []struct {
-		fields *projection.Fields
+		fields *projection.FieldSet
 		want   []string
 	}{
 		{sealed.Below("a", "x/y"), []string{".b", ".c"}},
@@ -206,7 +206,7 @@ func TestPaths(t *testing.T) {
 
 // TestSealIsBounded checks that sealing replaces the excess of a set that grows beyond the limit with complete reads.
 func TestSealIsBounded(t *testing.T) {
-	f := &projection.Fields{}
+	f := &projection.FieldSet{}
 	deepest := f
 	for range 40 {
 		deepest.Name("a")

@@ -8,7 +8,7 @@ import (
 
 // Size returns the size of a document after it is cut to the set, in bytes of JSON without spaces. The document
 // consists of the Go types of JSON. The time is linear in the size of the document.
-func (f *Fields) Size(document any) int {
+func (f *FieldSet) Size(document any) int {
 	switch d := document.(type) {
 	case map[string]any:
 		return f.objectSize(d)
@@ -48,9 +48,9 @@ func (f *Fields) Size(document any) int {
 	return len(text)
 }
 
-func (f *Fields) objectSize(object map[string]any) int {
+func (f *FieldSet) objectSize(object map[string]any) int {
 	size, members := len("{}"), 0
-	add := func(fields *Fields, name string, member any) {
+	add := func(fields *FieldSet, name string, member any) {
 		size += textSize(name) + len(":") + fields.Size(member)
 		members++
 	}

@@ -23,14 +23,14 @@ func sizeOf(t *testing.T, document any) int {
 
 // TestSize checks that the size is that of the JSON of the cut document.
 func TestSize(t *testing.T) {
-	all, some, each := &projection.Fields{}, &projection.Fields{}, &projection.Fields{}
+	all, some, each := &projection.FieldSet{}, &projection.FieldSet{}, &projection.FieldSet{}
 	all.All()
 	some.Name("a").Name("b").All()
 	some.Name("missing")
 	each.Each().Name("b").All()
 	document := map[string]any{"a": map[string]any{"b": []any{"x", int64(-12), true}, "c": strings.Repeat("\n", 5)}, "d": map[string]any{"b": nil, "e": 1.5}}
 	for name, tc := range map[string]struct {
-		fields *projection.Fields
+		fields *projection.FieldSet
 		want   any
 	}{
 		"All":  {all, document},
@@ -46,7 +46,7 @@ func TestSize(t *testing.T) {
 // FuzzSizeOfTexts checks the sizes of arbitrary strings against encoding/json.
 func FuzzSizeOfTexts(f *testing.F) {
 	f.Add("a\"b\\\n\t\x00\u2028\u2029\u20ac")
-	all := &projection.Fields{}
+	all := &projection.FieldSet{}
 	all.All()
 	sealed := all.Seal()
 	f.Fuzz(func(t *testing.T, text string) {
@@ -58,7 +58,7 @@ func FuzzSizeOfTexts(f *testing.F) {
 }
 
 func TestSizeOfRandomTexts(t *testing.T) {
-	all := &projection.Fields{}
+	all := &projection.FieldSet{}
 	all.All()
 	sealed := all.Seal()
 	r := rand.New(rand.NewPCG(1, 2))

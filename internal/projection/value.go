@@ -14,7 +14,7 @@ import (
 
 // Value returns a document, cut to the set, as an OPA value. The document consists of the Go types of JSON; other
 // values are converted through their JSON encoding. The error means that a value has no JSON encoding.
-func (f *Fields) Value(document any) (ast.Value, error) {
+func (f *FieldSet) Value(document any) (ast.Value, error) {
 	if f.all {
 		plain, _ := plainNumbers(document)
 		return ast.InterfaceToValue(plain)
@@ -82,9 +82,9 @@ func plainNumbers(document any) (plain any, differs bool) {
 	return document, false
 }
 
-func (f *Fields) object(document map[string]any) (ast.Value, error) {
+func (f *FieldSet) object(document map[string]any) (ast.Value, error) {
 	var members [][2]*ast.Term
-	add := func(key *ast.Term, fields *Fields, member any) error {
+	add := func(key *ast.Term, fields *FieldSet, member any) error {
 		value, err := fields.Value(member)
 		members = append(members, [2]*ast.Term{key, ast.NewTerm(value)})
 		return err
@@ -136,13 +136,13 @@ var sorter = sync.Pool{New: func() any { return new([]string) }}
 //
 // An integer that int64 and float64 represent alike has the same key in both types. As a json.Number it has another
 // key.
-func (f *Fields) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
+func (f *FieldSet) AppendKey(buffer []byte, document any) (out []byte, ok bool) {
 	space := sorter.Get().(*[]string)
 	defer sorter.Put(space)
 	return f.appendKey(buffer, document, space)
 }
 
-func (f *Fields) appendKey(out []byte, document any, space *[]string) ([]byte, bool) {
+func (f *FieldSet) appendKey(out []byte, document any, space *[]string) ([]byte, bool) {
 	switch d := document.(type) {
 	case nil:
 		return append(out, keyNull), true
@@ -192,9 +192,9 @@ func appendText(out []byte, text string) []byte {
 }
 
 // whole is the field set of everything below a field that is read completely.
-var whole = &Fields{all: true}
+var whole = &FieldSet{all: true}
 
-func (f *Fields) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
+func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
 	out = append(out, keyArray)
 	fields := f.each
 	if f.all {
@@ -213,7 +213,7 @@ func (f *Fields) appendArray(out []byte, array []any, space *[]string) ([]byte, 
 	return out, true
 }
 
-func (f *Fields) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
+func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]string) ([]byte, bool) {
 	out = append(out, keyObject)
 	ok := true
 	if !f.all && f.each == nil {

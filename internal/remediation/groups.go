@@ -31,7 +31,7 @@ type Groups struct {
 // grouping holds the groups of one policy.
 type grouping struct {
 	policy *placement.Policy
-	fields *projection.Fields
+	fields *projection.FieldSet
 	groups map[string]*group
 	// rest are the members that are in no group. Those of them without another equal object are also in single, by a
 	// hash of the fields that the policy reads. To save memory, a group is only created for the second equal object.
@@ -90,7 +90,7 @@ type Part struct {
 	Known bool
 
 	policy   *placement.Policy
-	fields   *projection.Fields
+	fields   *projection.FieldSet
 	revision uint64
 	// input is the object's input for the policy. key identifies the fields that the policy reads; it is nil if the
 	// decision must not be shared.
@@ -109,7 +109,7 @@ func NewPart(p *placement.Policy) *Part {
 func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
 	out := NewPart(p)
 	out.input = input
-	if out.fields.Whole() || out.revision == 0 {
+	if out.fields.IsAll() || out.revision == 0 {
 		return out
 	}
 	key, ok := out.fields.AppendKey(make([]byte, 0, keyBytes), input)
@@ -372,7 +372,7 @@ func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decis
 }
 
 // regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
-func (in *grouping) regroup(fields *projection.Fields) (again []Key) {
+func (in *grouping) regroup(fields *projection.FieldSet) (again []Key) {
 	in.fields = fields
 	for _, group := range in.groups {
 		for len(group.members) > 0 {

@@ -18,7 +18,7 @@ import (
 
 // reader is a policy that looks up the field "read" of its input in the data.
 type reader struct {
-	fields   *projection.Fields
+	fields   *projection.FieldSet
 	revision uint64
 	data     map[string]string
 	// during is called during an evaluation, before and after it reads the data.
@@ -28,8 +28,8 @@ type reader struct {
 
 var errEvaluation = errors.New("no such data")
 
-func readField() *projection.Fields {
-	f := &projection.Fields{}
+func readField() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("read")
 	return f.Seal()
 }
@@ -55,8 +55,8 @@ func (r *reader) fresh(input map[string]any) (placement.Decision, error) {
 	return placement.Decision{Annotations: map[string]string{"value": r.data[name]}}, nil
 }
 
-func (r *reader) Revision() uint64          { return r.revision }
-func (r *reader) Input() *projection.Fields { return r.fields }
+func (r *reader) Revision() uint64            { return r.revision }
+func (r *reader) Input() *projection.FieldSet { return r.fields }
 
 // set changes the data.
 func (r *reader) set(revision uint64, name, value string) {
@@ -150,7 +150,7 @@ func TestSweepDecidesEachProjectionOnce(t *testing.T) {
 // one, objects of policies that read everything, and failures.
 func TestSweepCallsForTheRest(t *testing.T) {
 	all := newReader()
-	all.fields = projection.Everything()
+	all.fields = projection.AllFields()
 	missing := newReader()
 	missing.revision = 0
 	failing := newReader()
@@ -215,7 +215,7 @@ func TestPolicyReadsMore(t *testing.T) {
 			g, r := remediation.NewGroups(), newReader()
 			p := policyOf("p", r)
 			settle(t, g, p, inputs)
-			r.fields = projection.Everything()
+			r.fields = projection.AllFields()
 			if diff := cmp.Diff(want, slices.SortedFunc(slices.Values(notice(g, p)), byName)); diff != "" {
 				t.Errorf("called for (-want +got):\n%s", diff)
 			}
@@ -294,7 +294,7 @@ func (w *world) change() {
 		}
 	case 5:
 		r := readerOf(pick(w.r, w.policies))
-		r.fields = pick(w.r, []*projection.Fields{projection.Everything(), readField()})
+		r.fields = pick(w.r, []*projection.FieldSet{projection.AllFields(), readField()})
 	default:
 		r := readerOf(pick(w.r, w.policies))
 		w.revision++

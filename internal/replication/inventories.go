@@ -74,11 +74,11 @@ func (i *Inventories) Resources() []schema.GroupVersionResource {
 // Needs returns the sealed fields of the normal form that must be kept of an inventory's objects if a policy reads the
 // given fields. It adds the name if clusters have names other than their objects, because only the normal form has that
 // name.
-func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.Fields) *projection.Fields {
+func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projection.FieldSet) *projection.FieldSet {
 	if in := i.find(resource); in == nil || in.name == nil {
 		return read
 	}
-	name := &projection.Fields{}
+	name := &projection.FieldSet{}
 	name.Name("name")
 	return projection.Union(read, name.Seal())
 }

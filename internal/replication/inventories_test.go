@@ -184,7 +184,7 @@ func TestDeclaredIsCutToWhatIsRead(t *testing.T) {
 		"spec":     map[string]any{"cluster": "eu", "location": map[string]any{"region": "north"}, "large": "x"},
 	}}
 	inventories.Prepare(sites, obj)
-	read := &projection.Fields{}
+	read := &projection.FieldSet{}
 	read.Name("region").All()
 	fields := replication.NormalFields(inventories.Needs(sites, read.Seal()))
 	own, normal := replication.Parts(fields.Cut(obj.Object))

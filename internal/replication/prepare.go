@@ -46,13 +46,13 @@ func Parts(obj map[string]any) (own, normal map[string]any) {
 }
 
 // NormalFields returns the sealed field set of a prepared object whose normal form has the given fields.
-func NormalFields(fields *projection.Fields) *projection.Fields {
+func NormalFields(fields *projection.FieldSet) *projection.FieldSet {
 	return projection.Below(normalForm, fields)
 }
 
 // Paths returns the fields of a prepared object as sorted texts, for the object and for its normal form. A path
 // includes everything below it. "**" stands for the whole object, and so does nil.
-func Paths(fields *projection.Fields) []string {
+func Paths(fields *projection.FieldSet) []string {
 	if fields == nil {
 		return []string{"**"}
 	}
@@ -73,10 +73,10 @@ func Paths(fields *projection.Fields) []string {
 
 // normalPath is the path of the normal form in texts of field sets.
 var normalPath = func() string {
-	return NormalFields(&projection.Fields{}).Paths()[0]
+	return NormalFields(&projection.FieldSet{}).Paths()[0]
 }()
 
 // FieldsOfNormal returns the sealed fields of the normal form in the field set of a prepared object.
-func FieldsOfNormal(fields *projection.Fields) *projection.Fields {
+func FieldsOfNormal(fields *projection.FieldSet) *projection.FieldSet {
 	return fields.Below(normalForm)
 }

@@ -77,7 +77,7 @@ func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, er
 	return placement.Decision{}, nil
 }
 func (distant) Revision() uint64                 { return 1 }
-func (distant) Input() *projection.Fields        { return projection.Everything() }
+func (distant) Input() *projection.FieldSet      { return projection.AllFields() }
 func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth{Endpoint: string(d)} }
 
 // TestEndpointsHaveSeries checks that an engine has metrics while it decides a policy, even if the policy's text

@@ -33,9 +33,9 @@ type Facts struct {
 	Standing *placement.Standing
 	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
 	// objects.
-	Replication func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	// World returns the same for the types that the policy's predicates read.
-	World func(schema.GroupVersionResource, *projection.Fields) (watches.State, int)
+	World func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
 	// Stale is the reason why the data that the policy reads is too old to decide; nil if it is current.
 	Stale error
 	// Supply returns the watch state of a type that is pushed to the remote engine, and the number of its objects
@@ -317,7 +317,7 @@ func targets(err error) (reason, message string) {
 // read is a type that a policy reads, or that its predicates read, or both.
 type read struct {
 	resource schema.GroupVersionResource
-	fields   *projection.Fields
+	fields   *projection.FieldSet
 	state    watches.State
 	objects  int
 }
@@ -377,7 +377,7 @@ func dependencies(f Facts) []placementv1.Dependency {
 }
 
 // fieldNames returns the names of fields that fit into the status. The budget, in bytes, is shared by all dependencies.
-func fieldNames(fields *projection.Fields, budget *int) []string {
+func fieldNames(fields *projection.FieldSet, budget *int) []string {
 	var out []string
 	for _, path := range replication.Paths(fields) {
 		name := truncate(path, maxFieldName)

@@ -41,7 +41,7 @@ var (
 // replicas has the watch states of replicated types.
 type replicas map[policy.Resource]watches.State
 
-func (r replicas) of(resource schema.GroupVersionResource, _ *projection.Fields) (watches.State, int) {
+func (r replicas) of(resource schema.GroupVersionResource, _ *projection.FieldSet) (watches.State, int) {
 	for known, state := range r {
 		if known.GroupVersionResource == resource {
 			return state, 3
@@ -51,8 +51,8 @@ func (r replicas) of(resource schema.GroupVersionResource, _ *projection.Fields)
 }
 
 // fields returns the set of the members with these names.
-func fields(names ...string) *projection.Fields {
-	f := &projection.Fields{}
+func fields(names ...string) *projection.FieldSet {
+	f := &projection.FieldSet{}
 	for _, name := range names {
 		f.Name(name).All()
 	}
@@ -67,7 +67,7 @@ func sound() status.Facts {
 			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
 			Generation: 4,
 			Binding: &policy.Binding{
-				Resources: []policy.Resource{profiles}, Fields: map[schema.GroupVersionResource]*projection.Fields{profiles.GroupVersionResource: fields("region")},
+				Resources: []policy.Resource{profiles}, Fields: map[schema.GroupVersionResource]*projection.FieldSet{profiles.GroupVersionResource: fields("region")},
 			},
 		},
 		Replication: replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
@@ -79,7 +79,7 @@ func sound() status.Facts {
 
 // asks adds predicates to the policy, which read nodes.
 func asks(f *status.Facts, state watches.State) {
-	f.Standing.Binding.World = map[schema.GroupVersionResource]*projection.Fields{nodes.GroupVersionResource: fields("spec")}
+	f.Standing.Binding.World = map[schema.GroupVersionResource]*projection.FieldSet{nodes.GroupVersionResource: fields("spec")}
 	f.World = replicas{nodes: state}.of
 }
 
@@ -496,17 +496,17 @@ func TestFields(t *testing.T) {
 	for i := range 70 {
 		many = append(many, fmt.Sprintf("f%02d", i))
 	}
-	labels := &projection.Fields{}
+	labels := &projection.FieldSet{}
 	labels.Name("metadata").Name("labels").Name("example.com/zone").All()
 	labels.Name("spec").Name("taints").Each().Name("key").All()
 	labels.Name("status")
-	whole := &projection.Fields{}
+	whole := &projection.FieldSet{}
 	whole.All()
-	normal := &projection.Fields{}
+	normal := &projection.FieldSet{}
 	normal.Name("labels").Name("region").All()
 	normal.Name("ready").All()
 	tests := map[string]struct {
-		fields *projection.Fields
+		fields *projection.FieldSet
 		want   []string
 	}{
 		"Some":    {labels.Seal(), []string{`metadata.labels["example.com/zone"]`, "spec.taints.*.key", "status"}},

@@ -32,7 +32,7 @@ func (distant) Evaluate(context.Context, map[string]any) (placement.Decision, er
 	return placement.Decision{}, nil
 }
 func (distant) Revision() uint64                 { return 1 }
-func (distant) Input() *projection.Fields        { return projection.Everything() }
+func (distant) Input() *projection.FieldSet      { return projection.AllFields() }
 func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth(d) }
 
 var dawn = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)

@@ -15,16 +15,16 @@ import (
 )
 
 // labels returns the field set of the labels with these names.
-func labels(names ...string) *projection.Fields {
-	f := &projection.Fields{}
+func labels(names ...string) *projection.FieldSet {
+	f := &projection.FieldSet{}
 	for _, name := range names {
 		f.Name("metadata").Name("labels").Name(name)
 	}
 	return f.Seal()
 }
 
-func podsWith(fields *projection.Fields) map[schema.GroupVersionResource]*projection.Fields {
-	return map[schema.GroupVersionResource]*projection.Fields{pods: fields}
+func podsWith(fields *projection.FieldSet) map[schema.GroupVersionResource]*projection.FieldSet {
+	return map[schema.GroupVersionResource]*projection.FieldSet{pods: fields}
 }
 
 // TestManagerCuts checks that objects are cut in a list, in a streamed list, and in a watch. The fields that identify
@@ -76,9 +76,9 @@ func TestManagerGrows(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
 		steps := []struct {
-			wanted *projection.Fields
+			wanted *projection.FieldSet
 			lists  int
-			have   *projection.Fields
+			have   *projection.FieldSet
 		}{
 			{labels("read"), 1, labels("read")},
 			{labels("read"), 1, labels("read")},

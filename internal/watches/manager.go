@@ -29,7 +29,7 @@ import (
 type Sink interface {
 	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
 	// of each Put until the next Replace, contain at least the given fields. nil means whole objects.
-	Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured)
+	Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured)
 	// Put receives an object that was added or changed.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
 	// Delete receives the name of an object that was deleted.
@@ -84,12 +84,12 @@ type typeWatch struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	// fields is the field set to which objects are cut. nil means whole objects.
-	fields *projection.Fields
+	fields *projection.FieldSet
 
 	mu    sync.Mutex
 	state State
 	// syncedFields is the field set of the objects in the sink, while the state is synced.
-	syncedFields *projection.Fields
+	syncedFields *projection.FieldSet
 	// confirmed is when the API server last confirmed or changed the content.
 	confirmed time.Time
 	// watch is the current watch, or nil.
@@ -99,13 +99,13 @@ type typeWatch struct {
 }
 
 // covers reports whether the field set have contains the field set wanted. nil means whole objects.
-func covers(have, wanted *projection.Fields) bool {
+func covers(have, wanted *projection.FieldSet) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
 
 // identifyingFields is the field set that is never removed from an object.
-var identifyingFields = func() *projection.Fields {
-	f := &projection.Fields{}
+var identifyingFields = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("apiVersion")
 	f.Name("kind")
 	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
@@ -128,7 +128,7 @@ func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVe
 // replaced. If fewer fields are wanted, the running watch keeps the larger field set until more are wanted.
 //
 // The watches end with ctx, which must be the same in every call.
-func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.Fields) {
+func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.FieldSet) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for resource, r := range m.running {
@@ -170,7 +170,7 @@ func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok b
 
 // StateOfFields returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state
 // is not synced before the sink has these fields.
-func (m *Manager) StateOfFields(resource schema.GroupVersionResource, fields *projection.Fields) (state State, ok bool) {
+func (m *Manager) StateOfFields(resource schema.GroupVersionResource, fields *projection.FieldSet) (state State, ok bool) {
 	m.mu.Lock()
 	r, ok := m.running[resource]
 	m.mu.Unlock()
@@ -304,7 +304,7 @@ func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource,
 }
 
 // projector returns a function that cuts an object of a type to the fields, in place.
-func (m *Manager) projector(resource schema.GroupVersionResource, fields *projection.Fields) func(*unstructured.Unstructured) {
+func (m *Manager) projector(resource schema.GroupVersionResource, fields *projection.FieldSet) func(*unstructured.Unstructured) {
 	if fields != nil {
 		fields = projection.Union(fields, identifyingFields)
 	}
@@ -402,7 +402,7 @@ func unavailable(err error) bool {
 // pages of a list, and the temporary store of a reflector for a streamed list.
 type sinkStore struct {
 	resource  schema.GroupVersionResource
-	fields    *projection.Fields
+	fields    *projection.FieldSet
 	sink      Sink
 	project   func(*unstructured.Unstructured)
 	withheld  func() bool

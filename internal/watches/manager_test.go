@@ -163,7 +163,7 @@ type recording struct {
 	content map[schema.GroupVersionResource][]string
 	calls   []string
 	// fields is the field set of the last Replace, and last is the last object that was received.
-	fields *projection.Fields
+	fields *projection.FieldSet
 	last   map[string]any
 	// told is how often the state of a type changed.
 	told int
@@ -188,7 +188,7 @@ func (r *recording) call(resource schema.GroupVersionResource, text string, chan
 	r.content[resource] = change(r.content[resource])
 }
 
-func (r *recording) Replace(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) {
+func (r *recording) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
 	r.call(resource, "replace", func([]string) []string {
 		r.fields = fields
 		out := []string{}
@@ -258,8 +258,8 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 }
 
 // only returns a set of types with whole objects.
-func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.Fields {
-	out := map[schema.GroupVersionResource]*projection.Fields{}
+func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.FieldSet {
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, r := range resources {
 		out[r] = nil
 	}

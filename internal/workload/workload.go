@@ -204,8 +204,8 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 }
 
 // fields is the result of Fields.
-var fields = func() *projection.Fields {
-	f := &projection.Fields{}
+var fields = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("apiVersion")
 	f.Name("kind")
 	metadata := f.Name("metadata")
@@ -219,4 +219,4 @@ var fields = func() *projection.Fields {
 }()
 
 // Fields returns the sealed set of fields that Of reads.
-func Fields() *projection.Fields { return fields }
+func Fields() *projection.FieldSet { return fields }

@@ -161,8 +161,8 @@ func (w *world) replicate(clusters []*unstructured.Unstructured) {
 }
 
 // fields are what the policies in force read of a resource type.
-func (w *world) fields(resource schema.GroupVersionResource) *projection.Fields {
-	var sets []*projection.Fields
+func (w *world) fields(resource schema.GroupVersionResource) *projection.FieldSet {
+	var sets []*projection.FieldSet
 	for _, standing := range w.registry.All() {
 		if fields, ok := standing.Binding.Fields[resource]; ok {
 			sets = append(sets, fields)

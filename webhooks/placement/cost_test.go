@@ -287,7 +287,7 @@ func TestForgedRecordCostsNothing(t *testing.T) {
 	pod := repeat(10, []string{"matchLabelKeys", "tolerations"}, `{"scheduling":{"affinity/a":{"set":"x"}},"signature":"x"}`)
 	h := newFixture(t, silent(t)...)
 	// The policy reads nothing, so only the record can cause the webhook to decode fields.
-	h.Decider.Policies = inForce{withInput(h.Decider.Policies.(inForce)[0], &projection.Fields{})}
+	h.Decider.Policies = inForce{withInput(h.Decider.Policies.(inForce)[0], &projection.FieldSet{})}
 	req := podRequest(t, encoded(t, pod), nil)
 	// The spec is not valid JSON, so decoding it would fail the request.
 	req.Object.Raw = []byte(strings.Replace(string(req.Object.Raw), `"spec":{`, `"spec":{x`, 1))
@@ -299,12 +299,12 @@ func TestForgedRecordCostsNothing(t *testing.T) {
 // reading is an answer with the field set that it reads.
 type reading struct {
 	answer
-	fields *projection.Fields
+	fields *projection.FieldSet
 }
 
-func (r reading) Input() *projection.Fields { return r.fields }
+func (r reading) Input() *projection.FieldSet { return r.fields }
 
-func withInput(p *placement.Policy, fields *projection.Fields) *placement.Policy {
+func withInput(p *placement.Policy, fields *projection.FieldSet) *placement.Policy {
 	out := *p
 	out.Evaluator = reading{fields: fields.Seal()}
 	return &out

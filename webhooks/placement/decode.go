@@ -46,7 +46,7 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 }
 
 // Fill implements placement.Source.
-func (o *objects) Fill(fields *projection.Fields) error {
+func (o *objects) Fill(fields *projection.FieldSet) error {
 	names, ok := fields.Names()
 	if !ok {
 		return o.obj.complete()

@@ -240,13 +240,13 @@ func TestDecodesWhatIsRead(t *testing.T) {
 
 // learner is an evaluator that reports, during its evaluation, that it reads more fields than the analysis found.
 type learner struct {
-	fields  atomic.Pointer[projection.Fields]
+	fields  atomic.Pointer[projection.FieldSet]
 	learned bool
 }
 
 func (l *learner) Evaluate(_ context.Context, input map[string]any) (placement.Decision, error) {
 	if l.learned {
-		l.fields.Store(projection.Everything())
+		l.fields.Store(projection.AllFields())
 	}
 	if _, ok := input["spec"]; ok {
 		return placement.Decision{Errors: []string{"no"}}, nil
@@ -256,7 +256,7 @@ func (l *learner) Evaluate(_ context.Context, input map[string]any) (placement.D
 
 func (*learner) Revision() uint64 { return 1 }
 
-func (l *learner) Input() *projection.Fields { return l.fields.Load() }
+func (l *learner) Input() *projection.FieldSet { return l.fields.Load() }
 
 // TestReadsMoreThanWasFound checks that a decision on too few fields is not used.
 func TestReadsMoreThanWasFound(t *testing.T) {
@@ -266,7 +266,7 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 		standing := *registry.Get("metadata")
 		p := *standing.Policy
 		evaluator := &learner{learned: learned}
-		fields := &projection.Fields{}
+		fields := &projection.FieldSet{}
 		fields.Name("metadata").Name("labels").All()
 		evaluator.fields.Store(fields.Seal())
 		p.Evaluator = evaluator

@@ -49,7 +49,7 @@ func (a answer) Evaluate(ctx context.Context, _ map[string]any) (placement.Decis
 
 func (answer) Revision() uint64 { return 1 }
 
-func (answer) Input() *projection.Fields { return projection.Everything() }
+func (answer) Input() *projection.FieldSet { return projection.AllFields() }
 
 type inForce []*placement.Policy
 

@@ -49,7 +49,7 @@ func (l *limiting) Evaluate(_ context.Context, input map[string]any) (placement.
 
 func (*limiting) Revision() uint64 { return 1 }
 
-func (*limiting) Input() *projection.Fields { return projection.Everything() }
+func (*limiting) Input() *projection.FieldSet { return projection.AllFields() }
 
 // sizes has only the CustomResourceDefinition of fleets, whose replicas are in spec.size.
 type sizes struct{ err error }

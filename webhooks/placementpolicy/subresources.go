@@ -23,7 +23,7 @@ type Scales interface {
 func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, module *policy.Module) admission.Warnings {
 	decision := module.Input
 	if module.Remote != nil {
-		decision = projection.Everything()
+		decision = projection.AllFields()
 	}
 	var out admission.Warnings
 	reads := m.Reads(decision)

@@ -53,7 +53,7 @@ type snapshot struct {
 // table holds the objects of one resource type by namespace and name.
 type table struct {
 	// fields are the fields that are kept of the objects.
-	fields  *projection.Fields
+	fields  *projection.FieldSet
 	records *btree.BTree[record]
 	// bytes is an estimate of the objects' memory.
 	bytes int64
@@ -69,7 +69,7 @@ type table struct {
 // its revision. The evaluators hold references to it. Once no reference is left, another fieldSet may reuse its index.
 type fieldSet struct {
 	resource schema.GroupVersionResource
-	fields   *projection.Fields
+	fields   *projection.FieldSet
 	index    int
 }
 
@@ -120,7 +120,7 @@ func nextRevision() uint64 { return noData + revisions.Add(1) }
 // store is the mutable state that the writer of a resource type works on.
 type store struct {
 	mu     sync.Mutex
-	fields *projection.Fields
+	fields *projection.FieldSet
 	pool   *projectionPool
 	// records is nil while the type is not complete.
 	records *btree.BTree[record]
@@ -151,7 +151,7 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 const degree = 16
 
 // Load implements engine.Data.
-func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.Fields, objects []*unstructured.Unstructured) bool {
+func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	if fields == nil {
 		fields = allFields
 	}
@@ -198,7 +198,7 @@ type change struct{ old, next *projectedObject }
 
 // compare returns the objects whose projections differ between two trees. names reports whether the trees have
 // different sets of objects.
-func compare(old, next *btree.BTree[record], fields *projection.Fields) (changes []change, names bool) {
+func compare(old, next *btree.BTree[record], fields *projection.FieldSet) (changes []change, names bool) {
 	if old.Len() != next.Len() {
 		return nil, true
 	}
@@ -326,7 +326,7 @@ func (l *fieldSet) sameContent(a, b *projectedObject) bool {
 
 // fieldSetFor returns the shared fieldSet for some fields of a resource type; nil means all fields. It creates the set
 // if needed.
-func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *projection.Fields) *fieldSet {
+func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *projection.FieldSet) *fieldSet {
 	if fields == nil {
 		fields = allFields
 	}

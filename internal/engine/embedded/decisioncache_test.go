@@ -136,7 +136,7 @@ func blinded(t *testing.T, e *Engine, text string) *evaluator {
 	t.Helper()
 	ev, _ := prepare(t, e, v1(text))
 	out := ev.(*evaluator)
-	out.fields = (&projection.Fields{}).Seal()
+	out.fields = (&projection.FieldSet{}).Seal()
 	return out
 }
 

@@ -109,7 +109,7 @@ func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	if out.predicates, err = e.allowed(m); err != nil {
 		return nil, err
 	}
-	if !m.Input.Whole() {
+	if !m.Input.IsAll() {
 		// No two whole objects are the same. A policy that reads all of its input would never find a decision in the cache.
 		out.decisionCache = &decisionCache{limit: decisionCacheBytes}
 		if m.Nodes {
@@ -205,7 +205,7 @@ type evaluator struct {
 	fieldSets []*fieldSet
 	missing   []string
 	// fields is the field set of the input that the policy reads. inputBytes is the maximum size of these fields.
-	fields     *projection.Fields
+	fields     *projection.FieldSet
 	inputBytes int
 	// decisionCache is the decision cache; nil if the policy reads all of the input.
 	decisionCache *decisionCache
@@ -247,8 +247,8 @@ func (p *evaluator) currentState() (evaluationState, error) {
 }
 
 // allFields is the field set that contains all fields of an object.
-var allFields = func() *projection.Fields {
-	f := &projection.Fields{}
+var allFields = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.All()
 	return f.Seal()
 }()
@@ -284,7 +284,7 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 
 // Input implements placement.Evaluator. It returns all fields if the policy turned out to read more than the analysis
 // found.
-func (p *evaluator) Input() *projection.Fields {
+func (p *evaluator) Input() *projection.FieldSet {
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
 		return allFields
 	}
@@ -392,7 +392,7 @@ type evaluation struct {
 // evaluate evaluates the policy on some fields of the input. It fails if the policy is in quarantine, and waits for an
 // evaluation slot. before is a cached decision for the same input and data, whose node reports may be outdated; nil for
 // none.
-func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.Fields, input map[string]any, before *cachedDecision) (evaluation, error) {
+func (p *evaluator) evaluate(ctx context.Context, state evaluationState, fields *projection.FieldSet, input map[string]any, before *cachedDecision) (evaluation, error) {
 	if err := engine.CheckInput(fields, input, p.inputBytes); err != nil {
 		return evaluation{}, err
 	}

@@ -100,7 +100,7 @@ func newFuzzedWorld(g *policytest.Generator, b *policy.Binding) *fuzzedWorld {
 }
 
 // fields returns the fields that are kept of a type's objects.
-func (c *fuzzedWorld) fields(r policy.Resource) *projection.Fields {
+func (c *fuzzedWorld) fields(r policy.Resource) *projection.FieldSet {
 	fields, ok := c.binding.Fields[r.GroupVersionResource]
 	if c.others || !ok {
 		return allFields
@@ -110,7 +110,7 @@ func (c *fuzzedWorld) fields(r policy.Resource) *projection.Fields {
 
 // cut returns an object as the list-watch delivers it.
 func (c *fuzzedWorld) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
-	identity := &projection.Fields{}
+	identity := &projection.FieldSet{}
 	identity.Name("metadata").Name("name")
 	identity.Name("metadata").Name("namespace")
 	out := o.DeepCopy()

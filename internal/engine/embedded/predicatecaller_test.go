@@ -400,8 +400,8 @@ clusters contains name if {
 	v.feasible
 }
 annotations := {"mocked": mocked}`))
-	if !m.Nodes || !m.Clusters || !m.Input.Whole() || len(m.Helpers) > 0 {
-		t.Errorf("nodes %t, clusters %t, all of the input %t, %d helpers", m.Nodes, m.Clusters, m.Input.Whole(), len(m.Helpers))
+	if !m.Nodes || !m.Clusters || !m.Input.IsAll() || len(m.Helpers) > 0 {
+		t.Errorf("nodes %t, clusters %t, all of the input %t, %d helpers", m.Nodes, m.Clusters, m.Input.IsAll(), len(m.Helpers))
 	}
 	d := decide(t, ev, input(t, web))
 	if diff := cmp.Diff(placement.Decision{Annotations: map[string]string{"mocked": `{"mock":"*"}`}, Clusters: []string{"eu"}}, d); diff != "" {

@@ -37,7 +37,7 @@ type fleetOf struct {
 	policies []*member
 	// objects are the objects in the API server, by namespace and name. carried are the fields that the Data keeps.
 	objects map[policy.Resource]map[string]*unstructured.Unstructured
-	carried map[policy.Resource]*projection.Fields
+	carried map[policy.Resource]*projection.FieldSet
 }
 
 // member is one policy of the fleet.
@@ -55,7 +55,7 @@ type member struct {
 var replicatedTypes = []policy.Resource{pods, nodes, managed, profiles}
 
 func newFleet(g *policytest.Generator) *fleetOf {
-	f := &fleetOf{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{}, carried: map[policy.Resource]*projection.Fields{}}
+	f := &fleetOf{data: NewData(), objects: map[policy.Resource]map[string]*unstructured.Unstructured{}, carried: map[policy.Resource]*projection.FieldSet{}}
 	f.engine = New(f.data, Options{Timeout: time.Minute, Concurrency: 1})
 	for _, r := range replicatedTypes {
 		f.objects[r] = map[string]*unstructured.Unstructured{}
@@ -87,7 +87,7 @@ func (*fleetOf) object(g *policytest.Generator, r policy.Resource, name string) 
 func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	out := o.DeepCopy()
 	replication.Known().Prepare(r.GroupVersionResource, out)
-	identity := &projection.Fields{}
+	identity := &projection.FieldSet{}
 	identity.Name("metadata").Name("name")
 	identity.Name("metadata").Name("namespace")
 	out.Object = projection.Union(f.carried[r], identity.Seal()).Cut(out.Object)
@@ -97,7 +97,7 @@ func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstruct
 // replicate does what the replication controller does after a change of the policies. Types whose fields are already
 // kept are read again only if all is true.
 func (f *fleetOf) replicate(all bool) {
-	wanted := map[policy.Resource]*projection.Fields{}
+	wanted := map[policy.Resource]*projection.FieldSet{}
 	for _, p := range f.policies {
 		for _, r := range p.binding.Resources {
 			fields := p.binding.Fields[r.GroupVersionResource]
@@ -364,7 +364,7 @@ func FuzzProjectedData(f *testing.F) {
 }
 
 // fieldsOf returns the fields of a type that a policy's text reads.
-func fieldsOf(t testing.TB, text string, r policy.Resource) *projection.Fields {
+func fieldsOf(t testing.TB, text string, r policy.Resource) *projection.FieldSet {
 	t.Helper()
 	m, err := policy.Compile("p", v1(text))
 	if err != nil {
@@ -541,8 +541,8 @@ annotations := {"older": v} if v := data.resources["cluster.kubernetes-fleet.io/
 // TestFieldSets verifies that equal field sets share one fieldSet, and that the index of an unused one is used again.
 func TestFieldSets(t *testing.T) {
 	data := newWorld()
-	labels := func(name string) *projection.Fields {
-		f := &projection.Fields{}
+	labels := func(name string) *projection.FieldSet {
+		f := &projection.FieldSet{}
 		f.Name("metadata").Name("labels").Name(name).All()
 		return f.Seal()
 	}

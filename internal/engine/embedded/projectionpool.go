@@ -24,13 +24,13 @@ type digest [sha256.Size / 2]byte
 
 // projectionPool keeps one copy of each distinct projection of a type's objects. Only the type's writer uses it.
 type projectionPool struct {
-	fields [forms]*projection.Fields
+	fields [forms]*projection.FieldSet
 	known  map[digest]*projectedObject
 	key    []byte
 	bytes  int64
 }
 
-func newProjectionPool(fields *projection.Fields) *projectionPool {
+func newProjectionPool(fields *projection.FieldSet) *projectionPool {
 	out := &projectionPool{known: map[digest]*projectedObject{}}
 	out.fields[ownForm], out.fields[normalForm] = fields, replication.FieldsOfNormal(fields)
 	return out
@@ -85,7 +85,7 @@ func (v *projectedObject) size() int64 {
 	return sum
 }
 
-func mustTerm(fields *projection.Fields, document map[string]any) *ast.Term {
+func mustTerm(fields *projection.FieldSet, document map[string]any) *ast.Term {
 	value, err := fields.Value(document)
 	if err != nil {
 		panic(err)

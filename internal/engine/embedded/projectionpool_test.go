@@ -11,8 +11,8 @@ import (
 )
 
 // threeFields returns the fields of a policy that reads three fields of a workload.
-func threeFields() *projection.Fields {
-	f := &projection.Fields{}
+func threeFields() *projection.FieldSet {
+	f := &projection.FieldSet{}
 	f.Name("metadata").Name("labels").Name("team").All()
 	f.Name("metadata").Name("annotations").Name(pciAnnotation).All()
 	f.Name("spec").Name("replicas").All()

@@ -34,7 +34,7 @@ type ruleCache struct {
 	// byName are the indexes of the rules by the last name of their references.
 	byName map[string][]int
 	// sets are the distinct field sets that the rules read.
-	sets []*projection.Fields
+	sets []*projection.FieldSet
 	// slots is the number of rules that read each set.
 	slots []int
 

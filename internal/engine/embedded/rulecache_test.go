@@ -177,7 +177,7 @@ func TestRuleCacheForAllOfTheInput(t *testing.T) {
 // blindRules makes an evaluator assume that its rules read nothing of the input.
 func blindRules(ev *evaluator) {
 	for i := range ev.ruleCache.sets {
-		ev.ruleCache.sets[i] = (&projection.Fields{}).Seal()
+		ev.ruleCache.sets[i] = (&projection.FieldSet{}).Seal()
 	}
 }
 

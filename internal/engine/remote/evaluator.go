@@ -101,7 +101,7 @@ func (e *Engine) Check(m *policy.Module) error {
 // Evaluate implements placement.Evaluator. The error is an *engine.RemoteError, an *engine.InputError, or a
 // *placement.ContractError.
 func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placement.Decision, error) {
-	if err := engine.CheckInput(projection.Everything(), input, p.inputBytes); err != nil {
+	if err := engine.CheckInput(projection.AllFields(), input, p.inputBytes); err != nil {
 		return placement.Decision{}, err
 	}
 	if isSecret(input) {
@@ -296,4 +296,4 @@ func (p *evaluator) scheduleRefresh(now time.Time) {
 const refreshJitter = 0.1
 
 // Input implements placement.Evaluator. It returns all fields, because the fields that the engine reads are not known.
-func (*evaluator) Input() *projection.Fields { return projection.Everything() }
+func (*evaluator) Input() *projection.FieldSet { return projection.AllFields() }

@@ -162,7 +162,7 @@ func (s *Pusher) run(ctx context.Context, base string, server *server) {
 func (s *Pusher) Wait() { s.running.Wait() }
 
 // Replace sets the complete content of a type. The objects must have all fields.
-func (s *Pusher) Replace(resource schema.GroupVersionResource, _ *projection.Fields, objects []*unstructured.Unstructured) {
+func (s *Pusher) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
 	next := make(map[objectKey]*record, len(objects))
 	for _, o := range objects {
 		next[keyOfObject(o)] = s.newRecord(resource, o)
