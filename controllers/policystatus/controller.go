@@ -69,7 +69,7 @@ type Deps struct {
 	Metrics  *metrics.Metrics
 	Events   *events.Recorder
 	// Served returns the types that the API server serves, or nil if they are not known.
-	Served func() *match.Served
+	Served func() *match.ServedTypes
 	// OwnNamespace is Berth's own namespace, in which no object is matched. It is empty if the served cluster has none.
 	OwnNamespace string
 	// Types returns the type checker's result for a generation of a policy, or nil while there is none. A nil Types
@@ -251,7 +251,7 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 	}
 	served := c.Served()
 	f.Coverage = new(f.Standing.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
-	f.Meant = served.MeantPlural
+	f.Meant = served.SuggestPlural
 	none, err := c.selectsNone(ctx, f.Standing.Policy)
 	if err != nil {
 		return err

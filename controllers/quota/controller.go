@@ -44,7 +44,7 @@ import (
 type Catalog interface {
 	ByPlural(plural string) []policy.Resource
 	// Served returns all types that the API server serves, or nil if they are not known.
-	Served() *match.Served
+	Served() *match.ServedTypes
 }
 
 // Classes lists the classes of one kind, such as PriorityClass or StorageClass.
@@ -384,7 +384,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected selection) (*status.QuotaReach, error) {
 	out := &status.QuotaReach{}
 	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
-		if why := match.ExcludesAll(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
+		if why := match.ReasonSelectsNone(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
 			out.Impossible = "spec.namespaceSelector: " + why
 		}
 		out.NoNamespaces = len(selected) == 0
@@ -651,7 +651,7 @@ func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
 	if err != nil {
 		return err
 	}
-	never := match.Never(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	_, served := c.servedVersion(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
 	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
 		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,

@@ -361,10 +361,10 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	return nil
 }
 
-func hooks(policies []*placement.Policy) []match.Hook {
-	out := make([]match.Hook, len(policies))
+func hooks(policies []*placement.Policy) []match.PolicyWebhook {
+	out := make([]match.PolicyWebhook, len(policies))
 	for i, p := range policies {
-		out[i] = match.Hook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher, Decision: p.Evaluator.Input()}
+		out[i] = match.PolicyWebhook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher, Decision: p.Evaluator.Input()}
 	}
 	return out
 }

@@ -33,7 +33,7 @@ type Coverage struct {
 // Coverage compares the match with the types that the API server serves. ownNamespace is the namespace that Berth runs
 // in, where nothing is matched. An entry of a rule's resources counts as served if the API server serves it in any of
 // the rule's groups and versions.
-func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string) Coverage {
+func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace string) Coverage {
 	if served == nil {
 		return Coverage{Covered: true}
 	}
@@ -65,7 +65,7 @@ func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string
 	case m.match.ObjectSelector != nil && contradicts(m.match.ObjectSelector) != "":
 		out.Impossible = path.Child("objectSelector").String() + ": " + contradicts(m.match.ObjectSelector)
 	case m.match.NamespaceSelector != nil && out.Namespaced && out.Covered:
-		if why := ExcludesAll(m.match.NamespaceSelector, ownNamespace); why != "" {
+		if why := ReasonSelectsNone(m.match.NamespaceSelector, ownNamespace); why != "" {
 			out.Impossible = path.Child("namespaceSelector").String() + ": " + why
 		}
 	}
@@ -74,7 +74,7 @@ func (m *Matcher) Coverage(served *Served, path *field.Path, ownNamespace string
 
 // Types returns the served types that the match names. ok is false if the match may also match other types: if it has
 // wildcards, or if the API server does not serve a type or cannot list a group.
-func (m *Matcher) Types(served *Served) (types []ServedType, ok bool) {
+func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 	if served == nil {
 		return nil, false
 	}
@@ -109,7 +109,7 @@ func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string],
 		return false
 	}
 	for name, labels := range namespaces {
-		if !Exempt(name, ownNamespace) && m.SelectsNamespace(name, labels) {
+		if !IsProtectedNamespace(name, ownNamespace) && m.SelectsNamespace(name, labels) {
 			return false
 		}
 	}
@@ -118,12 +118,12 @@ func (m *Matcher) SelectsNoneOf(namespaces iter.Seq2[string, map[string]string],
 
 // matched returns the types that an entry matches. covered reports whether the entry also names, or its wildcards
 // cover, types that it does not match.
-func (s *Served) matched(entry placementv1.ResourceRule) (matched []ServedType, covered bool) {
+func (s *ServedTypes) matched(entry placementv1.ResourceRule) (matched []ServedType, covered bool) {
 	for _, t := range s.types {
 		if !covers(entry, t.GroupResource()) || !contains(entry.APIVersions, t.Version) {
 			continue
 		}
-		if selects(entry, t.GroupVersionResource) && !Never(t.GroupResource()) {
+		if selects(entry, t.GroupVersionResource) && !NeverMatched(t.GroupResource()) {
 			matched = append(matched, t)
 		} else {
 			covered = true
@@ -134,7 +134,7 @@ func (s *Served) matched(entry placementv1.ResourceRule) (matched []ServedType, 
 
 // unserved returns a message that nothing is served for an entry with one resource, and suggests what is probably
 // meant.
-func (s *Served) unserved(entry placementv1.ResourceRule) string {
+func (s *ServedTypes) unserved(entry placementv1.ResourceRule) string {
 	name := entry.Resources[0]
 	if name == wildcard {
 		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups), stringList(entry.APIVersions))
@@ -167,7 +167,7 @@ func (s *Served) unserved(entry placementv1.ResourceRule) string {
 
 // contradicts returns why no object can have the labels that a selector requires; "" if one can.
 func contradicts(s *metav1.LabelSelector) string {
-	list := normalise(s)
+	list := normalizeSelector(s)
 	for _, r := range list {
 		values, bounded := valuesOf(list, r.Key)
 		if bounded && len(values) == 0 {
@@ -177,13 +177,13 @@ func contradicts(s *metav1.LabelSelector) string {
 	return ""
 }
 
-// ExcludesAll returns why a namespace selector cannot select any namespace that may be matched; "" if it can.
-func ExcludesAll(s *metav1.LabelSelector, ownNamespace string) string {
+// ReasonSelectsNone returns why a namespace selector cannot select any namespace that may be matched; "" if it can.
+func ReasonSelectsNone(s *metav1.LabelSelector, ownNamespace string) string {
 	if why := contradicts(s); why != "" {
 		return why
 	}
-	values, bounded := valuesOf(normalise(s), corev1.LabelMetadataName)
-	if bounded && !slices.ContainsFunc(values, func(name string) bool { return !Exempt(name, ownNamespace) }) {
+	values, bounded := valuesOf(normalizeSelector(s), corev1.LabelMetadataName)
+	if bounded && !slices.ContainsFunc(values, func(name string) bool { return !IsProtectedNamespace(name, ownNamespace) }) {
 		return fmt.Sprintf("it selects %s only, where nothing is ever matched: kube-system and Berth's own namespace are protected", strings.Join(values, ", "))
 	}
 	return ""
@@ -191,7 +191,7 @@ func ExcludesAll(s *metav1.LabelSelector, ownNamespace string) string {
 
 // valuesOf returns the values that a selector allows for a label. bounded is false if the selector does not list the
 // allowed values, so that it may allow any.
-func valuesOf(list normal, key string) (values []string, bounded bool) {
+func valuesOf(list requirementList, key string) (values []string, bounded bool) {
 	var not []string
 	absent, present := false, false
 	for _, r := range list {

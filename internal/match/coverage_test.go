@@ -21,7 +21,7 @@ func servedType(group, version, plural, kind string, namespaced bool, short ...s
 	}
 }
 
-var someServed = match.NewServed([]match.ServedType{
+var someServed = match.NewServedTypes([]match.ServedType{
 	servedType("", "v1", "configmaps", "ConfigMap", true, "cm"),
 	servedType("", "v1", "pods", "Pod", true, "po"),
 	servedType("", "v1", "events", "Event", true),
@@ -175,7 +175,7 @@ func TestMeant(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("suggestions (-want +got):\n%s", diff)
 	}
-	if got := someServed.MeantPlural("configmap"); got != " (did you mean configmaps?)" {
+	if got := someServed.SuggestPlural("configmap"); got != " (did you mean configmaps?)" {
 		t.Errorf("suggests %q", got)
 	}
 }

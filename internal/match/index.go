@@ -233,11 +233,11 @@ type Candidates[T comparable] struct {
 // Of returns the items whose matchers select the resource type, as SelectsResource reports it.
 func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
 	var out Candidates[T]
-	if Never(resource.GroupResource()) {
+	if NeverMatched(resource.GroupResource()) {
 		return out
 	}
 	// Wildcards do not select bootstrap types.
-	bootstrap := Bootstrap(resource.GroupResource())
+	bootstrap := IsBootstrapType(resource.GroupResource())
 	var space [256]byte
 	for _, group := range [...]string{resource.Group, wildcard} {
 		for _, version := range [...]string{resource.Version, wildcard} {
@@ -264,7 +264,7 @@ func (c Candidates[T]) Empty() bool { return len(c.buckets) == 0 && len(c.rest) 
 
 // About returns the candidates that may match the object, in any order. It includes all whose Matches returns true. An
 // item may occur more than once.
-func (c Candidates[T]) About(o Object) []T {
+func (c Candidates[T]) Matching(o Object) []T {
 	out := slices.Clone(c.rest)
 	for _, b := range c.buckets {
 		out = append(out, b.always...)

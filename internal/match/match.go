@@ -112,12 +112,12 @@ func validateRules(rules []placementv1.ResourceRule, path *field.Path) field.Err
 	var errs field.ErrorList
 	for i, rule := range rules {
 		for _, group := range rule.APIGroups {
-			if slices.Contains(neverGroups, group) {
+			if slices.Contains(neverMatchedGroups, group) {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("apiGroups"), fmt.Sprintf("objects of %q are never hooked", group)))
 				continue
 			}
 			for _, resource := range rule.Resources {
-				if Never(schema.GroupResource{Group: group, Resource: resource}) {
+				if NeverMatched(schema.GroupResource{Group: group, Resource: resource}) {
 					errs = append(errs, field.Forbidden(path.Index(i).Child("resources"), fmt.Sprintf("%q are never hooked", resource)))
 				}
 			}
@@ -165,7 +165,7 @@ func compileConditions(list []admissionregistrationv1.MatchCondition, path *fiel
 // SelectsResource reports whether a resource rule selects the resource by name or wildcard. A wildcard does not select
 // bootstrap types; see Bootstrap.
 func (m *Matcher) SelectsResource(resource schema.GroupVersionResource) bool {
-	if Never(resource.GroupResource()) {
+	if NeverMatched(resource.GroupResource()) {
 		return false
 	}
 	return slices.ContainsFunc(m.match.ResourceRules, func(rule placementv1.ResourceRule) bool { return selects(rule, resource) })
@@ -194,7 +194,7 @@ func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
 	}
-	if m.guarded && byAPIServer(o.Request) {
+	if m.guarded && sentByAPIServer(o.Request) {
 		return false, nil
 	}
 	// Skip the selectors where possible: copying the labels for each policy is slow if there are many of both.

@@ -202,7 +202,7 @@ func TestBrokenPartsSelectMore(t *testing.T) {
 				}
 			}
 			// The webhook must select the same objects, or the API server would not call Berth.
-			webhook := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, "berth-system")[0].Webhook
+			webhook := match.Webhooks([]match.PolicyWebhook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, "berth-system")[0].Webhook
 			if errs := validateWebhook(webhook); len(errs) > 0 {
 				t.Errorf("rendered webhook is not valid: %v", errs)
 			}

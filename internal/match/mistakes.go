@@ -28,7 +28,7 @@ var namespacesResource = schema.GroupResource{Resource: "namespaces"}
 // rules match Namespaces.
 func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 	ofNamespaces := slices.ContainsFunc(m.ResourceRules, func(r placementv1.ResourceRule) bool { return covers(r, namespacesResource) })
-	list := normalise(m.ObjectSelector)
+	list := normalizeSelector(m.ObjectSelector)
 	i := slices.IndexFunc(list, func(r metav1.LabelSelectorRequirement) bool { return r.Key == corev1.LabelMetadataName })
 	if i < 0 || ofNamespaces {
 		return nil
@@ -43,7 +43,7 @@ func warnOfNamespaceName(m placementv1.Match, path *field.Path) []string {
 // RequiresLabel reports whether the object selector only selects objects with the label. The API server also sends
 // updates that remove the label from an object.
 func (m *Matcher) RequiresLabel(key string) bool {
-	return slices.ContainsFunc(normalise(m.match.ObjectSelector), func(r metav1.LabelSelectorRequirement) bool {
+	return slices.ContainsFunc(normalizeSelector(m.match.ObjectSelector), func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == key && (r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpExists)
 	})
 }

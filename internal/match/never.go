@@ -26,9 +26,9 @@ const (
 	mastersGroup  = "system:masters"
 )
 
-// neverGroups are API groups that are never matched. Berth's own kinds are among them, so that a policy can always be
+// neverMatchedGroups are API groups that are never matched. Berth's own kinds are among them, so that a policy can always be
 // corrected. The others are those that the API server needs to authenticate, to authorize, and to call webhooks.
-var neverGroups = []string{
+var neverMatchedGroups = []string{
 	placementv1.GroupVersion.Group,
 	"admissionregistration.k8s.io",
 	"apiregistration.k8s.io",
@@ -37,9 +37,9 @@ var neverGroups = []string{
 	"certificates.k8s.io",
 }
 
-// neverResources are single resource types that are never matched. A cluster does not work without nodes and leases. An
+// neverMatchedResources are single resource types that are never matched. A cluster does not work without nodes and leases. An
 // event that reports a denial must not be denied itself, which would cause another event.
-var neverResources = []schema.GroupResource{
+var neverMatchedResources = []schema.GroupResource{
 	{Group: "", Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},
 	{Group: "", Resource: "nodes"},
@@ -72,15 +72,15 @@ var bootstrapResources = []schema.GroupResource{
 // "kubernetes" and its endpoints, and the first namespaces.
 var mixedGroups = []string{"", "discovery.k8s.io"}
 
-// Exempt reports whether objects in a namespace are never matched, counted, or limited. These namespaces are
+// IsProtectedNamespace reports whether objects in a namespace are never matched, counted, or limited. These namespaces are
 // kube-system and Berth's own, which is "" if the served cluster has none. Cluster-scoped objects, whose namespace is
 // "", are not exempt.
-func Exempt(namespace, ownNamespace string) bool {
+func IsProtectedNamespace(namespace, ownNamespace string) bool {
 	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
 }
 
-// Elsewhere returns a requirement on a namespace's labels that excludes the namespaces for which Exempt is true.
-func Elsewhere(ownNamespace string) metav1.LabelSelectorRequirement {
+// ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which Exempt is true.
+func ExcludeProtectedNamespaces(ownNamespace string) metav1.LabelSelectorRequirement {
 	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
 	if ownNamespace != "" {
 		out.Values = append(out.Values, ownNamespace)
@@ -88,20 +88,20 @@ func Elsewhere(ownNamespace string) metav1.LabelSelectorRequirement {
 	return out
 }
 
-// Never reports whether objects of the resource are never matched, whatever a policy's rules say.
-func Never(resource schema.GroupResource) bool {
-	return slices.Contains(neverGroups, resource.Group) || slices.Contains(neverResources, resource)
+// NeverMatched reports whether objects of the resource are never matched, whatever a policy's rules say.
+func NeverMatched(resource schema.GroupResource) bool {
+	return slices.Contains(neverMatchedGroups, resource.Group) || slices.Contains(neverMatchedResources, resource)
 }
 
-// Bootstrap reports whether the cluster writes objects of the resource when it starts or when a node joins. A wildcard
+// IsBootstrapType reports whether the cluster writes objects of the resource when it starts or when a node joins. A wildcard
 // does not match them. A rule that names both the group and the resource does.
-func Bootstrap(resource schema.GroupResource) bool {
+func IsBootstrapType(resource schema.GroupResource) bool {
 	return slices.Contains(bootstrapResources, resource)
 }
 
-// byAPIServer reports whether the API server sends the request on its own behalf. It checks both user and group. A
+// sentByAPIServer reports whether the API server sends the request on its own behalf. It checks both user and group. A
 // member of the group can change and delete policies anyway, so impersonating the user gains nothing.
-func byAPIServer(r *admissionv1.AdmissionRequest) bool {
+func sentByAPIServer(r *admissionv1.AdmissionRequest) bool {
 	return r != nil && r.UserInfo.Username == apiServerUser && slices.Contains(r.UserInfo.Groups, mastersGroup)
 }
 
@@ -113,7 +113,7 @@ func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource
 	if names(rule, resource.GroupResource()) {
 		return true
 	}
-	return covers(rule, resource.GroupResource()) && !Bootstrap(resource.GroupResource())
+	return covers(rule, resource.GroupResource()) && !IsBootstrapType(resource.GroupResource())
 }
 
 // covers reports whether a rule has the resource in some version, by name or by wildcard.
@@ -133,14 +133,14 @@ func names(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
 func guarded(rules []placementv1.ResourceRule) bool {
 	return slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.APIGroups, func(group string) bool {
-			if group == wildcard || slices.Contains(neverGroups, group) {
+			if group == wildcard || slices.Contains(neverMatchedGroups, group) {
 				return true
 			}
 			return slices.ContainsFunc(rule.Resources, func(resource string) bool {
 				if resource == wildcard {
 					return mixed(group)
 				}
-				return Never(schema.GroupResource{Group: group, Resource: resource})
+				return NeverMatched(schema.GroupResource{Group: group, Resource: resource})
 			})
 		})
 	})
@@ -149,7 +149,7 @@ func guarded(rules []placementv1.ResourceRule) bool {
 // mixed reports whether a group has types or objects that a wildcard does not match.
 func mixed(group string) bool {
 	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
-	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
+	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverMatchedResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
 }
 
 // explicit returns the rules, with additional ones for bootstrap types that a rule names. If a wildcard of another rule
@@ -229,8 +229,8 @@ func guard(rules []admissionregistrationv1.RuleWithOperations) admissionregistra
 		})
 	})
 	clauses := []string{
-		fmt.Sprintf(`request.resource.group in %s`, stringList(neverGroups)),
-		fmt.Sprintf(`%s in %s`, resource, resourceList(slices.Concat(neverResources, unnamed))),
+		fmt.Sprintf(`request.resource.group in %s`, stringList(neverMatchedGroups)),
+		fmt.Sprintf(`%s in %s`, resource, resourceList(slices.Concat(neverMatchedResources, unnamed))),
 		fmt.Sprintf(`has(request.userInfo.username) && request.userInfo.username == %q && has(request.userInfo.groups) && %q in request.userInfo.groups`,
 			apiServerUser, mastersGroup),
 	}

@@ -27,13 +27,13 @@ func TestExemptNamespaces(t *testing.T) {
 		{"", "berth-system", false},
 		{"", "", false},
 	} {
-		if got := match.Exempt(tt.namespace, tt.own); got != tt.want {
+		if got := match.IsProtectedNamespace(tt.namespace, tt.own); got != tt.want {
 			t.Errorf("Exempt(%q, %q) = %v", tt.namespace, tt.own, got)
 		}
 		if tt.namespace == "" {
 			continue
 		}
-		selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{match.Elsewhere(tt.own)}})
+		selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{match.ExcludeProtectedNamespaces(tt.own)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestOnlyWildcardsTakeACondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// Rules that name types which are never matched are rejected. They must not match in any case.
 			m, _ := match.New(placementv1.Match{ResourceRules: tc.rules}, field.NewPath("match"))
-			groups := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
+			groups := match.Webhooks([]match.PolicyWebhook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
 			if got := len(groups[0].Webhook.MatchConditions) > 0; got != tc.want {
 				t.Errorf("has a condition: %t, want %t", got, tc.want)
 			}

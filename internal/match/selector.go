@@ -7,16 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// normal is the normal form of a label selector, which most selectors of equal meaning share. Requirements and their
+// requirementList is the normal form of a label selector, which most selectors of equal meaning share. Requirements and their
 // values are sorted and unique. A match label becomes an In requirement with one value.
-type normal []metav1.LabelSelectorRequirement
+type requirementList []metav1.LabelSelectorRequirement
 
-// normalise returns a selector's normal form. It is empty for a nil or empty selector.
-func normalise(s *metav1.LabelSelector) normal {
+// normalizeSelector returns a selector's normal form. It is empty for a nil or empty selector.
+func normalizeSelector(s *metav1.LabelSelector) requirementList {
 	if s == nil {
 		return nil
 	}
-	var out normal
+	var out requirementList
 	for key, value := range s.MatchLabels {
 		out = append(out, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
 	}
@@ -33,9 +33,9 @@ func compareRequirements(a, b metav1.LabelSelectorRequirement) int {
 }
 
 // selector converts the normal form, with additional requirements, to a label selector.
-func (n normal) selector(more ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+func (n requirementList) selector(more ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: slices.Concat(n, more)}
 }
 
 // except returns the normal form without its i-th requirement.
-func (n normal) except(i int) normal { return slices.Concat(n[:i], n[i+1:]) }
+func (n requirementList) except(i int) requirementList { return slices.Concat(n[:i], n[i+1:]) }

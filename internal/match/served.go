@@ -19,22 +19,22 @@ type ServedType struct {
 	Namespaced     bool
 }
 
-// Served is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
+// ServedTypes is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
 // *Served means that nothing is known about the API server.
-type Served struct {
+type ServedTypes struct {
 	types  []ServedType
 	silent []schema.GroupVersion
 }
 
-// NewServed returns the set of served types. The versions of a group must be in the order of the API server's
+// NewServedTypes returns the set of served types. The versions of a group must be in the order of the API server's
 // preference. silent are the group versions whose resources discovery could not list, such as those of an extension API
 // server that is down.
-func NewServed(types []ServedType, silent ...schema.GroupVersion) *Served {
-	return &Served{types: types, silent: silent}
+func NewServedTypes(types []ServedType, silent ...schema.GroupVersion) *ServedTypes {
+	return &ServedTypes{types: types, silent: silent}
 }
 
 // Equal reports whether both sets have equal types in the same order.
-func (s *Served) Equal(other *Served) bool {
+func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	if s == nil || other == nil {
 		return s == other
 	}
@@ -46,7 +46,7 @@ func (s *Served) Equal(other *Served) bool {
 
 // Namespaced reports whether the API server serves the resource as namespaced. It also returns true if nothing is known
 // about the resource's group.
-func (s *Served) Namespaced(resource schema.GroupResource) bool {
+func (s *ServedTypes) Namespaced(resource schema.GroupResource) bool {
 	if s == nil || s.hasSilent([]string{resource.Group}, []string{wildcard}) {
 		return true
 	}
@@ -54,14 +54,14 @@ func (s *Served) Namespaced(resource schema.GroupResource) bool {
 }
 
 // Names reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
-func (s *Served) Names(resource schema.GroupResource) bool {
+func (s *ServedTypes) Names(resource schema.GroupResource) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Named(resource.Resource) && t.Group == resource.Group })
 }
 
 // Plural returns the plural name that name probably stands for. It looks for a type with that plural name, kind,
 // singular name, or short name, in the groups first and then in all groups. If there is none, it looks for the most
 // similar plural name in the same order. ok is false if no name is similar.
-func (s *Served) Plural(name string, groups []string) (plural string, ok bool) {
+func (s *ServedTypes) Plural(name string, groups []string) (plural string, ok bool) {
 	if s == nil {
 		return "", false
 	}
@@ -86,12 +86,12 @@ func (s *Served) Plural(name string, groups []string) (plural string, ok bool) {
 }
 
 // HasKind reports whether a type of the kind is served.
-func (s *Served) HasKind(kind string) bool {
+func (s *ServedTypes) HasKind(kind string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Kind == kind })
 }
 
 // HasVersion reports whether a type of an API version such as "apps/v1" is served.
-func (s *Served) HasVersion(apiVersion string) bool {
+func (s *ServedTypes) HasVersion(apiVersion string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.GroupVersion().String() == apiVersion })
 }
 
@@ -103,7 +103,7 @@ func (t ServedType) Named(name string) bool {
 
 // Meant returns a question that suggests a served type in place of one that is not served, for example " (did you mean
 // deployments.apps?)". It returns "" if no served type is similar.
-func (s *Served) Meant(resource schema.GroupResource) string {
+func (s *ServedTypes) Meant(resource schema.GroupResource) string {
 	plural, ok := s.Plural(resource.Resource, []string{resource.Group})
 	if !ok {
 		return ""
@@ -113,7 +113,7 @@ func (s *Served) Meant(resource schema.GroupResource) string {
 }
 
 // MeantPlural is Meant for a name without a group.
-func (s *Served) MeantPlural(name string) string {
+func (s *ServedTypes) SuggestPlural(name string) string {
 	plural, ok := s.Plural(name, []string{wildcard})
 	if !ok || plural == name {
 		return ""
@@ -123,7 +123,7 @@ func (s *Served) MeantPlural(name string) string {
 
 // best returns the type with the plural name that fits the groups and versions best. It takes into account that users
 // write group and version in each other's place. At least one type must have the plural name.
-func (s *Served) best(plural string, groups, versions []string) ServedType {
+func (s *ServedTypes) best(plural string, groups, versions []string) ServedType {
 	types := slices.DeleteFunc(slices.Clone(s.types), func(t ServedType) bool { return t.Resource != plural })
 	distance := func(t ServedType) int {
 		written := func(group string) bool {
@@ -146,12 +146,12 @@ func (s *Served) best(plural string, groups, versions []string) ServedType {
 }
 
 // hasSilent reports whether the groups and versions include a group version whose resources are unknown.
-func (s *Served) hasSilent(groups, versions []string) bool {
+func (s *ServedTypes) hasSilent(groups, versions []string) bool {
 	return slices.ContainsFunc(s.silent, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
 // groupMeant returns the group that an invalid group name probably stands for. ok is false if none is similar.
-func (s *Served) groupMeant(name string) (group string, ok bool) {
+func (s *ServedTypes) groupMeant(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true
 	}

@@ -58,14 +58,14 @@ func TestSharedWebhooksAskForNothingElse(t *testing.T) {
 		if g.IntN(2) == 0 {
 			base.ResourceRules = []placementv1.ResourceRule{rule("*", "*", "deployments")}
 		}
-		var hooks []match.Hook
+		var hooks []match.PolicyWebhook
 		for i := range 2 + g.IntN(6) {
 			m, _ := match.New(g.similar(base), field.NewPath("match"))
-			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
+			hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
 		}
 		alone := map[string]webhook.WebhookAccessor{}
 		for _, hook := range hooks {
-			alone[hook.Policy] = webhook.NewMutatingWebhookAccessor("uid", "berth", &match.Webhooks([]match.Hook{hook}, ownNamespace)[0].Webhook)
+			alone[hook.Policy] = webhook.NewMutatingWebhookAccessor("uid", "berth", &match.Webhooks([]match.PolicyWebhook{hook}, ownNamespace)[0].Webhook)
 		}
 		groups := match.Webhooks(hooks, ownNamespace)
 		shared += len(hooks) - len(groups)
@@ -129,9 +129,9 @@ func TestValuesShareAWebhook(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			var hooks []match.Hook
+			var hooks []match.PolicyWebhook
 			for i, m := range tc.matches {
-				hooks = append(hooks, match.Hook{Policy: fmt.Sprint(i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: compile(t, m)})
+				hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprint(i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: compile(t, m)})
 			}
 			var got [][]string
 			groups := match.Webhooks(hooks, ownNamespace)
@@ -151,7 +151,7 @@ func TestValuesShareAWebhook(t *testing.T) {
 }
 
 func BenchmarkWebhooks(b *testing.B) {
-	var hooks []match.Hook
+	var hooks []match.PolicyWebhook
 	for i := range 2000 {
 		m, errs := match.New(placementv1.Match{
 			ResourceRules:     []placementv1.ResourceRule{rule("apps", "v1", "deployments")},
@@ -160,7 +160,7 @@ func BenchmarkWebhooks(b *testing.B) {
 		if len(errs) > 0 {
 			b.Fatal(errs.ToAggregate())
 		}
-		hooks = append(hooks, match.Hook{Policy: fmt.Sprint(i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
+		hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprint(i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -88,14 +88,14 @@ func readsPath(fields *projection.FieldSet, path []string) bool {
 // subresourceCommon returns what the subresource rules of two policies must have in common to share a webhook. The API
 // server evaluates object selectors and match conditions on the object in the request, which may be a Scale for a
 // subresource. So these webhooks have neither, and the process evaluates both on the object itself.
-func subresourceCommon(hook Hook) common {
+func subresourceCommon(hook PolicyWebhook) common {
 	out := commonOf(hook)
 	out.ObjectSelector, out.MatchConditions, out.Subresources = nil, nil, true
 	return out
 }
 
 // subresourceRules returns a policy's rules for subresources whose requests change fields that the policy reads.
-func subresourceRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
+func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOperations {
 	if hook.Decision == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func subresourcesOf(group string, resources []string, reads *projection.FieldSet
 	}
 	for _, resource := range resources {
 		gr := schema.GroupResource{Group: group, Resource: resource}
-		if !Never(gr) {
+		if !NeverMatched(gr) {
 			out = append(out, subresource{resource: gr, name: SubresourceScale})
 		}
 	}

@@ -41,10 +41,10 @@ func reads(paths ...[]string) *projection.FieldSet {
 func path(names ...string) []string { return names }
 
 // subresourcesOf returns the rules for subresources of a hook, in the form group/version/resource/subresource.
-func subresourcesOf(t *testing.T, hook match.Hook) []string {
+func subresourcesOf(t *testing.T, hook match.PolicyWebhook) []string {
 	t.Helper()
 	var out []string
-	for _, group := range match.Webhooks([]match.Hook{hook}, ownNamespace) {
+	for _, group := range match.Webhooks([]match.PolicyWebhook{hook}, ownNamespace) {
 		for _, r := range group.Webhook.Rules {
 			if slices.Equal(r.Operations, []admissionregistrationv1.OperationType{admissionregistrationv1.Update}) {
 				out = append(out, fmt.Sprintf("%s/%s/%s", r.APIGroups[0], r.APIVersions[0], r.Resources[0]))
@@ -96,7 +96,7 @@ func TestSubresourceRules(t *testing.T) {
 			if tc.condition != "" {
 				m.MatchConditions = []admissionregistrationv1.MatchCondition{condition("c", tc.condition)}
 			}
-			hook := match.Hook{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: compile(t, m), Decision: tc.reads}
+			hook := match.PolicyWebhook{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: compile(t, m), Decision: tc.reads}
 			got := subresourcesOf(t, hook)
 			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -135,7 +135,7 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 	}
 	asked, spared := 0, 0
 	for range 600 {
-		var hooks []match.Hook
+		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(4) {
 			spec := placementv1.Match{ObjectSelector: g.selector(), NamespaceSelector: g.selector()}
 			for range 1 + g.IntN(2) {
@@ -145,7 +145,7 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 				})
 			}
 			m, _ := match.New(spec, field.NewPath("match"))
-			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m, Decision: someReads()})
+			hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m, Decision: someReads()})
 		}
 		groups := match.Webhooks(hooks, ownNamespace)
 		for _, group := range groups {
@@ -168,7 +168,7 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 				wanted := false
 				for _, name := range group.Policies {
 					called[name] = true
-					hook := hooks[slices.IndexFunc(hooks, func(h match.Hook) bool { return h.Policy == name })]
+					hook := hooks[slices.IndexFunc(hooks, func(h match.PolicyWebhook) bool { return h.Policy == name })]
 					changes := hook.Decision.Covers(reads(c.path)) || c.subresource == "scale" && match.MayReadScale(hook.Decision)
 					wanted = wanted || changes && hook.Matcher.SelectsResource(c.resource)
 				}
@@ -198,10 +198,10 @@ func TestSubresourcesAskEveryPolicy(t *testing.T) {
 func TestSubresourceWebhooksDependOnTheSetAlone(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(13, 14))}
 	for range 200 {
-		var hooks, without []match.Hook
+		var hooks, without []match.PolicyWebhook
 		for i := range 1 + g.IntN(5) {
 			m, _ := match.New(g.match(), field.NewPath("match"))
-			hook := match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}
+			hook := match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}
 			without = append(without, hook)
 			hook.Decision = reads(path("spec", "replicas"))
 			if g.IntN(2) == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Hook is one policy's contribution to the webhook configuration.
-type Hook struct {
+// PolicyWebhook is one policy's contribution to the webhook configuration.
+type PolicyWebhook struct {
 	Policy        string
 	FailurePolicy placementv1.FailurePolicy
 	Matcher       *Matcher
@@ -37,8 +37,8 @@ type Group struct {
 // the webhooks of the others have no guard.
 type common struct {
 	FailurePolicy     placementv1.FailurePolicy
-	NamespaceSelector normal
-	ObjectSelector    normal
+	NamespaceSelector requirementList
+	ObjectSelector    requirementList
 	MatchConditions   []admissionregistrationv1.MatchCondition
 	Versions          []string
 	Rules             []placementv1.ResourceRule
@@ -82,7 +82,7 @@ type cut struct {
 //
 // The result is sorted and depends only on the set of hooks. A webhook's name does not depend on the label values that
 // it requires. The webhooks exclude kube-system and ownNamespace, which may be empty.
-func Webhooks(hooks []Hook, ownNamespace string) []Group {
+func Webhooks(hooks []PolicyWebhook, ownNamespace string) []Group {
 	parts := partsOf(hooks)
 	cuts := make([][]cut, len(parts))
 	count := map[string]int{}
@@ -129,7 +129,7 @@ type union struct {
 func (u *union) group(ownNamespace string) Group {
 	key := u.common
 	if u.Key != "" {
-		wanted := normal{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.wanted)))}}
+		wanted := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.wanted)))}}
 		if u.OfNamespace {
 			key.NamespaceSelector = slices.Concat(key.NamespaceSelector, wanted)
 		} else {
@@ -141,7 +141,7 @@ func (u *union) group(ownNamespace string) Group {
 }
 
 // partsOf merges the hooks that differ only in their resource rules.
-func partsOf(hooks []Hook) []*part {
+func partsOf(hooks []PolicyWebhook) []*part {
 	byKey := map[string]*part{}
 	var out []*part
 	add := func(policy string, key common, rules []admissionregistrationv1.RuleWithOperations) {
@@ -171,11 +171,11 @@ func partsOf(hooks []Hook) []*part {
 	return out
 }
 
-func commonOf(hook Hook) common {
+func commonOf(hook PolicyWebhook) common {
 	m := hook.Matcher.match
 	key := common{
 		FailurePolicy: hook.FailurePolicy, MatchConditions: m.MatchConditions,
-		NamespaceSelector: normalise(m.NamespaceSelector), ObjectSelector: normalise(m.ObjectSelector),
+		NamespaceSelector: normalizeSelector(m.NamespaceSelector), ObjectSelector: normalizeSelector(m.ObjectSelector),
 		Guarded: hook.Matcher.guarded,
 	}
 	for i, rule := range m.ResourceRules {
@@ -218,8 +218,8 @@ func (p *part) cuts() []cut {
 	return out
 }
 
-func sortedByPolicy(hooks []Hook) []Hook {
-	return slices.SortedFunc(slices.Values(hooks), func(a, b Hook) int { return strings.Compare(a.Policy, b.Policy) })
+func sortedByPolicy(hooks []PolicyWebhook) []PolicyWebhook {
+	return slices.SortedFunc(slices.Values(hooks), func(a, b PolicyWebhook) int { return strings.Compare(a.Policy, b.Policy) })
 }
 
 func keyText(key any) string {
@@ -244,7 +244,7 @@ func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWit
 		Rules:                   rules,
 		FailurePolicy:           new(admissionregistrationv1.FailurePolicyType(key.FailurePolicy)),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
-		NamespaceSelector:       key.NamespaceSelector.selector(Elsewhere(ownNamespace)),
+		NamespaceSelector:       key.NamespaceSelector.selector(ExcludeProtectedNamespaces(ownNamespace)),
 		ObjectSelector:          key.ObjectSelector.selector(),
 		MatchConditions:         conditions,
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
@@ -254,7 +254,7 @@ func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWit
 }
 
 // objectRules returns a policy's rules for the objects themselves.
-func objectRules(hook Hook) []admissionregistrationv1.RuleWithOperations {
+func objectRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, rule := range hook.Matcher.match.ResourceRules {
 		out = append(out, newRule(rule.APIGroups, rule.APIVersions, rule.Resources, admissionregistrationv1.Create, admissionregistrationv1.Update))

@@ -280,7 +280,7 @@ func TestMatcherAgreesWithAPIServer(t *testing.T) {
 		spec := g.match()
 		// Rules that name types which are never matched are rejected. They must not match in any case.
 		m, _ := match.New(spec, field.NewPath("match"))
-		rendered := match.Webhooks([]match.Hook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
+		rendered := match.Webhooks([]match.PolicyWebhook{{Policy: "p", FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}}, ownNamespace)
 		if len(rendered) != 1 {
 			t.Fatalf("%d webhooks for one policy", len(rendered))
 		}
@@ -325,7 +325,7 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 		return ""
 	}
 	for range 500 {
-		var hooks []match.Hook
+		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(4) {
 			spec := placementv1.Match{}
 			for range 1 + g.IntN(2) {
@@ -334,11 +334,11 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 				})
 			}
 			m, _ := match.New(spec, field.NewPath("match"))
-			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
+			hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
 		}
 		together := match.Webhooks(hooks, ownNamespace)
 		for _, hook := range hooks {
-			alone := match.Webhooks([]match.Hook{hook}, ownNamespace)[0].Webhook
+			alone := match.Webhooks([]match.PolicyWebhook{hook}, ownNamespace)[0].Webhook
 			for range 8 {
 				r := schema.GroupVersionResource{Group: g.some("apps", "batch")[0], Version: g.some("v1", "v2")[0], Resource: g.some("jobs", "deployments")[0]}
 				want := invoked(alone, r)
@@ -367,7 +367,7 @@ func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 	versions := []string{"v1", "v2"}
 	calls, skips, named := 0, 0, 0
 	for range 300 {
-		var hooks []match.Hook
+		var hooks []match.PolicyWebhook
 		for i := range 1 + g.IntN(3) {
 			spec := placementv1.Match{ResourceRules: []placementv1.ResourceRule{g.rule()}}
 			if g.IntN(2) == 0 {
@@ -375,7 +375,7 @@ func TestWildcardsNeitherReachNorHideNames(t *testing.T) {
 			}
 			// Rules that name types which are never matched are rejected. They must not match in any case.
 			m, _ := match.New(spec, field.NewPath("match"))
-			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
+			hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: placementv1.FailurePolicyFail, Matcher: m})
 		}
 		for _, group := range match.Webhooks(hooks, ownNamespace) {
 			for range 10 {
@@ -449,23 +449,23 @@ func ruleTexts(w admissionregistrationv1.MutatingWebhook) []string {
 // webhook. Otherwise the rule of one policy would make the API server send objects in a version that the other policy
 // does not match.
 func TestVersionsAreNotMixed(t *testing.T) {
-	hook := func(name string, rules ...placementv1.ResourceRule) match.Hook {
+	hook := func(name string, rules ...placementv1.ResourceRule) match.PolicyWebhook {
 		m, errs := match.New(placementv1.Match{ResourceRules: rules}, field.NewPath("match"))
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
-		return match.Hook{Policy: name, FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}
+		return match.PolicyWebhook{Policy: name, FailurePolicy: placementv1.FailurePolicyFail, Matcher: m}
 	}
 	tests := map[string]struct {
-		hooks []match.Hook
+		hooks []match.PolicyWebhook
 		want  [][]string
 	}{
-		"SameVersion":      {hooks: []match.Hook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("batch", "v1", "jobs"))}, want: [][]string{{"a", "b"}}},
-		"OtherVersion":     {hooks: []match.Hook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("apps", "v1beta1", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
-		"WildcardIsOther":  {hooks: []match.Hook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("apps", "*", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
-		"VersionsAreLists": {hooks: []match.Hook{hook("a", rule("apps", "v1,v2", "deployments")), hook("b", rule("apps", "v1", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
+		"SameVersion":      {hooks: []match.PolicyWebhook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("batch", "v1", "jobs"))}, want: [][]string{{"a", "b"}}},
+		"OtherVersion":     {hooks: []match.PolicyWebhook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("apps", "v1beta1", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
+		"WildcardIsOther":  {hooks: []match.PolicyWebhook{hook("a", rule("apps", "v1", "deployments")), hook("b", rule("apps", "*", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
+		"VersionsAreLists": {hooks: []match.PolicyWebhook{hook("a", rule("apps", "v1,v2", "deployments")), hook("b", rule("apps", "v1", "deployments"))}, want: [][]string{{"a"}, {"b"}}},
 		"Crossed": {
-			hooks: []match.Hook{
+			hooks: []match.PolicyWebhook{
 				hook("a", rule("apps", "v1", "deployments"), rule("batch", "v2", "jobs")),
 				hook("b", rule("batch", "v1", "jobs"), rule("apps", "v2", "deployments")),
 			},
@@ -489,14 +489,14 @@ func TestVersionsAreNotMixed(t *testing.T) {
 func TestWebhooksDependOnTheSetAlone(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(5, 6))}
 	for range 200 {
-		var hooks []match.Hook
+		var hooks []match.PolicyWebhook
 		for i := range g.IntN(6) {
 			m, _ := match.New(g.match(), field.NewPath("match"))
 			failure := placementv1.FailurePolicyFail
 			if g.IntN(2) == 0 {
 				failure = placementv1.FailurePolicyIgnore
 			}
-			hooks = append(hooks, match.Hook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: failure, Matcher: m})
+			hooks = append(hooks, match.PolicyWebhook{Policy: fmt.Sprintf("p%d", i), FailurePolicy: failure, Matcher: m})
 		}
 		want := match.Webhooks(hooks, ownNamespace)
 		names := map[string]bool{}
@@ -532,11 +532,11 @@ func TestWebhooksDependOnTheSetAlone(t *testing.T) {
 }
 
 func TestWebhooksGolden(t *testing.T) {
-	hook := func(name string, failure placementv1.FailurePolicy, m placementv1.Match) match.Hook {
-		return match.Hook{Policy: name, FailurePolicy: failure, Matcher: compile(t, m)}
+	hook := func(name string, failure placementv1.FailurePolicy, m placementv1.Match) match.PolicyWebhook {
+		return match.PolicyWebhook{Policy: name, FailurePolicy: failure, Matcher: compile(t, m)}
 	}
 	eu := selector("jurisdiction", "eu")
-	groups := match.Webhooks([]match.Hook{
+	groups := match.Webhooks([]match.PolicyWebhook{
 		hook("eu-jobs", placementv1.FailurePolicyFail, placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("batch", "v1", "jobs,cronjobs")}, NamespaceSelector: eu}),
 		hook("eu-deployments", placementv1.FailurePolicyFail, placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, NamespaceSelector: eu}),
 		hook("eu-again", placementv1.FailurePolicyFail, placementv1.Match{ResourceRules: []placementv1.ResourceRule{rule("apps", "v1", "deployments")}, NamespaceSelector: eu}),

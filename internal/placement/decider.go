@@ -470,7 +470,7 @@ func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	policies := candidates.About(object)
+	policies := candidates.Matching(object)
 	slices.SortFunc(policies, precedence)
 	var verdicts []*Verdict
 	for _, p := range slices.Compact(policies) {

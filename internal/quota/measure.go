@@ -64,7 +64,7 @@ func (e *Evaluators) Types(spec *placementv1.QuotaSpec) (types map[schema.GroupR
 	types = map[schema.GroupResource][]corev1.ResourceName{}
 	for name := range spec.Hard {
 		resource, ok := e.counted(name)
-		if !ok || match.Never(resource) {
+		if !ok || match.NeverMatched(resource) {
 			untracked = append(untracked, name)
 			continue
 		}

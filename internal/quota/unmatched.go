@@ -49,7 +49,7 @@ const storageClassInfix = ".storageclass.storage.k8s.io/"
 // SuggestResourceName returns a question that suggests a resource name in place of one that counts nothing, for example
 // " (did you mean count/deployments.apps?)". It returns "" if none is similar. Limits of extended resources are not
 // counted, because they equal the requests; for these it suggests the requests.
-func SuggestResourceName(name corev1.ResourceName, served *match.Served) string {
+func SuggestResourceName(name corev1.ResourceName, served *match.ServedTypes) string {
 	// Names without a slash are standard names: the schema rejects others.
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {

@@ -56,7 +56,7 @@ func (e *Evaluators) Webhooks(scoped []placementv1.ScopedQuota, cluster []placem
 		l := &limits[i]
 		key, _ := KeyOf(l)
 		var types []schema.GroupResource
-		if resource := (schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}); !match.Never(resource) {
+		if resource := (schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}); !match.NeverMatched(resource) {
 			types = append(types, resource)
 		}
 		hooks = append(hooks, hook{
@@ -266,7 +266,7 @@ func groupHooks(hooks []hook, ownNamespace string) []Webhook {
 		selector := metav1.LabelSelector{}
 		if g.selector != nil {
 			selector = *g.selector.DeepCopy()
-			selector.MatchExpressions = append(selector.MatchExpressions, match.Elsewhere(ownNamespace))
+			selector.MatchExpressions = append(selector.MatchExpressions, match.ExcludeProtectedNamespaces(ownNamespace))
 		} else {
 			slices.Sort(g.namespaces)
 			selector.MatchExpressions = []metav1.LabelSelectorRequirement{{

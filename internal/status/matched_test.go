@@ -71,7 +71,7 @@ func TestWaitingForATypeIsNotStalled(t *testing.T) {
 }
 
 func TestMatchedOfQuotas(t *testing.T) {
-	served := match.NewServed([]match.ServedType{{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}})
+	served := match.NewServedTypes([]match.ServedType{{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}})
 	widget := []schema.GroupResource{{Group: "example.com", Resource: "widget"}}
 	for name, tc := range map[string]struct {
 		reach          *status.QuotaReach

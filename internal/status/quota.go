@@ -31,7 +31,7 @@ type QuotaFacts struct {
 	// Reach describes which of the things that the quota refers to exist; nil if unknown.
 	Reach *QuotaReach
 	// Served describes what the API server serves, for suggestions. It may be nil.
-	Served *match.Served
+	Served *match.ServedTypes
 }
 
 // QuotaReach lists the things that a quota's scopes and selector refer to and that do not exist.

@@ -50,7 +50,7 @@ type catalog struct {
 	// scalable holds the types that have a scale subresource.
 	scalable map[schema.GroupVersionResource]bool
 	// served holds all types, including those that can't be listed or watched.
-	served *match.Served
+	served *match.ServedTypes
 }
 
 // NewCatalog returns a catalog that is empty until the first Refresh. inventories lists the types that represent
@@ -174,7 +174,7 @@ func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *cat
 }
 
 // servedTypes returns all types in the lists, and the versions of groups that did not respond.
-func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *match.Served {
+func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) *match.ServedTypes {
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
 		byVersion[list.GroupVersion] = list
@@ -192,7 +192,7 @@ func servedTypes(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, fai
 	if failed != nil {
 		silent = slices.SortedFunc(maps.Keys(failed.Groups), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 	}
-	return match.NewServed(types, silent...)
+	return match.NewServedTypes(types, silent...)
 }
 
 // typesOf returns the types of one version of a group.
@@ -235,7 +235,7 @@ func (c *Catalog) Inventories() *replication.Inventories { return c.inventories 
 
 // Served returns all types that the API server serves, including those that can't be watched. It returns nil before the
 // first refresh.
-func (c *Catalog) Served() *match.Served { return c.current.Load().served }
+func (c *Catalog) Served() *match.ServedTypes { return c.current.Load().served }
 
 // Kind returns the kind of a resource type, or "" if the type is not served.
 func (c *Catalog) Kind(resource schema.GroupVersionResource) string {

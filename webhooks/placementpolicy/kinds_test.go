@@ -15,14 +15,14 @@ import (
 // kinds is a catalog with several types.
 type kinds struct{ catalog }
 
-func (*kinds) Served() *match.Served {
+func (*kinds) Served() *match.ServedTypes {
 	of := func(group, version, plural, kind string, namespaced bool, short ...string) match.ServedType {
 		return match.ServedType{
 			GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: plural},
 			Kind:                 kind, Singular: strings.ToLower(kind), ShortNames: short, Namespaced: namespaced,
 		}
 	}
-	return match.NewServed([]match.ServedType{
+	return match.NewServedTypes([]match.ServedType{
 		of("", "v1", "pods", "Pod", true, "po"), of("", "v1", "persistentvolumes", "PersistentVolume", false, "pv"),
 		of("apps", "v1", "deployments", "Deployment", true, "deploy"), of("apps", "v1", "statefulsets", "StatefulSet", true, "sts"),
 	}, schema.GroupVersion{Group: "metrics.example", Version: "v1"})

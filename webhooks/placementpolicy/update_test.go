@@ -19,8 +19,8 @@ import (
 // naming is a catalog with names to suggest.
 type naming struct{ catalog }
 
-func (*naming) Served() *match.Served {
-	return match.NewServed([]match.ServedType{
+func (*naming) Served() *match.ServedTypes {
+	return match.NewServedTypes([]match.ServedType{
 		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true},
 		{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", ShortNames: []string{"deploy"}, Namespaced: true},
 	})

@@ -31,7 +31,7 @@ type Catalog interface {
 	policy.Served
 	Refresh(ctx context.Context) error
 	// Served returns all types that the API server serves, or nil if they are not known.
-	Served() *match.Served
+	Served() *match.ServedTypes
 	// Scalable returns the served types with a scale subresource for which selects returns true.
 	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
 }
@@ -242,12 +242,12 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 	}
 	if old != nil && !policy.SameText(old.Spec, spec) {
 		if added := v.missesMore(old, binding.Missing); len(added) > 0 {
-			return nil, policy.NotServed(name, added, v.Catalog.Served().MeantPlural)
+			return nil, policy.NotServed(name, added, v.Catalog.Served().SuggestPlural)
 		}
 	}
 	names := make([]string, len(binding.Missing))
 	for i, read := range binding.Missing {
-		names[i] = read.Explained() + v.Catalog.Served().MeantPlural(read.Plural)
+		names[i] = read.Explained() + v.Catalog.Served().SuggestPlural(read.Plural)
 	}
 	return append(warnings, fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))), nil
 }

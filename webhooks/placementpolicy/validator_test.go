@@ -47,7 +47,7 @@ func (*catalog) Exact(schema.GroupVersionResource) (policy.Resource, bool) {
 }
 
 // Served returns nil: the matched types are not known.
-func (*catalog) Served() *match.Served { return nil }
+func (*catalog) Served() *match.ServedTypes { return nil }
 
 // Inventories returns the inventories that Berth knows by default.
 func (*catalog) Inventories() *replication.Inventories { return replication.Known() }

@@ -122,7 +122,7 @@ func (l *Ledger) queueKey(ctx context.Context, namespace string) (string, error)
 }
 
 func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshness, all *lists) ([]placementv1.Quota, error) {
-	if match.Exempt(namespace, l.OwnNamespace) {
+	if match.IsProtectedNamespace(namespace, l.OwnNamespace) {
 		return nil, nil
 	}
 	list, err := l.clusterList(ctx, f, all)
@@ -226,7 +226,7 @@ func (l *Ledger) newest(read placementv1.Quota) placementv1.Quota {
 
 // limits returns the LimitedResources for a type in a namespace.
 func (l *Ledger) limits(ctx context.Context, namespace string, resource schema.GroupResource, f freshness, all *lists) ([]quota.Limit, error) {
-	if match.Exempt(namespace, l.OwnNamespace) {
+	if match.IsProtectedNamespace(namespace, l.OwnNamespace) {
 		return nil, nil
 	}
 	list, err := l.limitList(ctx, f, all)

@@ -51,7 +51,7 @@ func (h *Handler) gaps(applied client.Object, limits []*limit, quotas *holding, 
 	var out []string
 	compared, told := 0, map[[2]quota.Key]bool{}
 	for _, namespace := range slices.Sorted(maps.Keys(labelsOf)) {
-		if match.Exempt(namespace, h.OwnNamespace) {
+		if match.IsProtectedNamespace(namespace, h.OwnNamespace) {
 			continue
 		}
 		here := quotas.in(namespace, labelsOf[namespace])

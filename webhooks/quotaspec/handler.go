@@ -26,7 +26,7 @@ import (
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
-	Served() *match.Served
+	Served() *match.ServedTypes
 	Refresh(ctx context.Context) error
 }
 
@@ -184,7 +184,7 @@ func (h *Handler) ofSelector(ctx context.Context, s *placementv1.NamespaceSelect
 		return nil
 	}
 	const field = "spec.namespaceSelector"
-	if why := match.ExcludesAll(s.Upstream(), h.OwnNamespace); why != "" {
+	if why := match.ReasonSelectsNone(s.Upstream(), h.OwnNamespace); why != "" {
 		return []string{field + ": " + why}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.Upstream())
@@ -196,7 +196,7 @@ func (h *Handler) ofSelector(ctx context.Context, s *placementv1.NamespaceSelect
 		return []string{fmt.Sprintf("%s: whether any namespace is selected is not known: %v", field, err)}
 	}
 	for name, of := range all {
-		if !match.Exempt(name, h.OwnNamespace) && selector.Matches(labels.Set(of)) {
+		if !match.IsProtectedNamespace(name, h.OwnNamespace) && selector.Matches(labels.Set(of)) {
 			return nil
 		}
 	}

@@ -25,11 +25,11 @@ import (
 // world is a fake API server with pods, deployments, nodes, two namespaces, and one priority class.
 type world struct{}
 
-func (world) Served() *match.Served {
+func (world) Served() *match.ServedTypes {
 	of := func(group, plural, kind string, namespaced bool) match.ServedType {
 		return match.ServedType{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}, Kind: kind, Singular: strings.ToLower(kind), Namespaced: namespaced}
 	}
-	return match.NewServed([]match.ServedType{
+	return match.NewServedTypes([]match.ServedType{
 		of("", "pods", "Pod", true), of("", "configmaps", "ConfigMap", true), of("", "nodes", "Node", false),
 		of("", "persistentvolumeclaims", "PersistentVolumeClaim", true), of("apps", "deployments", "Deployment", true), of("batch", "jobs", "Job", true),
 	})
