@@ -264,7 +264,7 @@ func (s *summary) clean(ctx context.Context, targets []cleanup.Target) {
 	}
 }
 
-func (s *summary) print(t cleanup.Target, undone *placement.Undoing) {
+func (s *summary) print(t cleanup.Target, undone *placement.UndoResult) {
 	var text strings.Builder
 	done := "cleaned up"
 	if s.options.dryRun {

@@ -133,7 +133,7 @@ func TestController(t *testing.T) {
 	var notified sync.Map
 	c.Subscribe(func(policy string) { notified.Store(policy, true) })
 	set := func(name string, b, next *policy.Binding) {
-		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b, Next: next})
+		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: b, Next: next})
 	}
 	set("a", bindingAt(t, server.URL, nodes), nil)
 	if state, _ := c.State("a", nodes.GroupVersionResource); state.Synced || c.Failure("a") != nil {

@@ -114,7 +114,7 @@ type compiled struct {
 
 // waiting is a version that comes into force once the data that it reads is complete, or at the time until.
 type waiting struct {
-	standing *placement.Standing
+	standing *placement.PolicyState
 	until    time.Time
 }
 
@@ -233,7 +233,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // mayHeal reports whether the policy's state may improve without a change of any object that Berth watches. A missing
 // type may be served, or the leader may record what the policy's types are bound to.
-func mayHeal(s *placement.Standing) bool {
+func mayHeal(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
 }
@@ -241,7 +241,7 @@ func mayHeal(s *placement.Standing) bool {
 // takeTurn returns the registry entry that is to be in force: next, or the current entry while the data that next reads
 // is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
 // denied requests until its data is complete.
-func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *placement.Standing, waits bool) {
+func (c *Controller) takeTurn(name string, next *placement.PolicyState) (standing *placement.PolicyState, waits bool) {
 	old := c.registry.Get(name)
 	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
 	now := c.clock.Now()
@@ -263,11 +263,11 @@ func (c *Controller) takeTurn(name string, next *placement.Standing) (standing *
 }
 
 // bound reports whether the policy of a registry entry can decide once its data is complete.
-func bound(s *placement.Standing) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
+func bound(s *placement.PolicyState) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
 
 // load compiles and binds a policy. If that fails, it falls back to an earlier version that compiled and whose types
 // are served. An error means that the caller must retry.
-func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.Standing, error) {
+func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.PolicyState, error) {
 	known := len(c.versions(obj)) > 0
 	next, reason := c.newest(obj)
 	var incomplete *policy.Binding
@@ -324,7 +324,7 @@ func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) 
 // fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
 // Among the versions that this replica knows, it prefers the last one of which all types are served. If anyhow is true,
 // the newest version can't be in force at all, and any version that compiled will do.
-func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.Standing, error) {
+func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.PolicyState, error) {
 	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
 	if len(candidates) == 0 {
 		kept, ok, err := c.kept(ctx, obj)
@@ -452,7 +452,7 @@ func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy)
 }
 
 // putInForce returns the registry entry for a compiled version and its binding.
-func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.Standing, error) {
+func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.PolicyState, error) {
 	// After a restore of the API server's store from a backup, two sources can have the same generation.
 	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
 	text.bindings = binding.Bindings
@@ -471,7 +471,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 	if err != nil {
 		return nil, err
 	}
-	return &placement.Standing{
+	return &placement.PolicyState{
 		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, policy.RuleScheduling)),
 		Generation: obj.Generation,
 		Err:        text.invalid,
@@ -522,13 +522,13 @@ func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec
 }
 
 // broken returns the registry entry of a policy of which no version ever compiled.
-func broken(obj *placementv1.PlacementPolicy, err error) *placement.Standing {
+func broken(obj *placementv1.PlacementPolicy, err error) *placement.PolicyState {
 	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
 	spec := obj.Spec.WithDefaults()
 	// The errors of the match were reported before. Without the invalid parts the policy matches, and denies, more
 	// objects.
 	matcher, _ := match.New(spec.Match, matchPath)
-	return &placement.Standing{
+	return &placement.PolicyState{
 		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing, false),
 		Generation: obj.Generation,
 		Err:        err,
@@ -552,7 +552,7 @@ func (failing) Input() *projection.FieldSet { return projection.AllFields() }
 
 // differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
 // share the Policy pointer.
-func differs(old, next *placement.Standing) bool {
+func differs(old, next *placement.PolicyState) bool {
 	if old == nil {
 		return true
 	}
@@ -563,8 +563,8 @@ func differs(old, next *placement.Standing) bool {
 }
 
 // prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
-func (c *Controller) prepared(name string) []*placement.Standing {
-	var out []*placement.Standing
+func (c *Controller) prepared(name string) []*placement.PolicyState {
+	var out []*placement.PolicyState
 	if s := c.registry.Get(name); s != nil && !s.Broken {
 		out = append(out, s)
 	}
@@ -617,7 +617,7 @@ func (c *Controller) forget(name string) {
 	c.states.set(name, "")
 }
 
-func stateOf(standing *placement.Standing) string {
+func stateOf(standing *placement.PolicyState) string {
 	switch {
 	case standing.Broken:
 		return metrics.StateBroken

@@ -29,7 +29,7 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	c := New(Deps{Registry: registry})
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	set := func(name string, b *policy.Binding) {
-		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: b})
+		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: b})
 	}
 	set("asks", &policy.Binding{World: map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}})
 	set("reads", &policy.Binding{Resources: []policy.Resource{{GroupVersionResource: nodes}}})

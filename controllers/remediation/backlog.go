@@ -48,7 +48,7 @@ func (c *Controller) take() backlog {
 // concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
 // waits for worldSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
 // revised.
-func (b *backlog) concerns(p *placement.Policy, standing *placement.Standing) bool {
+func (b *backlog) concerns(p *placement.Policy, standing *placement.PolicyState) bool {
 	if b.all || standing == nil || standing.Policy != p {
 		return true
 	}
@@ -59,7 +59,7 @@ func (b *backlog) concerns(p *placement.Policy, standing *placement.Standing) bo
 		slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool { return b.types[r.GroupVersionResource] })
 }
 
-func asksPredicates(s *placement.Standing) bool {
+func asksPredicates(s *placement.PolicyState) bool {
 	return s != nil && s.Binding != nil && len(s.Binding.World) > 0
 }
 

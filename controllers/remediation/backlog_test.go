@@ -71,7 +71,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	l.Registry.Set("p", &placement.Standing{Binding: binding, Generation: 1, Policy: &placement.Policy{
+	l.Registry.Set("p", &placement.PolicyState{Binding: binding, Generation: 1, Policy: &placement.Policy{
 		Name: "p", Generation: 1, Mode: placementv1.ModeEnforce, Remediation: placementv1.RemediationManual, Matcher: matcher, Evaluator: out.oracle,
 	}})
 	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "", ""), deployment("b", "", "")})

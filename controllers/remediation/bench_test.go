@@ -195,7 +195,7 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 	if len(errs) > 0 {
 		l.t.Fatal(errs.ToAggregate())
 	}
-	l.Registry.Set(name, &placement.Standing{Binding: binding, Generation: 1, Policy: &placement.Policy{
+	l.Registry.Set(name, &placement.PolicyState{Binding: binding, Generation: 1, Policy: &placement.Policy{
 		Name: name, Generation: 1, Mode: spec.Mode, FailurePolicy: spec.FailurePolicy, Remediation: spec.Remediation.Mode,
 		Priority: spec.Priority, Matcher: matcher, Evaluator: evaluator,
 	}})

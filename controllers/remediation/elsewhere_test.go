@@ -150,7 +150,7 @@ func (l *leader) put(name, tier string, mode placementv1.RemediationMode, e plac
 	p := &placement.Policy{
 		Name: name, Generation: 1, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: mode, Matcher: matcher, Evaluator: e,
 	}
-	l.Registry.Set(name, &placement.Standing{Binding: &policy.Binding{}, Generation: 1, Policy: p})
+	l.Registry.Set(name, &placement.PolicyState{Binding: &policy.Binding{}, Generation: 1, Policy: p})
 	return p
 }
 

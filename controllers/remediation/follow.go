@@ -136,7 +136,7 @@ func newMatched(catalog Catalog) *matched {
 }
 
 func (m *matched) by(p *placement.Policy) []schema.GroupVersionResource {
-	if !p.Followed() {
+	if !p.RemediatesExisting() {
 		return nil
 	}
 	m.mu.Lock()
@@ -324,7 +324,7 @@ func (c *Controller) feedsItself(name string) bool {
 	if p == nil || p.Policy == nil || p.Binding == nil || len(p.Binding.Resources) == 0 {
 		return false
 	}
-	reads := func(of, by *placement.Standing) bool {
+	reads := func(of, by *placement.PolicyState) bool {
 		return of.Binding != nil && slices.ContainsFunc(of.Binding.Resources, func(r policy.Resource) bool { return by.Policy.Matcher.SelectsResource(r.GroupVersionResource) })
 	}
 	for _, other := range c.Registry.All() {

@@ -202,7 +202,7 @@ func (r *replica) changes() map[string]int {
 }
 
 func (r *replica) set(name string, binding, next *policy.Binding) {
-	r.registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name}, Binding: binding, Next: next})
+	r.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: binding, Next: next})
 	synctest.Wait()
 }
 
@@ -274,7 +274,7 @@ func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
 		r.server.forbidden[pods] = true
-		r.registry.Set("asks", &placement.Standing{Policy: &placement.Policy{Name: "asks"}, Binding: asking})
+		r.registry.Set("asks", &placement.PolicyState{Policy: &placement.Policy{Name: "asks"}, Binding: asking})
 		if r.Settled() || r.SettledFor(asking) {
 			t.Error("settled before anything was read")
 		}

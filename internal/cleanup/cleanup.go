@@ -158,7 +158,7 @@ func (c *Cleaner) list(ctx context.Context, resource schema.GroupVersionResource
 			t := Target{Resource: resource, Namespace: item.Namespace, Name: item.Name, UID: item.UID, controlled: controller != nil}
 			if _, ok := item.Annotations[placementv1.RequestedAnnotation]; ok {
 				out = append(out, t)
-			} else if controller != nil && placement.KeepsCopies(resource.GroupResource()) {
+			} else if controller != nil && placement.HoldsRecordCopies(resource.GroupResource()) {
 				c.copies[controller.UID] = append(c.copies[controller.UID], t)
 			}
 		}
@@ -191,8 +191,8 @@ var ErrUntrusted = errors.New("its record is not signed by Berth's key, so it is
 // Clean removes the record last. Before that, it adds the record to objects that have copies of the object's
 // annotations but no record. So after an interruption, every object that is not clean has a record, and the next run
 // finds it.
-func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, error) {
-	var out *placement.Undoing
+func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.UndoResult, error) {
+	var out *placement.UndoResult
 	var marked []Target
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		undone, copies, err := c.try(ctx, t)
@@ -217,7 +217,7 @@ func (c *Cleaner) Clean(ctx context.Context, t Target) (*placement.Undoing, erro
 // try makes one attempt. It fails with a conflict if the object changes meanwhile. It also returns the objects that it
 // marked with a record. They must be cleaned up after this object, because its controller copies annotations to them
 // until then.
-func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, marked []Target, err error) {
+func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.UndoResult, marked []Target, err error) {
 	obj, err := c.Objects.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, nil, err
@@ -260,14 +260,14 @@ func (c *Cleaner) try(ctx context.Context, t Target) (out *placement.Undoing, ma
 }
 
 // undo returns the object without Berth's changes.
-func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.Undoing, error) {
+func (c *Cleaner) undo(ctx context.Context, t Target, obj *unstructured.Unstructured) (*placement.UndoResult, error) {
 	d := &placement.Decider{Keyring: c.Keyring, Templates: c.Templates, Owners: owners{c}}
 	return d.Undo(ctx, t.Resource, obj)
 }
 
 // restore makes all changes except the removal of the record. It also stores in the record who owned the changed
 // fields. It returns the changed object.
-func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.Undoing, changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
+func (c *Cleaner) restore(ctx context.Context, t Target, obj *unstructured.Unstructured, undone *placement.UndoResult, changes []jsonpatch.Operation) (*unstructured.Unstructured, error) {
 	record, err := recordWithOwners(obj, changes)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func fixture(bound time.Duration) (*Monitor, *server, *placement.Registry, *atom
 }
 
 func load(r *placement.Registry, generation int64) {
-	r.Set("a", &placement.Standing{Policy: &placement.Policy{Name: "a"}, Loaded: placement.Loaded{UID: "1", Generation: generation}})
+	r.Set("a", &placement.PolicyState{Policy: &placement.Policy{Name: "a"}, Loaded: placement.Loaded{UID: "1", Generation: generation}})
 }
 
 // TestConfirmShares checks that concurrent calls share a request, and never one that began before the call.

@@ -151,7 +151,7 @@ func TestQuarantine(t *testing.T) {
 	r, policies := prometheus.NewRegistry(), placement.NewRegistry()
 	r.MustRegister(metrics.NewQuarantine(policies.InForce))
 	for name, is := range map[string]bool{"p": true, "q": false} {
-		policies.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name, Evaluator: sick(is)}})
+		policies.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name, Evaluator: sick(is)}})
 	}
 	got := func() map[string]float64 {
 		families, err := r.Gather()

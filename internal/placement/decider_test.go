@@ -360,9 +360,9 @@ func TestRegistry(t *testing.T) {
 		told = append(told, fmt.Sprintf("%s %s %s", policy, name(before), name(after)))
 	})
 	before := r.InForce()
-	r.Set("b", &placement.Standing{Policy: &placement.Policy{Name: "b", Generation: 1}})
-	r.Set("a", &placement.Standing{Policy: &placement.Policy{Name: "a", Generation: 1}, Err: errors.New("x")})
-	standing := &placement.Standing{Policy: &placement.Policy{Name: "b", Generation: 2}}
+	r.Set("b", &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 1}})
+	r.Set("a", &placement.PolicyState{Policy: &placement.Policy{Name: "a", Generation: 1}, Err: errors.New("x")})
+	standing := &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 2}}
 	r.Set("b", standing)
 	var inForce []string
 	for _, p := range r.InForce() {

@@ -8,8 +8,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// opinion is the part of a verdict that Digest covers.
-type opinion struct {
+// digestEntry is the part of a verdict that Digest covers.
+type digestEntry struct {
 	Policy string           `json:"policy"`
 	Mode   placementv1.Mode `json:"mode"`
 	// Failed is the failure policy of a policy that could not decide. The error itself is left out: errors contain
@@ -31,9 +31,9 @@ func (o *Outcome) Digest() string {
 	if len(o.Verdicts) == 0 {
 		return ""
 	}
-	opinions := make([]opinion, len(o.Verdicts))
+	opinions := make([]digestEntry, len(o.Verdicts))
 	for i, v := range o.Verdicts {
-		opinions[i] = opinion{Policy: v.Policy.Name, Mode: v.Policy.Mode}
+		opinions[i] = digestEntry{Policy: v.Policy.Name, Mode: v.Policy.Mode}
 		if v.Err != nil {
 			opinions[i].Failed = v.Policy.FailurePolicy
 			continue

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Followed reports whether remediation evaluates existing objects for the policy.
-func (p *Policy) Followed() bool {
+// RemediatesExisting reports whether remediation evaluates existing objects for the policy.
+func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly
 }
 

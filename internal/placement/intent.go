@@ -310,7 +310,7 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	asked := out.spec
 	if len(path) == 1 {
 		// Only Pods have a path of one element.
-		asked = asAsked(asked)
+		asked = asRequested(asked)
 	}
 	if out.flat, out.err = flatten(asked); out.err != nil {
 		out.err = fmt.Errorf("%s.%w", strings.Join(path, "."), out.err)

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// asAsked returns a pod spec with the label selectors that the client requested. The API server adds requirements to
+// asRequested returns a pod spec with the label selectors that the client requested. The API server adds requirements to
 // the selectors of spread constraints and pod affinities: those that matchLabelKeys and mismatchLabelKeys mean for the
 // pod. It does so after admission. It rejects a key that is both in the selector and in one of these lists. So each
 // requirement on such a key comes from the API server. The argument is not changed.
-func asAsked(spec map[string]any) map[string]any {
+func asRequested(spec map[string]any) map[string]any {
 	out := spec
 	if next, changed := eachTerm(spec[topologySpreadConstraints]); changed {
 		out = withMember(out, next, topologySpreadConstraints)

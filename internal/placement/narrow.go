@@ -239,7 +239,7 @@ func parseClusterNames(text string) ([]string, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil || names == nil {
 		return nil, fmt.Errorf("annotation %s is %q, which is no list of clusters; write a JSON array of their names, as in %q",
-			placementv1.ClustersAnnotation, abridged(text), `["eu-1","eu-2"]`)
+			placementv1.ClustersAnnotation, shorten(text), `["eu-1","eu-2"]`)
 	}
 	return names, nil
 }
@@ -311,12 +311,12 @@ func few(names []string) string {
 	}
 	short := make([]string, len(names))
 	for i, name := range names {
-		short[i] = abridged(name)
+		short[i] = shorten(name)
 	}
 	return strings.Join(short, ", ")
 }
 
-func abridged(text string) string {
+func shorten(text string) string {
 	if len(text) <= maxText {
 		return text
 	}

@@ -15,8 +15,8 @@ import (
 
 var _ Policies = (*Registry)(nil)
 
-// Standing is the state of one PlacementPolicy on this replica.
-type Standing struct {
+// PolicyState is the state of one PlacementPolicy on this replica.
+type PolicyState struct {
 	// Policy is the version in force. If no version ever compiled, its evaluator always fails, so that it denies the
 	// objects that it matches.
 	Policy *Policy
@@ -46,7 +46,7 @@ type Loaded struct {
 }
 
 // Bindings returns Binding and Next, in this order, without those that are nil.
-func (s *Standing) Bindings() []*policy.Binding {
+func (s *PolicyState) Bindings() []*policy.Binding {
 	return slices.DeleteFunc([]*policy.Binding{s.Binding, s.Next}, func(b *policy.Binding) bool { return b == nil })
 }
 
@@ -66,7 +66,7 @@ type standings struct {
 
 type named struct {
 	name     string
-	standing *Standing
+	standing *PolicyState
 }
 
 func (s *standings) find(name string) (int, bool) {
@@ -99,14 +99,14 @@ func (r *Registry) Subscribe(f func(name string, before, after *Policy)) {
 }
 
 // Set stores s as the policy's state.
-func (r *Registry) Set(name string, s *Standing) { r.change(name, s) }
+func (r *Registry) Set(name string, s *PolicyState) { r.change(name, s) }
 
 // Remove deletes a policy from the registry.
 func (r *Registry) Remove(name string) { r.change(name, nil) }
 
 // change stores a new state. It copies lists of pointers, which costs little compared with compiling a policy, and
 // shares everything else.
-func (r *Registry) change(name string, s *Standing) {
+func (r *Registry) change(name string, s *PolicyState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := *r.current.Load()
@@ -145,7 +145,7 @@ func (r *Registry) InForce() []*Policy { return r.current.Load().inForce }
 func (r *Registry) Index() *match.Index[*Policy] { return r.current.Load().index }
 
 // Get returns a policy's state; nil if the policy is not known.
-func (r *Registry) Get(name string) *Standing {
+func (r *Registry) Get(name string) *PolicyState {
 	current := r.current.Load()
 	at, known := current.find(name)
 	if !known {
@@ -155,7 +155,7 @@ func (r *Registry) Get(name string) *Standing {
 }
 
 // BoundTo returns the bindings of a generation of a policy; nil if that generation is not in force.
-func (r *Registry) BoundTo(name string, uid types.UID, generation int64) policy.Bindings {
+func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation {
 		return nil
@@ -164,9 +164,9 @@ func (r *Registry) BoundTo(name string, uid types.UID, generation int64) policy.
 }
 
 // All returns the state of every policy at the time of the call, with its name, sorted by name.
-func (r *Registry) All() iter.Seq2[string, *Standing] {
+func (r *Registry) All() iter.Seq2[string, *PolicyState] {
 	all := r.current.Load().all
-	return func(yield func(string, *Standing) bool) {
+	return func(yield func(string, *PolicyState) bool) {
 		for _, n := range all {
 			if !yield(n.name, n.standing) {
 				return

@@ -44,7 +44,7 @@ func registryOf(t testing.TB, n, matching int) *placement.Registry {
 			team = "shop"
 		}
 		name := fmt.Sprintf("policy-%d", i)
-		r.Set(name, &placement.Standing{Policy: ofTeam(t, name, int32(i%3), team)})
+		r.Set(name, &placement.PolicyState{Policy: ofTeam(t, name, int32(i%3), team)})
 	}
 	return r
 }
@@ -65,7 +65,7 @@ func TestOthersMakeNoDifference(t *testing.T) {
 			r.Shuffle(len(teams), func(i, j int) { teams[i], teams[j] = teams[j], teams[i] })
 			p := ofTeam(t, name, int32(r.IntN(3)), teams[:1+r.IntN(3)]...)
 			p.Generation = int64(i)
-			registry.Set(name, &placement.Standing{Policy: p})
+			registry.Set(name, &placement.PolicyState{Policy: p})
 			all[name] = p
 		}
 		team := teams[r.IntN(len(teams))]
@@ -98,7 +98,7 @@ func TestOthersMakeNoDifference(t *testing.T) {
 func TestChangeCostsTheSame(t *testing.T) {
 	cost := func(n int) float64 {
 		r := registryOf(t, n, 1)
-		versions := []*placement.Standing{{Policy: ofTeam(t, "policy-0", 0, "shop")}, {Policy: ofTeam(t, "policy-0", 0, "bank")}}
+		versions := []*placement.PolicyState{{Policy: ofTeam(t, "policy-0", 0, "shop")}, {Policy: ofTeam(t, "policy-0", 0, "bank")}}
 		i := 0
 		return testing.AllocsPerRun(100, func() {
 			r.Set("policy-0", versions[i%2])
@@ -132,7 +132,7 @@ func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 2000} {
 		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
 			r := registryOf(b, n, 1)
-			versions := []*placement.Standing{{Policy: ofTeam(b, "policy-0", 0, "shop")}, {Policy: ofTeam(b, "policy-0", 0, "bank")}}
+			versions := []*placement.PolicyState{{Policy: ofTeam(b, "policy-0", 0, "shop")}, {Policy: ofTeam(b, "policy-0", 0, "bank")}}
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {

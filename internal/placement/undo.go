@@ -19,11 +19,11 @@ import (
 // record. The controllers of Deployments, DaemonSets, and StatefulSets store the revisions for rollbacks in them.
 var copies = []schema.GroupResource{replicaSets, appsv1.Resource("controllerrevisions")}
 
-// KeepsCopies reports whether objects of the resource get copies of the annotations of the objects that control them.
-func KeepsCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
+// HoldsRecordCopies reports whether objects of the resource get copies of the annotations of the objects that control them.
+func HoldsRecordCopies(resource schema.GroupResource) bool { return slices.Contains(copies, resource) }
 
-// Undoing is an existing object without the changes of policies.
-type Undoing struct {
+// UndoResult is an existing object without the changes of policies.
+type UndoResult struct {
 	// Object is the object with the requested values in place of the policies' values, and without the record. It
 	// shares everything that was not merged with the original object.
 	Object *unstructured.Unstructured
@@ -41,10 +41,10 @@ type Undoing struct {
 
 // Undo returns an existing object as if every policy in its record were still in force and had just decided to set
 // nothing. It keeps values that somebody changed after a policy set them. Undo does not evaluate any policy.
-func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*Undoing, error) {
+func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource, obj *unstructured.Unstructured) (*UndoResult, error) {
 	r := &Request{Resource: resource, Namespace: obj.GetNamespace(), Object: obj, Old: obj}
 	id := identityOf(obj, r.Namespace)
-	out := &Undoing{}
+	out := &UndoResult{}
 	recorded := d.Keyring.readStored(obj, id)
 	if of, ok := d.copiedFrom(r, recorded); ok {
 		var err error
@@ -76,7 +76,7 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 		}
 	}
 	m := &merger{
-		intent: current, verdicts: withdrawn(&current.standing),
+		intent: current, verdicts: withdrawnVerdicts(&current.standing),
 		fixed: func(key string, values ...*string) string { return fixed(r, owned, key, values...) },
 		held:  func(*Verdict) bool { return false },
 	}
@@ -105,7 +105,7 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 // of a controlled object as a copy.
 func (d *Decider) copiedFrom(r *Request, own *record) (of identity, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(r.Object)
-	if own != nil && !d.Keyring.unverified || controller == nil || !KeepsCopies(r.Resource.GroupResource()) {
+	if own != nil && !d.Keyring.unverified || controller == nil || !HoldsRecordCopies(r.Resource.GroupResource()) {
 		return identity{}, false
 	}
 	gk := schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
@@ -132,8 +132,8 @@ func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*recor
 	return d.Keyring.read(r.Object, of), nil
 }
 
-// withdrawn returns a verdict that sets nothing for each policy in the record, sorted by name.
-func withdrawn(standing *record) []*Verdict {
+// withdrawnVerdicts returns a verdict that sets nothing for each policy in the record, sorted by name.
+func withdrawnVerdicts(standing *record) []*Verdict {
 	names := sets.New[string]()
 	for _, field := range fields {
 		for _, entry := range standing.of(field) {

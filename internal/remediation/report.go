@@ -102,7 +102,7 @@ func NewLedger() *Ledger {
 func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, unsettled bool) []string {
 	findings := map[string]finding{}
 	for _, v := range verdicts {
-		if !v.Policy.Followed() {
+		if !v.Policy.RemediatesExisting() {
 			continue
 		}
 		f := judge(v)

@@ -91,7 +91,7 @@ func TestEndpointsHaveSeries(t *testing.T) {
 	registry := placement.NewRegistry()
 	registry.Subscribe((&endpointMetrics{metrics: m.Remote, used: map[string]int{}}).changed)
 	set := func(name, endpoint string) {
-		registry.Set(name, &placement.Standing{Policy: &placement.Policy{Name: name, Evaluator: distant(endpoint)}})
+		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name, Evaluator: distant(endpoint)}})
 	}
 	counted := func() float64 {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestEndpointsHaveSeries(t *testing.T) {
 		{"a new version of it", func() { set("p", opa) }, 2},
 		{"another", func() { set("q", opa) }, 3},
 		{"the first asks elsewhere", func() { set("p", "https://elsewhere.example") }, 4},
-		{"the other is decided here", func() { registry.Set("q", &placement.Standing{Policy: &placement.Policy{Name: "q"}}) }, 0},
+		{"the other is decided here", func() { registry.Set("q", &placement.PolicyState{Policy: &placement.Policy{Name: "q"}}) }, 0},
 		{"and comes back", func() { set("q", opa) }, 1},
 		{"and is deleted", func() { registry.Remove("q") }, 0},
 	}

@@ -708,7 +708,7 @@ func (p *components) addWebhooks(context.Context, *rest.Config) error {
 			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.engineSecrets, Namespace: p.options.Namespace,
 			Namespaces: p.namespaces, OwnNamespace: p.options.exemptNamespace(),
 			Prober:            p.remote,
-			Bound:             p.registry.BoundTo,
+			Bound:             p.registry.BindingsInForce,
 			Clusters:          &watches.Clusters{Client: p.dynamic, Catalog: p.catalog},
 			ClusterPredicates: p.predicates.NamesOf(predicates.Clusters),
 			Compilations:      semaphore.NewWeighted(maxCompilations),

@@ -30,7 +30,7 @@ type Facts struct {
 	// Engine is the name of the engine that evaluates the policy.
 	Engine string
 	// Standing is the policy as this replica has loaded it; nil while it is not loaded.
-	Standing *placement.Standing
+	Standing *placement.PolicyState
 	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
 	// objects.
 	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
@@ -426,7 +426,7 @@ func (s *setter) enforced(f Facts) {
 // counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
-	if !f.Standing.Policy.Followed() {
+	if !f.Standing.Policy.RemediatesExisting() {
 		return
 	}
 	s.out.Matched = new(int32(f.Report.Matched))
@@ -445,7 +445,7 @@ func (s *setter) compliant(f Facts) {
 		s.set(placementv1.ConditionCompliant, status, reason, message)
 	}
 	switch {
-	case !f.Standing.Policy.Followed():
+	case !f.Standing.Policy.RemediatesExisting():
 		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.Standing.Policy.Remediation))
 	case f.Targets.Err != nil && !f.Targets.Synced:
 		reason, message := targets(f.Targets.Err)

@@ -63,7 +63,7 @@ func fields(names ...string) *projection.FieldSet {
 func sound() status.Facts {
 	return status.Facts{
 		Generation: 4, Engine: "Embedded",
-		Standing: &placement.Standing{
+		Standing: &placement.PolicyState{
 			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
 			Generation: 4,
 			Binding: &policy.Binding{

@@ -136,7 +136,7 @@ func (w *world) put(b testing.TB, p *placementv1.PlacementPolicy) *placement.Pol
 		Name: p.Name, Generation: p.Generation, Mode: p.Spec.Mode, FailurePolicy: p.Spec.FailurePolicy,
 		Remediation: p.Spec.Remediation.Mode, Matcher: matcher, Evaluator: evaluator,
 	}
-	w.registry.Set(p.Name, &placement.Standing{Policy: out, Generation: p.Generation, Binding: binding})
+	w.registry.Set(p.Name, &placement.PolicyState{Policy: out, Generation: p.Generation, Binding: binding})
 	return out
 }
 

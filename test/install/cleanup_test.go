@@ -466,7 +466,7 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		}
 		for name, obj := range after {
 			// Where policies decided where pods run, workloads were rolled out, and keep what they can be rolled back to.
-			Expect(placement.KeepsCopies(schema.GroupResource{Group: obj.GroupVersionKind().Group, Resource: strings.ToLower(obj.GetKind()) + "s"}) || obj.GetKind() == "Rack").
+			Expect(placement.HoldsRecordCopies(schema.GroupResource{Group: obj.GroupVersionKind().Group, Resource: strings.ToLower(obj.GetKind()) + "s"}) || obj.GetKind() == "Rack").
 				To(BeTrue(), "%s is new", name)
 		}
 

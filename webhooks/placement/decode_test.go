@@ -76,7 +76,7 @@ func newHandler(t testing.TB, names ...string) *Handler {
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
-		registry.Set(name, &placement.Standing{Policy: &placement.Policy{
+		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{
 			Name: name, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Matcher: m, Evaluator: evaluator,
 		}})
 	}

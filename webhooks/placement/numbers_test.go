@@ -60,7 +60,7 @@ func newNumerical(f testing.TB) *Handler {
 		f.Fatal(errs.ToAggregate())
 	}
 	registry := placement.NewRegistry()
-	registry.Set("numerical", &placement.Standing{Policy: &placement.Policy{
+	registry.Set("numerical", &placement.PolicyState{Policy: &placement.Policy{
 		Name: "numerical", Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Matcher: m, Evaluator: evaluator, Schedules: true,
 	}})
 	h := newHandler(f)
