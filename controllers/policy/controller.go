@@ -44,7 +44,7 @@ import (
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
-	policy.Served
+	policy.ServedTypes
 	Refresh(ctx context.Context) error
 	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
 	Invalidate()
@@ -358,7 +358,7 @@ func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPol
 // bindNewest binds a version to the groups that its source was bound to before, in this replica or in another one, as
 // the leader recorded it.
 func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
-	if text.bindings == nil && text.module.ByPluralAlone() {
+	if text.bindings == nil && text.module.ReadsByPluralOnly() {
 		var err error
 		if text.bindings, err = c.recorded(ctx, obj, text.module); err != nil {
 			return nil, err
@@ -371,12 +371,12 @@ func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementP
 // bound.
 func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
 	for _, known := range c.versions(obj) {
-		if known.bindings != nil && policy.SameText(known.spec, obj.Spec) {
+		if known.bindings != nil && policy.SameRegoAndReplicate(known.spec, obj.Spec) {
 			return known.bindings, nil
 		}
 	}
 	revision, ok, err := c.revision(ctx, obj)
-	if err != nil || !ok || !policy.SameText(revision.Spec, obj.Spec) {
+	if err != nil || !ok || !policy.SameRegoAndReplicate(revision.Spec, obj.Spec) {
 		return nil, err
 	}
 	return bindingsOf(revision, obj, text), nil
@@ -388,7 +388,7 @@ func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text
 	if revision.Bindings != nil {
 		return revision.Bindings
 	}
-	return text.BindingsShown(obj.Status.Dependencies)
+	return text.BindingsFromStatus(obj.Status.Dependencies)
 }
 
 // compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
@@ -415,10 +415,10 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 func (c *Controller) textInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
 	spec := obj.Spec.WithDefaults()
 	if versions := c.versions(obj); len(versions) > 0 {
-		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameTextAndData(v.spec, spec) }), nil
+		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.spec, spec) }), nil
 	}
 	revision, ok, err := c.revision(ctx, obj)
-	return ok && policy.SameTextAndData(revision.Spec.WithDefaults(), spec), err
+	return ok && policy.SameRegoAndData(revision.Spec.WithDefaults(), spec), err
 }
 
 var matchPath = field.NewPath("spec", "match")
@@ -457,7 +457,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
 	text.bindings = binding.Bindings
 	c.remember(obj, text, len(binding.Missing) == 0)
-	warnings := slices.Concat(text.module.Warnings, binding.Namesakes(c.catalog))
+	warnings := slices.Concat(text.module.Warnings, binding.AmbiguousNames(c.catalog))
 	if known {
 		for _, old := range c.prepared(obj.Name) {
 			if old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
@@ -486,12 +486,12 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	if err := c.engine.Check(text.module); err != nil {
 		return nil, err
 	}
-	binding, err := policy.BindRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
+	binding, err := policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	if err == nil && len(binding.Missing) > 0 {
 		if err := c.catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		binding, err = policy.BindRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
+		binding, err = policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	}
 	if err == nil && text.module.Nodes {
 		binding.World = predicates.Reads()

@@ -21,8 +21,8 @@ type Resource struct {
 	Namespaced bool
 }
 
-// Served describes the resource types that the API server serves.
-type Served interface {
+// ServedTypes describes the resource types that the API server serves.
+type ServedTypes interface {
 	// ByPlural returns the watchable resources with that plural name, one per group, in the group's preferred version.
 	ByPlural(plural string) []Resource
 	// Exact returns the watchable resource with that group, version, and plural name.
@@ -90,14 +90,14 @@ type BoundPath struct {
 
 // Bind resolves the reads of a module and the types listed in spec.replicate to served resource types. An error is a
 // *CompileError. It means that a plural name without a group matches types of several groups.
-func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served Served) (*Binding, error) {
-	return BindRecorded(name, m, listed, served, nil)
+func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes) (*Binding, error) {
+	return BindWithRecorded(name, m, listed, served, nil)
 }
 
-// BindRecorded is like Bind, for a policy that was bound earlier. A plural name without a group keeps the group that
+// BindWithRecorded is like Bind, for a policy that was bound earlier. A plural name without a group keeps the group that
 // was recorded for it, whatever other groups serve that name now. The read is missing while the recorded group does not
 // serve it.
-func BindRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served Served, recorded Bindings) (*Binding, error) {
+func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes, recorded Bindings) (*Binding, error) {
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
 		b.Remote = m.Remote
@@ -118,7 +118,7 @@ func BindRecorded(name string, m *Module, listed []placementv1.ReplicatedResourc
 	return b, nil
 }
 
-func (b *Binding) bindRead(name string, m *Module, read Read, served Served, recorded Bindings) error {
+func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes, recorded Bindings) error {
 	switch {
 	case read.Clusters:
 		if b.bindClusters(m.ObjectFields(read, false), served); len(b.Clusters) == 0 {
@@ -176,7 +176,7 @@ func moved(bound schema.GroupResource, others []Resource) string {
 
 // BindingsShown derives the bindings from a policy's status, for policies that were bound by a version of Berth that
 // did not record bindings. It omits plural names whose group the status does not determine.
-func (m *Module) BindingsShown(dependencies []placementv1.Dependency) Bindings {
+func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
 	for _, d := range dependencies {
 		// A type that is not served has no version in the status, and has the name that the policy gives it.
@@ -256,7 +256,7 @@ func (b *Binding) bindTo(plural, group string) {
 
 // ByPluralAlone reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
 // such a name.
-func (m *Module) ByPluralAlone() bool {
+func (m *Module) ReadsByPluralOnly() bool {
 	return slices.ContainsFunc(m.Reads, Read.byPluralAlone)
 }
 
@@ -265,7 +265,7 @@ func (r Read) byPluralAlone() bool {
 }
 
 // Namesakes returns a sentence for each reference by plural name alone whose name is served by several groups.
-func (b *Binding) Namesakes(served Served) []string {
+func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
 		if candidates := served.ByPlural(plural); len(candidates) > 1 {
@@ -277,7 +277,7 @@ func (b *Binding) Namesakes(served Served) []string {
 }
 
 // bindClusters records the served inventories and the fields that the policy reads of clusters.
-func (b *Binding) bindClusters(read *projection.FieldSet, served Served) {
+func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 	inventories := served.Inventories()
 	bound := map[schema.GroupResource]bool{}
 	b.Clusters = nil
@@ -294,7 +294,7 @@ func (b *Binding) bindClusters(read *projection.FieldSet, served Served) {
 }
 
 // bindSupplies records the types that are pushed to the remote engine.
-func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served Served) {
+func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served ServedTypes) {
 	for _, l := range listed {
 		if r, ok := b.served(l, served); ok {
 			b.Supplies = append(b.Supplies, r)
@@ -305,7 +305,7 @@ func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served S
 }
 
 // served returns the resource for a type that a policy lists. If the type is not served, it is added to Missing.
-func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resource, bool) {
+func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (Resource, bool) {
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
@@ -316,7 +316,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served Served) (Resou
 }
 
 // bindListed binds a type of spec.replicate to both of its paths.
-func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served Served) {
+func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served ServedTypes) {
 	r, ok := b.served(l, served)
 	if !ok {
 		return

@@ -14,9 +14,9 @@ const (
 	maxHelperSteps = 100_000
 )
 
-// Helper is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
+// CacheableRule is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
 // depends on the data and on only a part of the input fields that the contract's rules read.
-type Helper struct {
+type CacheableRule struct {
 	// Ref is the complete document that the rule defines, such as data.kubernetes.placement.allowed.
 	Ref ast.Ref
 	// Input are the fields of `input` that the rule reads, directly or through other rules. For two inputs that are
@@ -113,7 +113,7 @@ func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
 }
 
 // helpers returns the rules that read less of the input than all rules together.
-func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
+func (a *fieldAnalyser) helpers(pkg ast.Ref) []CacheableRule {
 	steps := maxHelperSteps
 	all := a.closure(a.reader, &steps)
 	if all == nil {
@@ -123,7 +123,7 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 	for _, n := range a.nodes {
 		nodes[n.number] = n
 	}
-	var out []Helper
+	var out []CacheableRule
 	// Rules that read the same fields share the field set.
 	sets := map[string]*projection.FieldSet{}
 	for _, g := range a.groups {
@@ -152,7 +152,7 @@ func (a *fieldAnalyser) helpers(pkg ast.Ref) []Helper {
 		for _, name := range g.path {
 			ref = append(ref, ast.StringTerm(name))
 		}
-		out = append(out, Helper{Ref: ref, Input: set})
+		out = append(out, CacheableRule{Ref: ref, Input: set})
 	}
 	return out
 }

@@ -81,7 +81,7 @@ type Module struct {
 	// the decision.
 	Input, Data *projection.FieldSet
 	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
-	Helpers []Helper
+	Helpers []CacheableRule
 	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or
 	// by spec.predicates.
 	Nodes, Clusters bool
@@ -195,7 +195,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	u, err := unitOf(spec)
 	if err != nil {
-		return nil, inFile(name, explainRecursion(err, spec))
+		return nil, withFileName(name, explainRecursion(err, spec))
 	}
 	m := u.module
 	m.unit, m.Warnings, m.Findings = u, slices.Clone(m.Warnings), slices.Clone(m.Findings)
@@ -204,13 +204,13 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	m.warnOfEachEntry(u.eachEntry)
 	for i, w := range m.Warnings {
-		m.Warnings[i] = InFile(name, w)
+		m.Warnings[i] = WithFileName(name, w)
 	}
 	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)
 	m.findMissingData(u.static)
 	if len(u.contract) > 0 {
-		return &m, inFile(name, &CompileError{Diagnostics: u.contract})
+		return &m, withFileName(name, &CompileError{Diagnostics: u.contract})
 	}
 	return &m, nil
 }

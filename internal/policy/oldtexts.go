@@ -24,9 +24,9 @@ func RenamedBuiltin(name string) (today string, ok bool) {
 	return "", false
 }
 
-// warnOfOldTexts warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
+// warnOfLegacyRego warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
 // have been written for. The module must be parsed, not compiled.
-func (m *Module) warnOfOldTexts(parsed *ast.Module) {
+func (m *Module) warnOfLegacyRego(parsed *ast.Module) {
 	for _, rule := range parsed.Rules {
 		for ; rule != nil; rule = rule.Else {
 			ast.WalkBodies(rule, func(body ast.Body) bool {
@@ -36,7 +36,7 @@ func (m *Module) warnOfOldTexts(parsed *ast.Module) {
 		}
 	}
 	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
-		if isOldInput(ref) && ref[0].Location != nil {
+		if isLegacyInput(ref) && ref[0].Location != nil {
 			m.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")
 			return true
 		}
@@ -46,9 +46,9 @@ func (m *Module) warnOfOldTexts(parsed *ast.Module) {
 	m.Warnings = slices.Compact(m.Warnings)
 }
 
-// isOldInput reports whether a reference reads input.resource, where the admission controller of Kubernetes federation
+// isLegacyInput reports whether a reference reads input.resource, where the admission controller of Kubernetes federation
 // put the object.
-func isOldInput(ref ast.Ref) bool {
+func isLegacyInput(ref ast.Ref) bool {
 	name, ok := part(ref, 1)
 	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
 }

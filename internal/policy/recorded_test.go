@@ -46,7 +46,7 @@ func TestRecordedBindingsDecideAmongNamesakes(t *testing.T) {
 		"others were recorded":       {served{ours}, policy.Bindings{"boats": "b.example"}, &ours.GroupVersionResource, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := policy.BindRecorded("p", m, nil, tc.after, tc.recorded)
+			b, err := policy.BindWithRecorded("p", m, nil, tc.after, tc.recorded)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestRecordedBindingsDecideAmongNamesakes(t *testing.T) {
 			if len(b.Paths) != 1 || b.Paths[0].Resource != *tc.want || b.Bindings["carts"] != tc.want.Group {
 				t.Errorf("bound to %v, bindings %v, want %v", b.Paths, b.Bindings, tc.want)
 			}
-			sakes := b.Namesakes(tc.after)
+			sakes := b.AmbiguousNames(tc.after)
 			if (len(sakes) == 1 && strings.Contains(sakes[0], "carts."+tc.want.Group) && strings.Contains(sakes[0], `data.resources["b.example/v1"].carts`)) != tc.sakes {
 				t.Errorf("told of namesakes: %q", sakes)
 			}
@@ -102,7 +102,7 @@ func TestRecordedBindingsHoldWhateverIsServed(t *testing.T) {
 			continue
 		}
 		bound++
-		second, err := policy.BindRecorded("p", m, nil, after, first.Bindings)
+		second, err := policy.BindWithRecorded("p", m, nil, after, first.Bindings)
 		if err != nil {
 			t.Fatalf("bound before to %v, and after it: %v", first.Bindings, err)
 		}
@@ -114,7 +114,7 @@ func TestRecordedBindingsHoldWhateverIsServed(t *testing.T) {
 				t.Fatalf("%s is of %q, was of %q", plural, group, first.Bindings[plural])
 			}
 		}
-		again, err := policy.BindRecorded("p", m, nil, before, second.Bindings)
+		again, err := policy.BindWithRecorded("p", m, nil, before, second.Bindings)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestBindingsThatAStatusShows(t *testing.T) {
 		"without a status": {[]string{`data.kubernetes.carts.x`}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, moduleOf(t, tc.reads...).BindingsShown(tc.status)); diff != "" {
+			if diff := cmp.Diff(tc.want, moduleOf(t, tc.reads...).BindingsFromStatus(tc.status)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -166,7 +166,7 @@ func TestTypesThatMoved(t *testing.T) {
 		"to nowhere":       {served{}, []string{"data.kubernetes.carts, which was bound to carts.a.example"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := policy.BindRecorded("p", m, nil, tc.after, policy.Bindings{"carts": "a.example"})
+			b, err := policy.BindWithRecorded("p", m, nil, tc.after, policy.Bindings{"carts": "a.example"})
 			if err != nil {
 				t.Fatal(err)
 			}

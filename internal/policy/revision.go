@@ -26,8 +26,8 @@ type Revision struct {
 	Bindings Bindings `json:"bindings,omitempty"`
 }
 
-// SameTextAndData reports whether two specs have the same Rego, language version, and data.
-func SameTextAndData(a, b placementv1.PlacementPolicySpec) bool {
+// SameRegoAndData reports whether two specs have the same Rego, language version, and data.
+func SameRegoAndData(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && equality.Semantic.DeepEqual(a.Data, b.Data)
 }
 
@@ -56,7 +56,7 @@ func DecodeRevision(text []byte) (Revision, error) {
 	return r, nil
 }
 
-// SameText reports whether two specs have the same Rego, language version, and spec.replicate.
-func SameText(a, b placementv1.PlacementPolicySpec) bool {
+// SameRegoAndReplicate reports whether two specs have the same Rego, language version, and spec.replicate.
+func SameRegoAndReplicate(a, b placementv1.PlacementPolicySpec) bool {
 	return a.Rego == b.Rego && cmp.Or(a.RegoVersion, placementv1.RegoV1) == cmp.Or(b.RegoVersion, placementv1.RegoV1) && slices.Equal(a.Replicate, b.Replicate)
 }

@@ -8,8 +8,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// ParseText parses a policy's Rego for a separate compilation. It also returns the capabilities of policies.
-func ParseText(file, text string, version placementv1.RegoVersion) (*ast.Module, *ast.Capabilities, error) {
+// ParseRego parses a policy's Rego for a separate compilation. It also returns the capabilities of policies.
+func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, *ast.Capabilities, error) {
 	parser, capabilities := language(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
 	if err != nil {

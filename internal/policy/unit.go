@@ -88,7 +88,7 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	m.warnOfManyValues(module)
 	u.eachEntry = m.warnOfLogic(parsed)
 	if regoVersion == placementv1.RegoV0 {
-		m.warnOfOldTexts(parsed)
+		m.warnOfLegacyRego(parsed)
 	}
 	m.findPredicates(module)
 	m.analyseFields(module)
@@ -109,13 +109,13 @@ func (m *Module) warnOfLogic(parsed *ast.Module) (eachEntry []eachEntry) {
 	return eachEntry[:min(len(eachEntry), maxClauses)]
 }
 
-// InFile replaces the placeholder file name in a message with the policy's own file name.
-func InFile(name, message string) string {
+// WithFileName replaces the placeholder file name in a message with the policy's own file name.
+func WithFileName(name, message string) string {
 	return strings.ReplaceAll(message, textFile, name+".rego")
 }
 
-// inFile replaces the placeholder file name in a copy of an error. Other callers may have received the same error.
-func inFile(name string, err error) error {
+// withFileName replaces the placeholder file name in a copy of an error. Other callers may have received the same error.
+func withFileName(name string, err error) error {
 	list, ok := errors.AsType[*CompileError](err)
 	if !ok {
 		return err
@@ -123,7 +123,7 @@ func inFile(name string, err error) error {
 	out := &CompileError{Diagnostics: slices.Clone(list.Diagnostics)}
 	for i := range out.Diagnostics {
 		d := &out.Diagnostics[i]
-		d.File, d.Message = InFile(name, d.File), InFile(name, d.Message)
+		d.File, d.Message = WithFileName(name, d.File), WithFileName(name, d.Message)
 	}
 	return out
 }

@@ -25,7 +25,7 @@ import (
 
 // Catalog describes the resource types that the API server serves.
 type Catalog interface {
-	policy.Served
+	policy.ServedTypes
 	// Kinds returns the kinds of the served types that the function selects, in every version.
 	Kinds(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]string
 	// Kind returns the kind of a resource type; empty if it is not served.
@@ -100,7 +100,7 @@ func (c *Checker) Check(ctx context.Context, name string, spec placementv1.Place
 	if err != nil {
 		return nil, err
 	}
-	binding, err := policy.BindRecorded(name, module, spec.Replicate, c.catalog, bound)
+	binding, err := policy.BindWithRecorded(name, module, spec.Replicate, c.catalog, bound)
 	if err != nil {
 		return nil, err
 	}

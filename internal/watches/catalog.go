@@ -21,7 +21,7 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-var _ policy.Served = (*Catalog)(nil)
+var _ policy.ServedTypes = (*Catalog)(nil)
 
 // Catalog knows the resource types that the API server serves and that can be listed and watched. It is safe for
 // concurrent use.
@@ -219,18 +219,18 @@ func preferredFirst(group *metav1.APIGroup) []string {
 	return versions
 }
 
-// ByPlural implements policy.Served.
+// ByPlural implements policy.ServedTypes.
 func (c *Catalog) ByPlural(plural string) []policy.Resource {
 	return c.current.Load().byPlural[plural]
 }
 
-// Exact implements policy.Served.
+// Exact implements policy.ServedTypes.
 func (c *Catalog) Exact(resource schema.GroupVersionResource) (policy.Resource, bool) {
 	r, ok := c.current.Load().exact[resource]
 	return r, ok
 }
 
-// Inventories implements policy.Served.
+// Inventories implements policy.ServedTypes.
 func (c *Catalog) Inventories() *replication.Inventories { return c.inventories }
 
 // Served returns all types that the API server serves, including those that can't be watched. It returns nil before the

@@ -328,12 +328,12 @@ func (w *World) Prepared(r schema.GroupVersionResource) []*unstructured.Unstruct
 	return out
 }
 
-// ByPlural implements policy.Served.
+// ByPlural implements policy.ServedTypes.
 func (w *World) ByPlural(plural string) []policy.Resource {
 	return slices.DeleteFunc(slices.Clone(w.types), func(r policy.Resource) bool { return r.Resource != plural })
 }
 
-// Exact implements policy.Served.
+// Exact implements policy.ServedTypes.
 func (w *World) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	i := slices.IndexFunc(w.types, func(s policy.Resource) bool { return s.GroupVersionResource == r })
 	if i < 0 {
@@ -342,5 +342,5 @@ func (w *World) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
 	return w.types[i], true
 }
 
-// Inventories implements policy.Served: they are those that Berth knows.
+// Inventories implements policy.ServedTypes: they are those that Berth knows.
 func (*World) Inventories() *replication.Inventories { return replication.Known() }

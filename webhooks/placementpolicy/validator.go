@@ -28,7 +28,7 @@ var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
-	policy.Served
+	policy.ServedTypes
 	Refresh(ctx context.Context) error
 	// Served returns all types that the API server serves, or nil if they are not known.
 	Served() *match.ServedTypes
@@ -125,7 +125,7 @@ func (v *Validator) validate(ctx context.Context, old, obj *placementv1.Placemen
 		warnings, errs = append(warnings, asWarnings(errs)...), nil
 	}
 	module, err := policy.Compile(obj.Name, spec)
-	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameTextAndData(old.Spec.WithDefaults(), spec) {
+	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameRegoAndData(old.Spec.WithDefaults(), spec) {
 		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.
 		warnings, err = append(warnings, list.Error()), nil
 	}
@@ -188,7 +188,7 @@ func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic,
 	if equality.Semantic.DeepEqual(old, next) {
 		return true
 	}
-	return d.Field == "" && policy.SameText(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
+	return d.Field == "" && policy.SameRegoAndReplicate(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
 }
 
 // asWarnings returns warnings for errors in parts that an update does not change, and for which it is not refused.
@@ -216,7 +216,7 @@ func (v *Validator) enter(ctx context.Context) (release func(), err error) {
 
 // boundTo returns the groups that the earlier version is bound to, if an update does not change the source.
 func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
-	if v.Bound == nil || old == nil || !policy.SameText(old.Spec, spec) {
+	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
 		return nil
 	}
 	return v.Bound(old.Name, old.UID, old.Generation)
@@ -226,21 +226,21 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 // name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
 // does not read.
 func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
-	binding, err := policy.BindRecorded(name, module, spec.Replicate, v.Catalog, bound)
+	binding, err := policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
 	if err == nil && len(binding.Missing) > 0 {
 		if err := v.Catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		binding, err = policy.BindRecorded(name, module, spec.Replicate, v.Catalog, bound)
+		binding, err = policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
 	}
 	if err != nil {
 		return nil, err
 	}
-	warnings := append(v.warnOfNamespaces(ctx, name, module, binding), binding.Namesakes(v.Catalog)...)
+	warnings := append(v.warnOfNamespaces(ctx, name, module, binding), binding.AmbiguousNames(v.Catalog)...)
 	if len(binding.Missing) == 0 {
 		return warnings, nil
 	}
-	if old != nil && !policy.SameText(old.Spec, spec) {
+	if old != nil && !policy.SameRegoAndReplicate(old.Spec, spec) {
 		if added := v.missesMore(old, binding.Missing); len(added) > 0 {
 			return nil, policy.NotServed(name, added, v.Catalog.Served().SuggestPlural)
 		}

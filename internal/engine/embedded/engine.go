@@ -563,7 +563,7 @@ type evaluationError struct {
 	err          error
 }
 
-func (e *evaluationError) Error() string { return policy.InFile(e.policy, e.text) }
+func (e *evaluationError) Error() string { return policy.WithFileName(e.policy, e.text) }
 
 func (e *evaluationError) Unwrap() error { return e.err }
 
