@@ -51,16 +51,16 @@ type Catalog interface {
 	Subscribe(f func())
 }
 
-// missingPace is how often the controller runs discovery while a policy reads a type that is not served. An extension
+// missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
 // API server can become available without a change of any object that Berth watches.
-const missingPace = 2 * time.Second
+const missingInterval = 2 * time.Second
 
 const (
 	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
 	// meanwhile.
 	maxWait = 30 * time.Second
-	// waitingPace is the interval at which the controller checks whether that data is complete.
-	waitingPace = 50 * time.Millisecond
+	// waitingInterval is the interval at which the controller checks whether that data is complete.
+	waitingInterval = 50 * time.Millisecond
 )
 
 // Controller loads PlacementPolicies into the registry. Create it with New.
@@ -223,10 +223,10 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.loaded(req.Name)
 	if waits {
-		return reconcile.Result{RequeueAfter: waitingPace}, nil
+		return reconcile.Result{RequeueAfter: waitingInterval}, nil
 	}
 	if mayHeal(standing) {
-		return reconcile.Result{RequeueAfter: missingPace}, nil
+		return reconcile.Result{RequeueAfter: missingInterval}, nil
 	}
 	return reconcile.Result{}, nil
 }

@@ -100,13 +100,13 @@ func New(d Deps) *Controller {
 // write.
 const settle = 200 * time.Millisecond
 
-// worldPace is the minimum interval between status updates that only change the numbers of nodes and pods. Pods come
+// predicateDelay is the minimum interval between status updates that only change the numbers of nodes and pods. Pods come
 // and go all the time, and nothing depends on their number.
-const worldPace = time.Minute
+const predicateDelay = time.Minute
 
-// settledPace is the interval at which the controller checks facts whose changes cause no event: whether an engine has
+// settledDelay is the interval at which the controller checks facts whose changes cause no event: whether an engine has
 // everything that a policy needs, and whether the last object is decided.
-const settledPace = time.Second
+const settledDelay = time.Second
 
 // world is the request that stands for all policies that evaluate predicates on nodes and pods.
 var world = reconcile.Request{}
@@ -126,11 +126,11 @@ func (c *Controller) later(request reconcile.Request, after time.Duration) {
 }
 
 // WorldChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
-func (c *Controller) WorldChanged() { c.later(world, worldPace) }
+func (c *Controller) PredicateDataChanged() { c.later(world, predicateDelay) }
 
 // WorldStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
 // namespaces changed.
-func (c *Controller) WorldStateChanged() {
+func (c *Controller) PredicateStateChanged() {
 	for name, standing := range c.Registry.All() {
 		if standing.Binding != nil && len(standing.Binding.World) > 0 {
 			c.Changed(name)
@@ -208,7 +208,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 // Reconcile computes one policy's status and patches it if it changed.
 func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if req == world {
-		c.WorldStateChanged()
+		c.PredicateStateChanged()
 		return reconcile.Result{}, nil
 	}
 	obj := &placementv1.PlacementPolicy{}
@@ -227,7 +227,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	result := reconcile.Result{}
 	if facts.Supply != nil && !facts.Settled || facts.Held(next.Undecided) {
 		// No event reports that the engine has everything, or that the last object is decided. So the controller polls.
-		result.RequeueAfter = settledPace
+		result.RequeueAfter = settledDelay
 	}
 	if equality.Semantic.DeepEqual(obj.Status, next) {
 		return result, nil

@@ -36,8 +36,8 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	set("broken", nil)
 	c.queue = q
 
-	c.WorldChanged()
-	if diff := cmp.Diff(map[string]time.Duration{world.Name: worldPace}, q.after); diff != "" {
+	c.PredicateDataChanged()
+	if diff := cmp.Diff(map[string]time.Duration{world.Name: predicateDelay}, q.after); diff != "" {
 		t.Errorf("queued for a change (-want +got):\n%s", diff)
 	}
 	clear(q.after)
@@ -48,7 +48,7 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 		t.Errorf("queued a minute later (-want +got):\n%s", diff)
 	}
 	clear(q.after)
-	c.WorldStateChanged()
+	c.PredicateStateChanged()
 	if diff := cmp.Diff(map[string]time.Duration{"asks": settle}, q.after); diff != "" {
 		t.Errorf("queued where reading fares differently (-want +got):\n%s", diff)
 	}

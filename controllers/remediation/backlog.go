@@ -81,7 +81,7 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 
 // WorldChanged requests that the policies that evaluate predicates are decided again, once for all changes within
 // worldSettle.
-func (c *Controller) WorldChanged() {
+func (c *Controller) PredicateDataChanged() {
 	c.gather(&c.gathering.world, func(b *backlog) { b.world = true })
 }
 

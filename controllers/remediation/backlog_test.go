@@ -103,7 +103,7 @@ func pass(t *testing.T, d time.Duration) {
 // moves changes the nodes and pods.
 func (f *follower) moves() {
 	f.revision.Add(1)
-	f.WorldChanged()
+	f.PredicateDataChanged()
 }
 
 // TestWorldSettles checks that changes of nodes and pods are collected for a second from the first one on, and then
@@ -176,8 +176,8 @@ func TestDataDoesNotWait(t *testing.T) {
 	}{
 		"DataOfOne":        {reads: true, change: func(f *follower) { f.DataChanged(profiles) }, soon: 1, later: 1},
 		"DataOfBoth":       {asks: true, reads: true, change: func(f *follower) { f.DataChanged(profiles) }, soon: 1, later: 1},
-		"DataOfOthers":     {asks: true, change: func(f *follower) { f.DataChanged(profiles); f.WorldChanged() }, soon: 0, later: 1},
-		"OtherDataOfBoth":  {asks: true, reads: true, change: func(f *follower) { f.DataChanged(deployments); f.WorldChanged() }, soon: 0, later: 1},
+		"DataOfOthers":     {asks: true, change: func(f *follower) { f.DataChanged(profiles); f.PredicateDataChanged() }, soon: 0, later: 1},
+		"OtherDataOfBoth":  {asks: true, reads: true, change: func(f *follower) { f.DataChanged(deployments); f.PredicateDataChanged() }, soon: 0, later: 1},
 		"FieldsOfAnything": {asks: true, change: func(f *follower) { f.ReadsMore() }, soon: 1, later: 1},
 	}
 	for name, tc := range tests {

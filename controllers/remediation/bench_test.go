@@ -86,7 +86,7 @@ type leader struct {
 	data *embedded.Data
 	eng  *embedded.Engine
 	// world contains the nodes and pods that predicates read.
-	world *predicates.World
+	world *predicates.NodeCache
 	work  *queue
 }
 
@@ -156,7 +156,7 @@ func newLeader(t testing.TB) *leader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, world := embedded.NewData(), predicates.NewWorld()
+	data, world := embedded.NewData(), predicates.NewNodeCache()
 	registry := placement.NewRegistry()
 	l := &leader{
 		t: t, data: data, world: world,

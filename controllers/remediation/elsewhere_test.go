@@ -444,7 +444,7 @@ func TestRevised(t *testing.T) {
 		revise()
 		// Other changes do not shorten the wait.
 		l.DataChanged(profiles)
-		l.WorldChanged()
+		l.PredicateDataChanged()
 		pass(t, 50*time.Millisecond)
 		if got := e.all(); got != 20 {
 			t.Errorf("asked %d times before the data settled", got)

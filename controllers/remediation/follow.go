@@ -104,7 +104,7 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldS
 
 // TargetState returns the combined state of the watches on the types that a policy matches: the first error, and
 // whether all watches are synced with the fields that the policy reads.
-func (c *Controller) TargetState(p *placement.Policy) watches.State {
+func (c *Controller) MatchedState(p *placement.Policy) watches.State {
 	reads := p.Evaluator.Input()
 	if reads.IsAll() || p.Matcher.Conditional() {
 		reads = nil

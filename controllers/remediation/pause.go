@@ -226,7 +226,7 @@ func (c *Controller) settlePauses(ctx context.Context, policies []string) {
 			if standing == nil {
 				return apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
 			}
-			return c.TargetState(standing.Policy).Synced && !c.Deciding(standing.Policy) && c.Ledger.Settle(name)
+			return c.MatchedState(standing.Policy).Synced && !c.Deciding(standing.Policy) && c.Ledger.Settle(name)
 		})
 		c.judge(ctx)
 	}

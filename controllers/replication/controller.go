@@ -36,11 +36,11 @@ type Controller struct {
 
 // New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
 // inventories. While a policy evaluates predicates, it loads into world what those read.
-func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.World, inventories *replication.Inventories) *Controller {
+func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
 	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
-	c.world = newFeed(client, worldData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.World })
+	c.world = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.World })
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
 		case c.wake <- struct{}{}:
@@ -66,7 +66,7 @@ func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 
 // SubscribeWorld registers two functions for the types that predicates read. content is called when objects change, and
 // state when the state of the replication changes. Both must return quickly. Subscribe before Start.
-func (c *Controller) SubscribeWorld(content, state func(schema.GroupVersionResource)) {
+func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
 	c.world.subscribe(content, state)
 }
 
@@ -97,7 +97,7 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 }
 
 // WorldState does the same as State for a type that predicates read.
-func (c *Controller) WorldState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
+func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.world.state(resource, fields)
 }
 

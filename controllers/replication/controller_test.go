@@ -155,7 +155,7 @@ type replica struct {
 	t        *testing.T
 	server   *apiServer
 	registry *placement.Registry
-	world    *predicates.World
+	world    *predicates.NodeCache
 
 	mu           sync.Mutex
 	told, states map[string]int
@@ -164,7 +164,7 @@ type replica struct {
 func start(t *testing.T) *replica {
 	t.Helper()
 	r := &replica{
-		t: t, registry: placement.NewRegistry(), world: predicates.NewWorld(),
+		t: t, registry: placement.NewRegistry(), world: predicates.NewNodeCache(),
 		server: &apiServer{asked: map[string]int{}, forbidden: map[schema.GroupVersionResource]bool{}, open: map[schema.GroupVersionResource]*watch.FakeWatcher{}},
 		told:   map[string]int{}, states: map[string]int{},
 	}
@@ -176,7 +176,7 @@ func start(t *testing.T) *replica {
 			counts[g.Resource]++
 		}
 	}
-	r.SubscribeWorld(count(r.told), count(r.states))
+	r.SubscribePredicates(count(r.told), count(r.states))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- r.Start(ctx) }()
@@ -282,11 +282,11 @@ func TestSettled(t *testing.T) {
 		if !r.Settled() || !r.SettledFor(asking) {
 			t.Error("not settled, though pods are not to be had")
 		}
-		if state, _ := r.WorldState(pods, predicates.Reads()[pods]); state.Synced || !apierrors.IsForbidden(state.Err) {
+		if state, _ := r.PredicateState(pods, predicates.Reads()[pods]); state.Synced || !apierrors.IsForbidden(state.Err) {
 			t.Errorf("state of pods: %+v", state)
 		}
 		fields := predicates.Reads()[nodes]
-		if state, objects := r.WorldState(nodes, fields); !state.Synced || objects != 2 {
+		if state, objects := r.PredicateState(nodes, fields); !state.Synced || objects != 2 {
 			t.Errorf("state of nodes: %+v, %d objects", state, objects)
 		}
 		if state, _ := r.State(nodes, fields); state.Synced {
@@ -297,7 +297,7 @@ func TestSettled(t *testing.T) {
 		clear(r.states)
 		r.mu.Unlock()
 		pass(t)
-		if state, _ := r.WorldState(pods, predicates.Reads()[pods]); !state.Synced {
+		if state, _ := r.PredicateState(pods, predicates.Reads()[pods]); !state.Synced {
 			t.Errorf("state of pods once granted: %+v", state)
 		}
 		r.mu.Lock()

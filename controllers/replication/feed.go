@@ -123,18 +123,18 @@ func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	}
 }
 
-// worldData adapts the world of predicates to engine.Data. It reports no memory size.
-type worldData struct{ *predicates.World }
+// predicateData adapts the world of predicates to engine.Data. It reports no memory size.
+type predicateData struct{ *predicates.NodeCache }
 
-var _ engine.Data = worldData{}
+var _ engine.Data = predicateData{}
 
 // Load implements engine.Data. It ignores the fields because the world itself knows which fields it keeps.
-func (w worldData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
-	return w.World.Load(resource, objects)
+func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
+	return w.NodeCache.Load(resource, objects)
 }
 
 // Size implements engine.Data.
-func (w worldData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
-	objects, ok = w.World.Size(resource)
+func (w predicateData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
+	objects, ok = w.NodeCache.Size(resource)
 	return objects, 0, ok
 }

@@ -66,16 +66,16 @@ func TestAgainAsksWhatChanged(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		pod    string
-		change func(*testing.T, *World)
+		change func(*testing.T, *NodeCache)
 		asked  int64
 		same   bool
 	}{
-		"Nothing":   {"Of the same snapshot nothing is asked.", plain, func(*testing.T, *World) {}, 0, true},
-		"Elsewhere": {"A pod that leaves room is seen on its node only.", plain, func(t *testing.T, w *World) { put(t, w, small(1)) }, 1, true},
-		"Full":      {"A pod that leaves none changes a verdict.", plain, func(t *testing.T, w *World) { put(t, w, small(8)) }, 1, false},
-		"Node":      {"A new node has a verdict of its own.", plain, func(t *testing.T, w *World) { put(t, w, big("n99", "")) }, 1, false},
-		"Gone":      {"A node that is gone has none.", plain, func(t *testing.T, w *World) { w.Delete(nodeResource, "", "n3") }, 0, false},
-		"Spread":    {"Where one node's pods matter to another, all are asked.", zonal, func(t *testing.T, w *World) { put(t, w, small(1)) }, 20, true},
+		"Nothing":   {"Of the same snapshot nothing is asked.", plain, func(*testing.T, *NodeCache) {}, 0, true},
+		"Elsewhere": {"A pod that leaves room is seen on its node only.", plain, func(t *testing.T, w *NodeCache) { put(t, w, small(1)) }, 1, true},
+		"Full":      {"A pod that leaves none changes a verdict.", plain, func(t *testing.T, w *NodeCache) { put(t, w, small(8)) }, 1, false},
+		"Node":      {"A new node has a verdict of its own.", plain, func(t *testing.T, w *NodeCache) { put(t, w, big("n99", "")) }, 1, false},
+		"Gone":      {"A node that is gone has none.", plain, func(t *testing.T, w *NodeCache) { w.Delete(nodeResource, "", "n3") }, 0, false},
+		"Spread":    {"Where one node's pods matter to another, all are asked.", zonal, func(t *testing.T, w *NodeCache) { put(t, w, small(1)) }, 20, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -204,7 +204,7 @@ type match struct {
 	profile   *schedulerconfig.KubeSchedulerProfile
 	set       *predicates.Set
 	objects   predicatestest.World
-	world     *predicates.World
+	world     *predicates.NodeCache
 	// covered counts verdicts by reason.
 	covered map[string]int
 }
@@ -214,7 +214,7 @@ func (m *match) play(t testing.TB) {
 	t.Helper()
 	m.generator = predicatestest.New(m.rng, "")
 	m.objects = m.generator.World(m.rng.IntN(7))
-	m.world = predicates.NewWorld()
+	m.world = predicates.NewNodeCache()
 	m.world.Load(nodeResource, cutAll(t, nodeResource, m.objects.Nodes))
 	m.world.Load(podResource, cutAll(t, podResource, m.objects.Pods))
 	m.world.Load(namespaceResource, cutAll(t, namespaceResource, m.objects.Namespaces))

@@ -127,7 +127,7 @@ func (g generator) workload(t testing.TB, replicas int) workload.Workload {
 }
 
 // change applies a random event to a world.
-func (g generator) change(t testing.TB, w *World, nodes, pods int) {
+func (g generator) change(t testing.TB, w *NodeCache, nodes, pods int) {
 	t.Helper()
 	i := g.IntN(pods)
 	switch g.IntN(10) {
@@ -146,7 +146,7 @@ func (g generator) change(t testing.TB, w *World, nodes, pods int) {
 
 // put adds an object in YAML to the world. An object with containers is a pod, one with a label that has its name is a
 // namespace, and any other is a node.
-func put(t testing.TB, w *World, text string) {
+func put(t testing.TB, w *NodeCache, text string) {
 	t.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {

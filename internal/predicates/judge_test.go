@@ -24,7 +24,7 @@ func snapshotWith(t testing.TB, objects ...string) *Snapshot {
 	return current(t, worldWith(t, objects...))
 }
 
-func current(t testing.TB, w *World) *Snapshot {
+func current(t testing.TB, w *NodeCache) *Snapshot {
 	t.Helper()
 	snapshot, err := w.Snapshot()
 	if err != nil {
@@ -33,9 +33,9 @@ func current(t testing.TB, w *World) *Snapshot {
 	return snapshot
 }
 
-func worldWith(t testing.TB, objects ...string) *World {
+func worldWith(t testing.TB, objects ...string) *NodeCache {
 	t.Helper()
-	w := NewWorld()
+	w := NewNodeCache()
 	for resource := range Reads() {
 		w.Load(resource, nil)
 	}

@@ -227,7 +227,7 @@ func unstructuredOf(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 // of the complete objects.
 func (f filled) snapshots(t testing.TB) (cut *Snapshot, whole fwk.SharedLister) {
 	t.Helper()
-	w := NewWorld()
+	w := NewNodeCache()
 	for resource := range Reads() {
 		w.Load(resource, nil)
 	}

@@ -99,9 +99,9 @@ const (
 	encodedFactor, containerBytes, volumeBytes = 4, 1 << 10, 256
 )
 
-// SizeOf estimates the memory of reports on one snapshot, in bytes, with the parts of it and of their workloads that
+// EstimateBytes estimates the memory of reports on one snapshot, in bytes, with the parts of it and of their workloads that
 // they keep.
-func SizeOf(reports []*Report) int {
+func EstimateBytes(reports []*Report) int {
 	if len(reports) == 0 {
 		return 0
 	}

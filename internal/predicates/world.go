@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 )
 
-// World stores nodes and the pods on them, reduced to the fields that predicates read. Methods are safe for concurrent
+// NodeCache stores nodes and the pods on them, reduced to the fields that predicates read. Methods are safe for concurrent
 // use. Changes of one resource type must come from one goroutine at a time, in order. A World does not keep objects
 // after a call. Its methods report whether anything changed that a predicate can see.
 //
@@ -26,7 +26,7 @@ import (
 // An event copies at most one NodeInfo, and all events between two snapshots copy each NodeInfo at most once. Taking a
 // snapshot copies the list of nodes, or nothing if nothing changed. A tree would avoid that copy. But users of a
 // snapshot iterate over the nodes anyway, and iterating over a list is faster.
-type World struct {
+type NodeCache struct {
 	mu sync.Mutex
 	// loaded are the types whose content is complete.
 	loaded map[schema.GroupVersionResource]bool
@@ -83,9 +83,9 @@ func (e *IncompleteError) Error() string {
 // nodes on its path.
 const degree = 16
 
-// NewWorld returns an empty, incomplete world.
-func NewWorld() *World {
-	return &World{
+// NewNodeCache returns an empty, incomplete world.
+func NewNodeCache() *NodeCache {
+	return &NodeCache{
 		loaded:   map[schema.GroupVersionResource]bool{},
 		hosts:    map[string]*host{},
 		pods:     btree.New(degree, sooner),
@@ -94,7 +94,7 @@ func NewWorld() *World {
 }
 
 // Load replaces the content of one of the types of Reads by the objects. The type is complete then.
-func (w *World) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
+func (w *NodeCache) Load(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
 	}
@@ -124,7 +124,7 @@ func (w *World) Load(resource schema.GroupVersionResource, objects []*unstructur
 }
 
 // Put adds or replaces an object. It has no effect unless the type is complete.
-func (w *World) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
+func (w *NodeCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	if _, ok := reads()[resource]; !ok {
 		return false
 	}
@@ -135,14 +135,14 @@ func (w *World) Put(resource schema.GroupVersionResource, o *unstructured.Unstru
 }
 
 // Delete removes an object.
-func (w *World) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
+func (w *NodeCache) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
 }
 
 // Drop removes a type and its objects. The world is incomplete then.
-func (w *World) Drop(resource schema.GroupVersionResource) bool {
+func (w *NodeCache) Drop(resource schema.GroupVersionResource) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.loaded[resource] {
@@ -159,7 +159,7 @@ func (w *World) Drop(resource schema.GroupVersionResource) bool {
 
 // Size returns the number of objects of a type. ok is false while the type is incomplete. Pods that are not on a node
 // do not count.
-func (w *World) Size(resource schema.GroupVersionResource) (objects int, ok bool) {
+func (w *NodeCache) Size(resource schema.GroupVersionResource) (objects int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.loaded[resource] {
@@ -174,10 +174,10 @@ func (w *World) Size(resource schema.GroupVersionResource) (objects int, ok bool
 }
 
 // Revision returns the revision that a new snapshot would have. It is 0 while the world is incomplete.
-func (w *World) Revision() uint64 { return w.revision.Load() }
+func (w *NodeCache) Revision() uint64 { return w.revision.Load() }
 
 // Snapshot returns the current state of the world. While the world is incomplete, it returns an *IncompleteError.
-func (w *World) Snapshot() (*Snapshot, error) {
+func (w *NodeCache) Snapshot() (*Snapshot, error) {
 	if s := w.current.Load(); s != nil && s.revision == w.revision.Load() {
 		return s, nil
 	}
@@ -216,7 +216,7 @@ func (w *World) Snapshot() (*Snapshot, error) {
 }
 
 // gather makes a new snapshot of all known nodes.
-func (w *World) gather() *Snapshot {
+func (w *NodeCache) gather() *Snapshot {
 	var s Snapshot
 	for name, h := range w.hosts {
 		if h.known() {
@@ -231,7 +231,7 @@ func (w *World) gather() *Snapshot {
 	return newSnapshot(s)
 }
 
-func (w *World) missing() []string {
+func (w *NodeCache) missing() []string {
 	var out []string
 	for resource := range reads() {
 		if !w.loaded[resource] {
@@ -243,7 +243,7 @@ func (w *World) missing() []string {
 }
 
 // count increments the revision if something changed, and returns changed.
-func (w *World) count(changed bool) bool {
+func (w *NodeCache) count(changed bool) bool {
 	if changed {
 		w.changes++
 	}
@@ -260,7 +260,7 @@ func nameOf(o *unstructured.Unstructured) types.NamespacedName {
 }
 
 // names returns the names of the objects of a type.
-func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedName {
+func (w *NodeCache) names(resource schema.GroupVersionResource) []types.NamespacedName {
 	var out []types.NamespacedName
 	switch resource {
 	case nodeResource:
@@ -283,7 +283,7 @@ func (w *World) names(resource schema.GroupVersionResource) []types.NamespacedNa
 }
 
 // remove removes an object, and reports whether a predicate can see the change.
-func (w *World) remove(resource schema.GroupVersionResource, name types.NamespacedName) bool {
+func (w *NodeCache) remove(resource schema.GroupVersionResource, name types.NamespacedName) bool {
 	switch resource {
 	case nodeResource:
 		return w.removeNode(name.Name)
@@ -298,7 +298,7 @@ func (w *World) remove(resource schema.GroupVersionResource, name types.Namespac
 
 // prepare does the part of adding an object that does not need the lock. It returns a function for the rest, which must
 // be called with the lock held. That function reports whether a predicate can see the change.
-func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Unstructured) func() bool {
+func (w *NodeCache) prepare(resource schema.GroupVersionResource, o *unstructured.Unstructured) func() bool {
 	name := nameOf(o)
 	if name.Name == "" {
 		return func() bool { return false }
@@ -333,7 +333,7 @@ func (w *World) prepare(resource schema.GroupVersionResource, o *unstructured.Un
 }
 
 // standing returns the digest of a stored node or namespace.
-func (w *World) standing(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
+func (w *NodeCache) standing(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if resource == nodeResource {
@@ -346,7 +346,7 @@ func (w *World) standing(resource schema.GroupVersionResource, name string) (key
 	return n.key, ok
 }
 
-func (w *World) setPod(p *pod) bool {
+func (w *NodeCache) setPod(p *pod) bool {
 	place := at(p.object.Namespace, p.object.Name)
 	old, replaced := w.pods.Get(place)
 	if replaced && old.pod.same(p) {
@@ -365,13 +365,13 @@ func (w *World) setPod(p *pod) bool {
 	return h.known() || seen
 }
 
-func (w *World) removePod(name types.NamespacedName) bool {
+func (w *NodeCache) removePod(name types.NamespacedName) bool {
 	old, ok := w.pods.Delete(at(name.Namespace, name.Name))
 	return ok && w.leave(old.pod)
 }
 
 // leave removes a pod from its node, and reports whether the node is known.
-func (w *World) leave(p *pod) bool {
+func (w *NodeCache) leave(p *pod) bool {
 	node := p.object.Spec.NodeName
 	h := w.hosts[node]
 	leave(w.own(h, node), &p.object)
@@ -379,7 +379,7 @@ func (w *World) leave(p *pod) bool {
 	return h.known()
 }
 
-func (w *World) setNode(node *corev1.Node, key digest) bool {
+func (w *NodeCache) setNode(node *corev1.Node, key digest) bool {
 	h, ok := w.hosts[node.Name]
 	if !ok {
 		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
@@ -391,7 +391,7 @@ func (w *World) setNode(node *corev1.Node, key digest) bool {
 	return true
 }
 
-func (w *World) removeNode(name string) bool {
+func (w *NodeCache) removeNode(name string) bool {
 	h, ok := w.hosts[name]
 	if !ok || !h.known() {
 		return false
@@ -403,7 +403,7 @@ func (w *World) removeNode(name string) bool {
 }
 
 // own returns a host's NodeInfo for changes. It copies the NodeInfo if a snapshot has it.
-func (w *World) own(h *host, name string) *framework.NodeInfo {
+func (w *NodeCache) own(h *host, name string) *framework.NodeInfo {
 	if h.epoch != w.epoch {
 		h.info, h.epoch = h.info.SnapshotConcrete(), w.epoch
 		w.touched = append(w.touched, name)
@@ -412,19 +412,19 @@ func (w *World) own(h *host, name string) *framework.NodeInfo {
 }
 
 // tidy removes a host that is unknown and has no pods.
-func (w *World) tidy(h *host, name string) {
+func (w *NodeCache) tidy(h *host, name string) {
 	if !h.known() && len(h.info.Pods) == 0 {
 		delete(w.hosts, name)
 	}
 }
 
-func (w *World) setNamespace(namespace *corev1.Namespace, key digest) bool {
+func (w *NodeCache) setNamespace(namespace *corev1.Namespace, key digest) bool {
 	w.labelled[namespace.Name] = labelled{key, namespace}
 	w.sorted = nil
 	return true
 }
 
-func (w *World) removeNamespace(name string) bool {
+func (w *NodeCache) removeNamespace(name string) bool {
 	_, ok := w.labelled[name]
 	if ok {
 		delete(w.labelled, name)

@@ -125,7 +125,7 @@ func shownBy(t testing.TB, lister fwk.SharedLister) shown {
 	return w
 }
 
-func mustSnapshot(t testing.TB, w *World) *Snapshot {
+func mustSnapshot(t testing.TB, w *NodeCache) *Snapshot {
 	t.Helper()
 	s, err := w.Snapshot()
 	if err != nil {
@@ -338,13 +338,13 @@ func key(o *unstructured.Unstructured) string { return o.GetNamespace() + "/" + 
 // history is a world together with the objects that it should contain.
 type history struct {
 	random
-	world   *World
+	world   *NodeCache
 	objects objects
 	loaded  map[schema.GroupVersionResource]bool
 }
 
 func newHistory(seed uint64) *history {
-	h := &history{random: seeded(seed), world: NewWorld(), objects: objects{}, loaded: map[schema.GroupVersionResource]bool{}}
+	h := &history{random: seeded(seed), world: NewNodeCache(), objects: objects{}, loaded: map[schema.GroupVersionResource]bool{}}
 	for resource := range Reads() {
 		h.objects[resource] = map[string]*unstructured.Unstructured{}
 	}
@@ -561,9 +561,9 @@ const (
 )
 
 // completed returns a complete world with these objects.
-func completed(t testing.TB, nodes, pods []string) *World {
+func completed(t testing.TB, nodes, pods []string) *NodeCache {
 	t.Helper()
-	w := NewWorld()
+	w := NewNodeCache()
 	w.Load(namespaceResource, nil)
 	for resource, texts := range map[schema.GroupVersionResource][]string{nodeResource: nodes, podResource: pods} {
 		var list []*unstructured.Unstructured
@@ -576,7 +576,7 @@ func completed(t testing.TB, nodes, pods []string) *World {
 }
 
 // requested returns the CPU requests of the pods on a node in millicores; -1 if there is no such node.
-func requested(t testing.TB, w *World, node string) int64 {
+func requested(t testing.TB, w *NodeCache, node string) int64 {
 	t.Helper()
 	info, err := mustSnapshot(t, w).Get(node)
 	if err != nil {
@@ -586,7 +586,7 @@ func requested(t testing.TB, w *World, node string) int64 {
 }
 
 func TestWorldIsCompleteOnceAllTypesAre(t *testing.T) {
-	w := NewWorld()
+	w := NewNodeCache()
 	for i, missing := range []string{"namespaces, nodes, pods: not complete", "nodes, pods: not complete", "pods: not complete", ""} {
 		if _, err := w.Snapshot(); missing != "" && (err == nil || err.Error() != missing || w.Revision() != 0) || missing == "" && (err != nil || w.Revision() == 0) {
 			t.Errorf("%v, revision %d; want %q", err, w.Revision(), missing)

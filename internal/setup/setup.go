@@ -98,7 +98,7 @@ type components struct {
 	predicates         *predicates.Set
 	templates          *workload.Templates
 	inventories        *inventory.Inventories
-	world              *predicates.World
+	world              *predicates.NodeCache
 	engine             *embedded.Engine
 	remote             *remote.Engine
 	registry           *placement.Registry
@@ -336,7 +336,7 @@ func (p *components) addEngine(ctx context.Context, cfg *rest.Config) error {
 	}
 	p.events = events.New(p.mgr.GetEventRecorder("berth"))
 	p.data = embedded.NewData()
-	p.world = predicates.NewWorld()
+	p.world = predicates.NewNodeCache()
 	p.engine = embedded.New(p.data, embedded.Options{
 		Timeout: p.options.EvaluationTimeout, Concurrency: p.options.EvaluationConcurrency,
 		Observer: engineObserver{
@@ -524,15 +524,15 @@ func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err er
 // addStatus creates the controllers that report on policies.
 func (p *components) addStatus() {
 	p.typeCheck = typecheck.New(typecheck.Deps{
-		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BoundTo, Changed: func(name string) { p.status.Changed(name) },
+		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BindingsInForce, Changed: func(name string) { p.status.Changed(name) },
 	})
 	p.catalog.Subscribe(p.typeCheck.ServedChanged)
 	p.registry.Subscribe(func(name string, _, _ *placement.Policy) { p.typeCheck.PolicyLoaded(name) })
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Stale:       p.replication.Stale,
-		Replication: p.replication.State, World: p.replication.WorldState, Supply: p.enginePusher, Settled: p.remote.DataReady,
-		Hook: p.webhookConfigurations.State, Targets: p.remediation.TargetState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
+		Replication: p.replication.State, World: p.replication.PredicateState, Supply: p.enginePusher, Settled: p.remote.DataReady,
+		Hook: p.webhookConfigurations.State, Targets: p.remediation.MatchedState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
 		Ledger: p.ledger, Metrics: p.metrics, Events: p.events,
 		Served: p.catalog.Served, OwnNamespace: p.options.exemptNamespace(),
 		Types: p.typeCheck.State,
@@ -561,14 +561,14 @@ func (p *components) subscribeToData() {
 		p.remediation.DataChanged(r)
 		p.status.DataChanged(r)
 	})
-	p.replication.SubscribeWorld(
+	p.replication.SubscribePredicates(
 		func(schema.GroupVersionResource) {
-			p.remediation.WorldChanged()
-			p.status.WorldChanged()
+			p.remediation.PredicateDataChanged()
+			p.status.PredicateDataChanged()
 		},
 		func(schema.GroupVersionResource) {
-			p.remediation.WorldChanged()
-			p.status.WorldStateChanged()
+			p.remediation.PredicateDataChanged()
+			p.status.PredicateStateChanged()
 		},
 	)
 }

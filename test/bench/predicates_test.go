@@ -148,7 +148,7 @@ func namespace(i int) *unstructured.Unstructured {
 }
 
 // fill puts objects into a world one by one, so that no more than one of them is in memory as a whole.
-func fill(w *predicates.World, resource schema.GroupVersionResource, n int, make func(int) *unstructured.Unstructured) {
+func fill(w *predicates.NodeCache, resource schema.GroupVersionResource, n int, make func(int) *unstructured.Unstructured) {
 	w.Load(resource, nil)
 	for i := range n {
 		w.Put(resource, make(i))
@@ -157,7 +157,7 @@ func fill(w *predicates.World, resource schema.GroupVersionResource, n int, make
 
 // scene is a world of nodes, whose pods change one after the other in a label.
 type scene struct {
-	*predicates.World
+	*predicates.NodeCache
 	nodes   int
 	changes []*unstructured.Unstructured
 	next    int
@@ -173,10 +173,10 @@ func init() {
 }
 
 func newScene(n int) *scene {
-	s := &scene{World: predicates.NewWorld(), nodes: n}
-	fill(s.World, namespaces, 100, namespace)
-	fill(s.World, nodes, n, node)
-	fill(s.World, pods, n*podsPerNode, pod)
+	s := &scene{NodeCache: predicates.NewNodeCache(), nodes: n}
+	fill(s.NodeCache, namespaces, 100, namespace)
+	fill(s.NodeCache, nodes, n, node)
+	fill(s.NodeCache, pods, n*podsPerNode, pod)
 	// Twice as many as pods: each change is one.
 	for i := range 2000 {
 		o := pod(i % 1000)
@@ -197,7 +197,7 @@ func (s *scene) change(b testing.TB) {
 	s.next++
 }
 
-func snapshot(b testing.TB, w *predicates.World) *predicates.Snapshot {
+func snapshot(b testing.TB, w *predicates.NodeCache) *predicates.Snapshot {
 	b.Helper()
 	s, err := w.Snapshot()
 	if err != nil {
@@ -226,7 +226,7 @@ func BenchmarkWorld(b *testing.B) {
 			s := scenes[n]()
 			measure(b, func(int) {
 				s.change(b)
-				walked(b, snapshot(b, s.World))
+				walked(b, snapshot(b, s.NodeCache))
 			})
 		})
 		b.Run(fmt.Sprintf("change=100pods/nodes=%d", n), func(b *testing.B) {
@@ -235,7 +235,7 @@ func BenchmarkWorld(b *testing.B) {
 				for range 100 {
 					s.change(b)
 				}
-				walked(b, snapshot(b, s.World))
+				walked(b, snapshot(b, s.NodeCache))
 			})
 		})
 		b.Run(fmt.Sprintf("change=unseen/nodes=%d", n), func(b *testing.B) {
@@ -247,7 +247,7 @@ func BenchmarkWorld(b *testing.B) {
 				if s.Put(pods, o) {
 					b.Fatal("what is not read is seen")
 				}
-				walked(b, snapshot(b, s.World))
+				walked(b, snapshot(b, s.NodeCache))
 			})
 		})
 	}
@@ -354,7 +354,7 @@ func BenchmarkJudge(b *testing.B) {
 	for _, n := range []int{100, 1000, 5000} {
 		for _, name := range slices.Sorted(maps.Keys(placed)) {
 			b.Run(fmt.Sprintf("pod=%s/nodes=%d", name, n), func(b *testing.B) {
-				s, p := snapshot(b, scenes[n]().World), place(b, name)
+				s, p := snapshot(b, scenes[n]().NodeCache), place(b, name)
 				pairs(b, n, func() (*predicates.Report, error) {
 					return set.Judge(b.Context(), s, p, predicates.Query{Kind: predicates.Nodes})
 				})
@@ -373,14 +373,14 @@ func BenchmarkAgain(b *testing.B) {
 			b.Run(fmt.Sprintf("pod=%s/nodes=%d/by=%s", name, n, by), func(b *testing.B) {
 				s, p := scenes[n](), place(b, name)
 				judge := func() (*predicates.Report, error) {
-					return set.Judge(b.Context(), snapshot(b, s.World), p, predicates.Query{Kind: predicates.Nodes})
+					return set.Judge(b.Context(), snapshot(b, s.NodeCache), p, predicates.Query{Kind: predicates.Nodes})
 				}
 				report, err := judge()
 				if err != nil {
 					b.Fatal(err)
 				}
 				if by == "Again" {
-					judge = func() (*predicates.Report, error) { return set.Again(b.Context(), snapshot(b, s.World), report) }
+					judge = func() (*predicates.Report, error) { return set.Again(b.Context(), snapshot(b, s.NodeCache), report) }
 				}
 				pairs(b, n, func() (_ *predicates.Report, err error) {
 					s.change(b)
@@ -424,7 +424,7 @@ func BenchmarkHeapOfWorld(b *testing.B) {
 	for _, per := range []string{"node", "pod"} {
 		b.Run("per="+per, func(b *testing.B) {
 			for b.Loop() {
-				w, objects, before := predicates.NewWorld(), n, heap()
+				w, objects, before := predicates.NewNodeCache(), n, heap()
 				fill(w, namespaces, 0, namespace)
 				fill(w, nodes, n, node)
 				if per == "pod" {

@@ -27,7 +27,7 @@ func fitting(t *testing.T, mode placementv1.Mode) *placement.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world := predicates.NewWorld()
+	world := predicates.NewNodeCache()
 	world.Load(corev1.SchemeGroupVersion.WithResource("nodes"), []*unstructured.Unstructured{{Object: map[string]any{
 		"metadata": map[string]any{"name": "n"},
 		"status":   map[string]any{"allocatable": map[string]any{"cpu": "2", "pods": "10"}},

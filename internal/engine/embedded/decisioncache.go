@@ -100,7 +100,7 @@ func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, st
 
 // size estimates the entry's size in bytes.
 func (r *cachedDecision) size() int {
-	n := entryBytes + predicates.SizeOf(r.reports)
+	n := entryBytes + predicates.EstimateBytes(r.reports)
 	d := r.decision
 	for _, pairs := range []map[string]string{d.Annotations, d.Labels, d.Scheduling} {
 		for k, v := range pairs {

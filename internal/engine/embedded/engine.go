@@ -52,7 +52,7 @@ type Options struct {
 	// if World is nil.
 	Predicates *predicates.Set
 	Templates  *workload.Templates
-	World      *predicates.World
+	World      *predicates.NodeCache
 }
 
 // Engine evaluates policies over its Data.
@@ -64,7 +64,7 @@ type Engine struct {
 	clock      clock.PassiveClock
 	predicates *predicates.Set
 	templates  *workload.Templates
-	world      *predicates.World
+	world      *predicates.NodeCache
 	// queries are the prepared queries by the digest of the policy's text. Policies with the same text share one.
 	queries weakcache.Cache[rego.PreparedEvalQuery]
 }

@@ -24,7 +24,7 @@ import (
 // judgedOracle evaluates calls with whole objects and all data, without caches.
 type judgedOracle struct {
 	set   *predicates.Set
-	world *predicates.World
+	world *predicates.NodeCache
 	// clusters is the current data.clusters.
 	clusters map[string]any
 }
@@ -80,10 +80,10 @@ func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind 
 }
 
 // fuzzedNodes is a set of nodes and pods that changes.
-type fuzzedNodes struct{ *predicates.World }
+type fuzzedNodes struct{ *predicates.NodeCache }
 
 func newFuzzedNodes(g *policytest.Generator) fuzzedNodes {
-	w := fuzzedNodes{predicates.NewWorld()}
+	w := fuzzedNodes{predicates.NewNodeCache()}
 	for _, plural := range []string{"nodes", "pods", "namespaces"} {
 		w.Load(corev1.SchemeGroupVersion.WithResource(plural), nil)
 	}
@@ -182,8 +182,8 @@ func judgedDifferential(t testing.TB, spec placementv1.PlacementPolicySpec, g *p
 	}
 	refine()
 	nodes := newFuzzedNodes(g)
-	oracle := &judgedOracle{set: set, world: nodes.World}
-	ev, err := New(world.data, Options{Timeout: 10 * time.Second, Concurrency: 1, Observer: seen, Predicates: set, World: nodes.World}).Prepare(t.Context(), "p", m, b)
+	oracle := &judgedOracle{set: set, world: nodes.NodeCache}
+	ev, err := New(world.data, Options{Timeout: 10 * time.Second, Concurrency: 1, Observer: seen, Predicates: set, World: nodes.NodeCache}).Prepare(t.Context(), "p", m, b)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (p ownPredicate) Filter(ctx context.Context, _ fwk.CycleState, _ *corev1.Po
 // judgedWorld is an engine with predicates, together with the nodes and pods that they are evaluated on.
 type judgedWorld struct {
 	*Engine
-	nodes *predicates.World
+	nodes *predicates.NodeCache
 	seen  *counts
 	// asked counts the calls of the test's own predicate, and says is its implementation.
 	asked atomic.Int64
@@ -50,7 +50,7 @@ type judgedWorld struct {
 // and b has 2 CPUs and a taint.
 func newJudgedWorld(t testing.TB, whitelist ...string) *judgedWorld {
 	t.Helper()
-	w := &judgedWorld{nodes: predicates.NewWorld(), seen: &counts{}}
+	w := &judgedWorld{nodes: predicates.NewNodeCache(), seen: &counts{}}
 	registry, err := predicates.NewRegistry(predicates.Predicate{
 		Name: ownName, Judges: predicates.Nodes | predicates.Clusters, Local: true,
 		New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {

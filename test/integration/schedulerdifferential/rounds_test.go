@@ -254,7 +254,7 @@ var _ = Describe("Predicates and kube-scheduler", Ordered, func() {
 		set, err = registry.New(nil)
 		Expect(err).NotTo(HaveOccurred())
 		createWitnesses(ctx)
-		world = &mirror{World: predicates.NewWorld()}
+		world = &mirror{NodeCache: predicates.NewNodeCache()}
 	})
 
 	It("agree in every round", func(ctx SpecContext) {

@@ -45,9 +45,9 @@ var kinds = map[schema.GroupVersionResource]schema.GroupVersionKind{
 	namespaces: corev1.SchemeGroupVersion.WithKind("Namespace"),
 }
 
-// mirror is a predicates.World of what the API server has.
+// mirror is a predicates.NodeCache of what the API server has.
 type mirror struct {
-	*predicates.World
+	*predicates.NodeCache
 	epoch int
 }
 
