@@ -12,11 +12,11 @@ import (
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// worldSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of
+// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of
 // remote engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second, and
 // each sweep evaluates everything that a decision depends on. Remediation can wait that long to find a violation;
 // admission does not wait.
-const worldSettle = time.Second
+const predicateSettle = time.Second
 
 // backlog holds the changes that no sweep has processed yet.
 type backlog struct {
@@ -24,9 +24,9 @@ type backlog struct {
 	policies map[*placement.Policy]bool
 	// types holds the types of the replicated objects that changed.
 	types map[schema.GroupVersionResource]bool
-	// world is set when nodes or pods changed at least worldSettle ago.
+	// world is set when nodes or pods changed at least predicateSettle ago.
 	world bool
-	// revised is set when policies with a remote engine must be decided again. The change was at least worldSettle ago.
+	// revised is set when policies with a remote engine must be decided again. The change was at least predicateSettle ago.
 	revised bool
 	// all is set when every policy must be decided again.
 	all bool
@@ -46,7 +46,7 @@ func (c *Controller) take() backlog {
 }
 
 // concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
-// waits for worldSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
+// waits for predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
 // revised.
 func (b *backlog) concerns(p *placement.Policy, standing *placement.PolicyState) bool {
 	if b.all || standing == nil || standing.Policy != p {
@@ -55,11 +55,11 @@ func (b *backlog) concerns(p *placement.Policy, standing *placement.PolicyState)
 	if _, ok := p.Remote(); ok {
 		return b.revised
 	}
-	return b.world || !asksPredicates(standing) ||
+	return b.world || !usesPredicates(standing) ||
 		slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool { return b.types[r.GroupVersionResource] })
 }
 
-func asksPredicates(s *placement.PolicyState) bool {
+func usesPredicates(s *placement.PolicyState) bool {
 	return s != nil && s.Binding != nil && len(s.Binding.World) > 0
 }
 
@@ -80,18 +80,18 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 }
 
 // WorldChanged requests that the policies that evaluate predicates are decided again, once for all changes within
-// worldSettle.
+// predicateSettle.
 func (c *Controller) PredicateDataChanged() {
 	c.gather(&c.gathering.world, func(b *backlog) { b.world = true })
 }
 
 // Revised requests that the policies with a remote engine whose revision changed are decided again, once for all
-// changes within worldSettle.
+// changes within predicateSettle.
 func (c *Controller) Revised() {
 	c.gather(&c.gathering.revised, func(b *backlog) { b.revised = true })
 }
 
-// gather records a kind of change in the backlog after worldSettle. It does nothing if that is already scheduled.
+// gather records a kind of change in the backlog after predicateSettle. It does nothing if that is already scheduled.
 func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 		return
 	}
 	*gathering = true
-	time.AfterFunc(worldSettle, func() {
+	time.AfterFunc(predicateSettle, func() {
 		c.mu.Lock()
 		// A change from now on may be missing in the next sweep, so it must schedule another one.
 		*gathering = false
@@ -110,14 +110,14 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 }
 
 // decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
-// overtaken by a change, and predicates or a remote engine took part, it waits for worldSettle; otherwise continuous
+// overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
 // changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
 func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
-	settles := func(v *placement.Verdict) bool { return remote(v) || asksPredicates(c.Registry.Get(v.Policy.Name)) }
+	settles := func(v *placement.Verdict) bool { return remote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
 	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
 		if !slices.ContainsFunc(verdicts, passing) {
-			c.enqueueAfter(decided, worldSettle)
+			c.enqueueAfter(decided, predicateSettle)
 		}
 	}
 	if len(again) > 1 {

@@ -171,7 +171,7 @@ func TestDataDoesNotWait(t *testing.T) {
 	tests := map[string]struct {
 		asks, reads bool
 		change      func(*follower)
-		// soon and later are how often the policy is evaluated before worldSettle has passed, and in total after it.
+		// soon and later are how often the policy is evaluated before predicateSettle has passed, and in total after it.
 		soon, later uint64
 	}{
 		"DataOfOne":        {reads: true, change: func(f *follower) { f.DataChanged(profiles) }, soon: 1, later: 1},
@@ -190,7 +190,7 @@ func TestDataDoesNotWait(t *testing.T) {
 				if got := f.asked.Load(); got != tc.soon {
 					t.Errorf("asked %d times before the world has settled, want %d", got, tc.soon)
 				}
-				pass(t, 2*worldSettle)
+				pass(t, 2*predicateSettle)
 				if got := f.asked.Load(); got != tc.later {
 					t.Errorf("asked %d times, want %d", got, tc.later)
 				}
@@ -200,7 +200,7 @@ func TestDataDoesNotWait(t *testing.T) {
 }
 
 // TestOvertakenByTheWorld checks that an object whose decision was overtaken by a change of nodes is decided again
-// after worldSettle, and not immediately.
+// after predicateSettle, and not immediately.
 func TestOvertakenByTheWorld(t *testing.T) {
 	for name, tc := range map[string]struct {
 		asks  bool

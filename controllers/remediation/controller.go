@@ -82,14 +82,14 @@ type Deps struct {
 // Controller remediates existing objects. Create it with New.
 type Controller struct {
 	Deps
-	targets *targets
-	watches *watches.Manager
-	brake   *remediation.Brake
-	groups  *remediation.Groups
-	needs   *needs
-	matched *matched
-	aside   *aside
-	gate    *gate
+	targets     *targets
+	watches     *watches.Manager
+	brake       *remediation.PatchLimiter
+	groups      *remediation.Groups
+	needs       *needs
+	matched     *matched
+	remoteQueue *remoteQueue
+	gate        *gate
 	// retries is the backoff for objects whose patch the API server refused for a reason of the object's own.
 	retries workqueue.TypedRateLimiter[remediation.Key]
 	// rewatch receives a value when the set of watched types or fields may change, and due when policies or their data
@@ -108,9 +108,9 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, brake: remediation.NewBrake(), groups: remediation.NewGroups(),
-		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog), aside: newAside(),
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](refusedPace, retryPaceMax),
+		Deps: d, brake: remediation.NewPatchLimiter(), groups: remediation.NewGroups(),
+		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog), remoteQueue: newRemoteQueue(),
+		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](refusedDelay, retryDelayMax),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
 	c.gate = newGate(d.Clock, c.feedsItself)
@@ -146,10 +146,10 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 	}
 }
 
-// incompletePace is the delay before an object is decided again of which some policy reads fields that are not fetched
+// incompleteDelay is the delay before an object is decided again of which some policy reads fields that are not fetched
 // yet. When they are fetched, the object is enqueued anyway. The delay is for the case that the policy is deleted
 // before that.
-const incompletePace = time.Second
+const incompleteDelay = time.Second
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -163,7 +163,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if obj == nil {
 		c.groups.Forget(key)
 		c.brake.Forget(key)
-		c.aside.forget(key)
+		c.remoteQueue.forget(key)
 		c.retries.Forget(key)
 		c.gate.drop(key)
 		c.report(c.Ledger.Forget(key))
@@ -171,9 +171,9 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{}, nil
 	}
 	if !covers(fields, c.needs.of(key.Resource)) {
-		return reconcile.Result{RequeueAfter: incompletePace}, nil
+		return reconcile.Result{RequeueAfter: incompleteDelay}, nil
 	}
-	if c.aside.held(key) {
+	if c.remoteQueue.held(key) {
 		return reconcile.Result{}, nil
 	}
 	ctx, span := c.Tracing.Root(ctx, "remediation")
@@ -189,7 +189,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
 		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
 		c.ReadsMore()
-		return reconcile.Result{RequeueAfter: incompletePace}, nil
+		return reconcile.Result{RequeueAfter: incompleteDelay}, nil
 	}
 	if slices.ContainsFunc(outcome.Verdicts, pending) {
 		// A remote engine may be slow. It must not delay the patches of policies that do not match the object.
@@ -198,7 +198,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		return reconcile.Result{}, nil
 	}
 	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts.list))
-	later := reconcile.Result{RequeueAfter: c.aside.settled(key, outcome.Verdicts)}
+	later := reconcile.Result{RequeueAfter: c.remoteQueue.settled(key, outcome.Verdicts)}
 	if obj.GetDeletionTimestamp() != nil {
 		freeze(outcome.Verdicts)
 	}
@@ -209,7 +209,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	}
 	c.report(c.Ledger.Record(key, obj.GetResourceVersion(), outcome.Verdicts, stopped))
 	c.judge(ctx)
-	if len(due) == 0 || stopped || c.held(key, due) || c.patchAside(ctx, key, obj, outcome.Verdicts, due) {
+	if len(due) == 0 || stopped || c.held(key, due) || c.enqueuePatch(ctx, key, obj, outcome.Verdicts, due) {
 		return later, nil
 	}
 	return c.remediate(ctx, key, obj, due)

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// questionTimeout is how long a remote engine may take for one object, the same as in admission.
-	questionTimeout = 4 * time.Second
-	// failurePace is the first delay before an object is decided again whose decision failed temporarily.
-	// failurePaceMax is the longest delay after repeated failures. Recovered shortens both.
-	failurePace    = 30 * time.Second
-	failurePaceMax = 5 * time.Minute
+	// queryTimeout is how long a remote engine may take for one object, the same as in admission.
+	queryTimeout = 4 * time.Second
+	// failureDelay is the first delay before an object is decided again whose decision failed temporarily.
+	// failureDelayMax is the longest delay after repeated failures. Recovered shortens both.
+	failureDelay    = 30 * time.Second
+	failureDelayMax = 5 * time.Minute
 	// failureJitter is the maximum jitter, as a fraction of the delay. It spreads objects that failed at the same time.
 	failureJitter = 0.5
-	// patchPace and patchPaceMax are the first and the longest delay before a failed patch in a queue of its own is
+	// patchRetryDelay and patchRetryDelayMax are the first and the longest delay before a failed patch in a queue of its own is
 	// retried.
-	patchPace    = 100 * time.Millisecond
-	patchPaceMax = time.Minute
+	patchRetryDelay    = 100 * time.Millisecond
+	patchRetryDelayMax = time.Minute
 )
 
 // errPending is the error of a policy whose remote engine is being queried. The response enqueues the object again.
@@ -59,11 +59,11 @@ func passing(v *placement.Verdict) bool {
 	return ok
 }
 
-// aside holds the work for objects with policies that remote engines decide, so that no worker waits for an engine. It
+// remoteQueue holds the work for objects with policies that remote engines decide, so that no worker waits for an engine. It
 // queues the queries to each engine. It also queues the patches of such objects, because the API server calls the
 // webhook for a patch, and the webhook queries the engines. It is safe for concurrent use.
-type aside struct {
-	lanes *lanes
+type remoteQueue struct {
+	taskQueues *taskQueues
 	// failures is the backoff of objects that could not be decided. patches is the backoff of objects whose patch
 	// failed.
 	failures, patches workqueue.TypedRateLimiter[remediation.Key]
@@ -82,7 +82,7 @@ type aside struct {
 type question struct {
 	policy *placement.Policy
 	key    remediation.Key
-	errand *errand
+	task   *task
 	// part is the response and object the object that was decided. Both are nil until there is a response.
 	part   *remediation.Part
 	object *unstructured.Unstructured
@@ -90,17 +90,17 @@ type question struct {
 
 // patching is a patch that waits or runs.
 type patching struct {
-	errand *errand
+	task *task
 	// again is set if the object must be decided after the patch.
 	again bool
 }
 
-func newAside() *aside {
-	return &aside{
-		lanes:     newLanes(),
-		failures:  workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failurePace, failurePaceMax),
-		patches:   workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchPace, patchPaceMax),
-		questions: map[remediation.Key][]*question{}, patching: map[remediation.Key]*patching{},
+func newRemoteQueue() *remoteQueue {
+	return &remoteQueue{
+		taskQueues: newTaskQueues(),
+		failures:   workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
+		patches:    workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
+		questions:  map[remediation.Key][]*question{}, patching: map[remediation.Key]*patching{},
 		undecided: map[remediation.Key][]string{},
 	}
 }
@@ -108,7 +108,7 @@ func newAside() *aside {
 // answer returns the decision of a remote engine on an object, or nil if it is not known. In that case it enqueues a
 // query unless there is one. The response enqueues the object again.
 func (c *Controller) answer(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.Part {
-	a := c.aside
+	a := c.remoteQueue
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	asked := a.questions[key]
@@ -126,7 +126,7 @@ func (c *Controller) answer(p *placement.Policy, endpoint string, key remediatio
 		q = &question{policy: p, key: key}
 		a.questions[key] = append(asked, q)
 	}
-	q.errand = a.lanes.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.ask(ctx, q) }) })
+	q.task = a.taskQueues.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.ask(ctx, q) }) })
 	return nil
 }
 
@@ -138,8 +138,8 @@ func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()
 			for _, handle := range runtime.PanicHandlers {
 				handle(ctx, r)
 			}
-			c.aside.forget(key)
-			c.enqueueAfter(key, failurePace)
+			c.remoteQueue.forget(key)
+			c.enqueueAfter(key, failureDelay)
 		}
 	}()
 	do()
@@ -151,7 +151,7 @@ func (c *Controller) ask(ctx context.Context, q *question) {
 	if ctx.Err() != nil {
 		return
 	}
-	a := c.aside
+	a := c.remoteQueue
 	a.mu.Lock()
 	wanted := slices.Contains(a.questions[q.key], q)
 	if wanted && part == nil {
@@ -175,7 +175,7 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 	if obj == nil || standing == nil || standing.Policy != q.policy || !covers(fields, q.policy.Evaluator.Input()) {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	ctx, span := c.Tracing.Root(ctx, "remediation question")
 	defer span.End()
@@ -204,7 +204,7 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 
 // settled records that an object is decided, and drops its queries and their responses. It returns the delay before the
 // object must be decided again, or 0 if only a change requires that.
-func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
+func (a *remoteQueue) settled(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
 	a.dropQuestions(key)
 	var by []string
 	for _, v := range verdicts {
@@ -221,7 +221,7 @@ func (a *aside) settled(key remediation.Key, verdicts []*placement.Verdict) time
 }
 
 // forget drops all work and state for an object.
-func (a *aside) forget(key remediation.Key) {
+func (a *remoteQueue) forget(key remediation.Key) {
 	a.dropQuestions(key)
 	a.leave(key, nil)
 	a.failures.Forget(key)
@@ -229,13 +229,13 @@ func (a *aside) forget(key remediation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.patching[key]; p != nil {
-		a.lanes.drop(p.errand)
+		a.taskQueues.drop(p.task)
 		delete(a.patching, key)
 	}
 }
 
 // leave records the policies that could not decide an object for a temporary reason. An empty list removes the record.
-func (a *aside) leave(key remediation.Key, by []string) {
+func (a *remoteQueue) leave(key remediation.Key, by []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(by) == 0 {
@@ -247,28 +247,28 @@ func (a *aside) leave(key remediation.Key, by []string) {
 
 // Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
 func (c *Controller) Recovered(policy string) {
-	c.aside.mu.Lock()
+	c.remoteQueue.mu.Lock()
 	var keys []remediation.Key
-	for key, by := range c.aside.undecided {
+	for key, by := range c.remoteQueue.undecided {
 		if slices.Contains(by, policy) {
 			keys = append(keys, key)
 		}
 	}
-	c.aside.mu.Unlock()
+	c.remoteQueue.mu.Unlock()
 	c.enqueue(keys...)
 }
 
-func (a *aside) dropQuestions(key remediation.Key) {
+func (a *remoteQueue) dropQuestions(key remediation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, q := range a.questions[key] {
-		a.lanes.drop(q.errand)
+		a.taskQueues.drop(q.task)
 	}
 	delete(a.questions, key)
 }
 
 // held reports whether an object is being patched. In that case the object is enqueued again after the patch.
-func (a *aside) held(key remediation.Key) bool {
+func (a *remoteQueue) held(key remediation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.patching[key]
@@ -278,9 +278,9 @@ func (a *aside) held(key remediation.Key) bool {
 	return p != nil
 }
 
-// patchAside enqueues the patch of an object, if remote engines decide it, because the patch takes as long as those. It
+// enqueuePatch enqueues the patch of an object, if remote engines decide it, because the patch takes as long as those. It
 // reports whether they do; if not, the caller patches the object.
-func (c *Controller) patchAside(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts, due []*placement.Verdict) bool {
+func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts, due []*placement.Verdict) bool {
 	var endpoints []string
 	for _, v := range verdicts {
 		if r, ok := v.Policy.Remote(); ok {
@@ -292,13 +292,13 @@ func (c *Controller) patchAside(ctx context.Context, key remediation.Key, obj *u
 	}
 	slices.Sort(endpoints)
 	log := ctrllog.FromContext(ctx)
-	a := c.aside
+	a := c.remoteQueue
 	p := &patching{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patching[key] = p
 	// The patch waits for all these engines. So it has a queue apart from the queues of queries to each of them.
-	p.errand = a.lanes.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
+	p.task = a.taskQueues.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
 		c.guarded(ctx, key, func() { c.patch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
 	})
 	return true
@@ -316,7 +316,7 @@ func (c *Controller) patch(ctx context.Context, key remediation.Key, p *patching
 	if ctx.Err() != nil {
 		return
 	}
-	a := c.aside
+	a := c.remoteQueue
 	if err == nil {
 		a.patches.Forget(key)
 	} else {

@@ -110,7 +110,7 @@ func (l *leader) start() {
 	// Drop the backlog: there were no objects when the policies were added.
 	l.take()
 	l.queue = queue
-	l.aside.lanes.start(ctx)
+	l.remoteQueue.taskQueues.start(ctx)
 	go l.follow(ctx)
 	for range 4 {
 		go func() {
@@ -175,21 +175,21 @@ func (l *leader) expect(when, policy string, matched, violations, failed int) {
 }
 
 // waiting returns the number of waiting tasks in a queue.
-func (l *leader) waiting(lane string) int {
-	l.aside.lanes.mu.Lock()
-	defer l.aside.lanes.mu.Unlock()
-	return l.aside.lanes.byName[lane].waiting.Len()
+func (l *leader) waiting(taskQueue string) int {
+	l.remoteQueue.taskQueues.mu.Lock()
+	defer l.remoteQueue.taskQueues.mu.Unlock()
+	return l.remoteQueue.taskQueues.byName[taskQueue].waiting.Len()
 }
 
 // nothingLeft checks that no query, patch or queue is left.
 func (l *leader) nothingLeft() {
 	l.t.Helper()
-	l.aside.mu.Lock()
-	defer l.aside.mu.Unlock()
-	l.aside.lanes.mu.Lock()
-	defer l.aside.lanes.mu.Unlock()
-	if len(l.aside.questions)+len(l.aside.patching)+len(l.aside.lanes.byName) > 0 {
-		l.t.Errorf("left are %d questions, %d patches, %d lanes", len(l.aside.questions), len(l.aside.patching), len(l.aside.lanes.byName))
+	l.remoteQueue.mu.Lock()
+	defer l.remoteQueue.mu.Unlock()
+	l.remoteQueue.taskQueues.mu.Lock()
+	defer l.remoteQueue.taskQueues.mu.Unlock()
+	if len(l.remoteQueue.questions)+len(l.remoteQueue.patching)+len(l.remoteQueue.taskQueues.byName) > 0 {
+		l.t.Errorf("left are %d questions, %d patches, %d lanes", len(l.remoteQueue.questions), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
 	}
 }
 
@@ -211,16 +211,16 @@ func TestSlowEngineDelaysNobody(t *testing.T) {
 		pass(t, 150*time.Millisecond)
 		l.expect("soon", "quick", 80, 80, 0)
 		l.expect("soon", "hangs", 0, 0, 0)
-		pass(t, 2*questionTimeout)
-		l.expect("later", "hangs", 2*laneWidth, 0, 2*laneWidth)
-		if hangs.most != laneWidth || quick.most != laneWidth {
+		pass(t, 2*queryTimeout)
+		l.expect("later", "hangs", 2*maxRunningTasks, 0, 2*maxRunningTasks)
+		if hangs.most != maxRunningTasks || quick.most != maxRunningTasks {
 			t.Errorf("asked about %d and %d at once", hangs.most, quick.most)
 		}
 		if got := quick.all(); got != 80 {
 			t.Errorf("the quick one was asked %d times", got)
 		}
 		l.targets.Drop(deployments)
-		pass(t, questionTimeout)
+		pass(t, queryTimeout)
 		l.nothingLeft()
 	})
 }
@@ -282,7 +282,7 @@ func TestWaitingQuestions(t *testing.T) {
 		e := newDistant("https://e", time.Second)
 		l.put("p", "", manual, e)
 		l.start()
-		l.fill(deployments, many(laneWidth, "first"))
+		l.fill(deployments, many(maxRunningTasks, "first"))
 		synctest.Wait()
 		l.targets.Put(deployments, deployment("changes", "a", ""))
 		l.targets.Put(deployments, deployment("goes", "a", ""))
@@ -305,7 +305,7 @@ func TestWaitingQuestions(t *testing.T) {
 		if n := len(e.asked("goes")); n != 0 {
 			t.Errorf("asked %d times about one that went", n)
 		}
-		l.expect("in the end", "p", laneWidth+1, laneWidth+1, 0)
+		l.expect("in the end", "p", maxRunningTasks+1, maxRunningTasks+1, 0)
 		l.nothingLeft()
 	})
 }
@@ -322,8 +322,8 @@ func TestPolicyMovesToAnotherEngine(t *testing.T) {
 		l.put("p", "", manual, quick)
 		pass(t, time.Second)
 		l.expect("after a second", "p", 100, 100, 0)
-		pass(t, questionTimeout)
-		if got := hangs.all(); got != laneWidth {
+		pass(t, queryTimeout)
+		if got := hangs.all(); got != maxRunningTasks {
 			t.Errorf("the old one was asked %d times", got)
 		}
 		l.nothingLeft()
@@ -356,7 +356,7 @@ func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 				}
 				for i := range times[0][1:] {
 					gap := times[0][i+1].Sub(times[0][i])
-					if longest := time.Duration(float64(failurePaceMax) * (1 + failureJitter)); gap < failurePace || gap > longest {
+					if longest := time.Duration(float64(failureDelayMax) * (1 + failureJitter)); gap < failureDelay || gap > longest {
 						t.Errorf("asked again after %v", gap)
 					}
 				}
@@ -364,7 +364,7 @@ func TestUnansweredObjectsAreLookedAtAgain(t *testing.T) {
 					t.Errorf("asked %d times in an hour", n)
 				}
 				back.Store(true)
-				pass(t, 2*failurePaceMax)
+				pass(t, 2*failureDelayMax)
 				l.expect("when it is back", "p", 2, 0, 0)
 				before := e.all()
 				pass(t, time.Hour)
@@ -400,7 +400,7 @@ func TestPassingFailuresAreLookedAtAgain(t *testing.T) {
 				pass(t, time.Minute)
 				l.expect("while it lasts", "p", 2, 0, 2)
 				over.Store(true)
-				pass(t, 2*failurePaceMax)
+				pass(t, 2*failureDelayMax)
 				l.expect("when it is over", "p", 2, 0, 0)
 			})
 		})
@@ -590,7 +590,7 @@ func TestPatchesWaitAside(t *testing.T) {
 			tried[name] = append(tried[name], time.Now())
 			n := len(tried[name])
 			mu.Unlock()
-			pass := time.NewTimer(questionTimeout)
+			pass := time.NewTimer(queryTimeout)
 			<-pass.C
 			if name == "a-0" && n <= 5 {
 				return nil, failing
@@ -639,7 +639,7 @@ func TestObjectsWaitForTheirPatch(t *testing.T) {
 		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			tries.Add(1)
 			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
-			<-time.NewTimer(questionTimeout).C
+			<-time.NewTimer(queryTimeout).C
 			o = patched(o, "x")
 			l.targets.Put(deployments, o.DeepCopy())
 			return o, nil
@@ -683,7 +683,7 @@ func TestPatchesOfObjectsThatGo(t *testing.T) {
 		pass(t, time.Second)
 		l.targets.Drop(deployments)
 		pass(t, time.Hour)
-		if got := tries.Load(); got != laneWidth {
+		if got := tries.Load(); got != maxRunningTasks {
 			t.Errorf("patched %d times", got)
 		}
 		l.nothingLeft()

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// readyPace is the interval at which a new leader checks whether it is ready.
-	readyPace = 200 * time.Millisecond
-	// settlePace is the interval at which a leader checks whether all objects of policies that an earlier leader paused
+	// readyInterval is the interval at which a new leader checks whether it is ready.
+	readyInterval = 200 * time.Millisecond
+	// settleInterval is the interval at which a leader checks whether all objects of policies that an earlier leader paused
 	// are decided.
-	settlePace = time.Second
+	settleInterval = time.Second
 	// settle is how long changes of policies and data are collected after a sweep.
 	settle = 20 * time.Millisecond
 	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay
@@ -42,10 +42,10 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.mu.Lock()
 	c.queue = queue
 	c.mu.Unlock()
-	c.aside.lanes.start(ctx)
+	c.remoteQueue.taskQueues.start(ctx)
 	go func() {
 		for !c.Ready(ctx) {
-			if !pause(ctx, readyPace) {
+			if !pause(ctx, readyInterval) {
 				return
 			}
 		}

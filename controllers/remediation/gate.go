@@ -18,22 +18,22 @@ const (
 	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
 	holdDown    = time.Second
 	holdDownMax = 5 * time.Minute
-	// retryPace and retryPaceMax are the first and the longest delay before a failed patch is retried.
-	retryPace    = 200 * time.Millisecond
-	retryPaceMax = 5 * time.Minute
-	// refusedPace is the first delay before a patch is retried that was refused for a reason of the object's own. The
-	// longest delay is retryPaceMax.
-	refusedPace = 10 * time.Second
+	// retryDelay and retryDelayMax are the first and the longest delay before a failed patch is retried.
+	retryDelay    = 200 * time.Millisecond
+	retryDelayMax = 5 * time.Minute
+	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The
+	// longest delay is retryDelayMax.
+	refusedDelay = 10 * time.Second
 	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches
 	// succeed again.
 	probeLimit = 30 * time.Second
 	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not
 	// failed wait, too. toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
 	toleratedObjects, toleratedNamespaces = 3, 10
-	// policyRetryPaceMax is the longest delay before a probe for a policy that fails in many namespaces.
-	policyRetryPaceMax = 20 * time.Second
-	// reportPace is the minimum interval between two log messages about failing patches of a policy.
-	reportPace = time.Minute
+	// policyRetryDelayMax is the longest delay before a probe for a policy that fails in many namespaces.
+	policyRetryDelayMax = 20 * time.Second
+	// reportInterval is the minimum interval between two log messages about failing patches of a policy.
+	reportInterval = time.Minute
 )
 
 // gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
@@ -48,7 +48,7 @@ type gate struct {
 	changes *flowcontrol.Backoff
 
 	mu       sync.Mutex
-	policies map[string]*passage
+	policies map[string]*policyGate
 }
 
 // place identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
@@ -58,8 +58,8 @@ type place struct {
 	namespace string
 }
 
-// passage is the state of one policy.
-type passage struct {
+// policyGate is the state of one policy.
+type policyGate struct {
 	waiters
 	// revised is set when the data changed, until the next object is patched.
 	revised bool
@@ -168,7 +168,7 @@ func (s *streak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 	s.members[member] = struct{}{}
 	s.probed = time.Time{}
 	if !now.Before(s.failed.Add(s.pace)) {
-		s.failed, s.pace = now, min(max(2*s.pace, retryPace), maxPace)
+		s.failed, s.pace = now, min(max(2*s.pace, retryDelay), maxPace)
 	}
 }
 
@@ -184,15 +184,15 @@ func (s *streak[K]) until(now time.Time) time.Time {
 }
 
 func newGate(c clock.Clock, exempt func(policy string) bool) *gate {
-	out := &gate{clock: c, exempt: exempt, policies: map[string]*passage{}, changes: flowcontrol.NewBackOff(holdDown, holdDownMax)}
+	out := &gate{clock: c, exempt: exempt, policies: map[string]*policyGate{}, changes: flowcontrol.NewBackOff(holdDown, holdDownMax)}
 	out.changes.Clock = c
 	return out
 }
 
-func (g *gate) passage(name string) *passage {
+func (g *gate) policyGate(name string) *policyGate {
 	p, ok := g.policies[name]
 	if !ok {
-		p = &passage{tenants: map[string]*tenant{}}
+		p = &policyGate{tenants: map[string]*tenant{}}
 		g.policies[name] = p
 	}
 	return p
@@ -202,7 +202,7 @@ func (g *gate) passage(name string) *passage {
 func (g *gate) changed(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.passage(name).revised = true
+	g.policyGate(name).revised = true
 }
 
 // hold reports whether an object must not be patched now because of any of the policies in due. If held, wait is the
@@ -242,7 +242,7 @@ func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, a
 }
 
 // failsWidely reports whether a policy's patches fail in so many namespaces that they probably fail in all.
-func (p *passage) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
+func (p *policyGate) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
 
 // until returns when a patch of an object may be tried, or zero if it may be tried now.
 func (t *tenant) until(key remediation.Key, now time.Time) time.Time {
@@ -253,7 +253,7 @@ func (t *tenant) until(key remediation.Key, now time.Time) time.Time {
 }
 
 // until returns when a policy's patch of an object may be tried, or zero if it may be tried now. The caller holds mu.
-func (g *gate) until(key remediation.Key, name string, p *passage, now time.Time) time.Time {
+func (g *gate) until(key remediation.Key, name string, p *policyGate, now time.Time) time.Time {
 	if p.failsWidely() {
 		if until := p.turn(p.namespaces.until(now), p.namespaces.has(key.Namespace)); !until.IsZero() {
 			return until
@@ -301,7 +301,7 @@ func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
 }
 
 // tidy drops the state of a namespace in which no existing object has failed and no object waits.
-func (p *passage) tidy(namespace string) {
+func (p *policyGate) tidy(namespace string) {
 	if t := p.tenants[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
 		delete(p.tenants, namespace)
 		delete(p.namespaces.members, namespace)
@@ -314,14 +314,14 @@ func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool,
 	g.mu.Lock()
 	now := g.clock.Now()
 	for _, v := range due {
-		p := g.passage(v.Policy.Name)
+		p := g.policyGate(v.Policy.Name)
 		t := p.tenants[key.Namespace]
 		if t == nil {
 			t = &tenant{}
 			p.tenants[key.Namespace] = t
 		}
-		t.objects.fail(key, now, retryPaceMax)
-		p.namespaces.fail(key.Namespace, now, policyRetryPaceMax)
+		t.objects.fail(key, now, retryDelayMax)
+		p.namespaces.fail(key.Namespace, now, policyRetryDelayMax)
 		report = p.report(now) || report
 	}
 	g.mu.Unlock()
@@ -330,8 +330,8 @@ func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool,
 }
 
 // report reports whether a failure should be logged now.
-func (p *passage) report(now time.Time) bool {
-	if !p.reported.IsZero() && now.Sub(p.reported) < reportPace {
+func (p *policyGate) report(now time.Time) bool {
+	if !p.reported.IsZero() && now.Sub(p.reported) < reportInterval {
 		return false
 	}
 	p.reported = now
@@ -345,7 +345,7 @@ func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bo
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, v := range due {
-		report = g.passage(v.Policy.Name).report(g.clock.Now()) || report
+		report = g.policyGate(v.Policy.Name).report(g.clock.Now()) || report
 	}
 	return report
 }

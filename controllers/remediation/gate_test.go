@@ -197,7 +197,7 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 		t.Errorf("%d patches in ten minutes", c.attempts)
 	}
 	c.fails = noPatch
-	c.pass(retryPaceMax + time.Second)
+	c.pass(retryDelayMax + time.Second)
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects differ after patches succeed again", n)
 	}
@@ -234,7 +234,7 @@ func TestFailuresOfOneNamespaceHoldUpNoOther(t *testing.T) {
 // TestObjectsThatHaveNotFailedAreTriedFirst checks that among failing objects, one whose patch succeeds is patched
 // soon: immediately while few have failed, and otherwise with the next probe.
 func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
-	for failing, limit := range map[int]time.Duration{2: 0, 20: retryPaceMax} {
+	for failing, limit := range map[int]time.Duration{2: 0, 20: retryDelayMax} {
 		t.Run(fmt.Sprint(failing), func(t *testing.T) {
 			c := newCrowd(t, failing)
 			c.fails = func(key remediation.Key) bool { return key.Name != "healthy" }
@@ -270,7 +270,7 @@ func TestFailuresOfManyNamespaces(t *testing.T) {
 		t.Errorf("%d patches in ten minutes", n)
 	}
 	c.fails = noPatch
-	c.pass(retryPaceMax + 2*probeLimit)
+	c.pass(retryDelayMax + 2*probeLimit)
 	if n := c.differing(); n > 0 {
 		t.Errorf("%d objects differ after patches succeed again", n)
 	}

@@ -6,39 +6,39 @@ import (
 	"sync"
 )
 
-// laneWidth is how many tasks of one queue run concurrently. The limit leaves capacity of an engine for admission
+// maxRunningTasks is how many tasks of one queue run concurrently. The limit leaves capacity of an engine for admission
 // requests.
-const laneWidth = 8
+const maxRunningTasks = 8
 
-// lanes runs tasks that wait for a remote engine, outside of the controller's workers. Each lane is a first-in,
+// taskQueues runs tasks that wait for a remote engine, outside of the controller's workers. Each taskQueue is a first-in,
 // first-out queue with a limit on running tasks. So a slow engine delays only its own queue. It is safe for concurrent
 // use.
-type lanes struct {
+type taskQueues struct {
 	mu sync.Mutex
 	// ctx is nil before start.
 	ctx    context.Context
-	byName map[string]*lane
+	byName map[string]*taskQueue
 }
 
-// lane is a queue that has waiting or running tasks.
-type lane struct {
+// taskQueue is a queue that has waiting or running tasks.
+type taskQueue struct {
 	name    string
 	waiting list.List
 	running int
 }
 
-// errand is a task that runs once.
-type errand struct {
+// task is a task that runs once.
+type task struct {
 	run func(context.Context)
-	in  *lane
+	in  *taskQueue
 	// at is the task's place in the queue, or nil once it runs or is dropped.
 	at *list.Element
 }
 
-func newLanes() *lanes { return &lanes{byName: map[string]*lane{}} }
+func newTaskQueues() *taskQueues { return &taskQueues{byName: map[string]*taskQueue{}} }
 
 // start runs tasks until ctx ends. Tasks that still wait then never run.
-func (l *lanes) start(ctx context.Context) {
+func (l *taskQueues) start(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ctx = ctx
@@ -48,22 +48,22 @@ func (l *lanes) start(ctx context.Context) {
 }
 
 // add enqueues a task. It does not block.
-func (l *lanes) add(name string, run func(context.Context)) *errand {
+func (l *taskQueues) add(name string, run func(context.Context)) *task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := l.byName[name]
 	if in == nil {
-		in = &lane{name: name}
+		in = &taskQueue{name: name}
 		l.byName[name] = in
 	}
-	e := &errand{run: run, in: in}
+	e := &task{run: run, in: in}
 	e.at = in.waiting.PushBack(e)
 	l.staff(in)
 	return e
 }
 
 // drop removes a task from its queue unless it has started.
-func (l *lanes) drop(e *errand) {
+func (l *taskQueues) drop(e *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.at != nil {
@@ -72,9 +72,9 @@ func (l *lanes) drop(e *errand) {
 	}
 }
 
-// staff starts goroutines for waiting tasks, up to laneWidth. The caller holds mu.
-func (l *lanes) staff(in *lane) {
-	for l.ctx != nil && l.ctx.Err() == nil && in.running < laneWidth && in.waiting.Len() > 0 {
+// staff starts goroutines for waiting tasks, up to maxRunningTasks. The caller holds mu.
+func (l *taskQueues) staff(in *taskQueue) {
+	for l.ctx != nil && l.ctx.Err() == nil && in.running < maxRunningTasks && in.waiting.Len() > 0 {
 		in.running++
 		e := in.next()
 		go func() {
@@ -86,18 +86,18 @@ func (l *lanes) staff(in *lane) {
 }
 
 // next removes the first waiting task and returns it, or nil if there is none. The caller holds mu.
-func (in *lane) next() *errand {
+func (in *taskQueue) next() *task {
 	first := in.waiting.Front()
 	if first == nil {
 		return nil
 	}
-	e := in.waiting.Remove(first).(*errand)
+	e := in.waiting.Remove(first).(*task)
 	e.at = nil
 	return e
 }
 
 // done records the end of a task. It returns the next task for the same goroutine, or nil if the goroutine must end.
-func (l *lanes) done(in *lane) *errand {
+func (l *taskQueues) done(in *taskQueue) *task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() == nil {

@@ -11,20 +11,20 @@ import (
 // TestPanicInLane checks that after a panic in a queue, where no worker recovers it, the process runs on and the object
 // is retried.
 func TestPanicInLane(t *testing.T) {
-	c := &Controller{aside: newAside()}
-	c.aside.lanes.start(t.Context())
+	c := &Controller{remoteQueue: newRemoteQueue()}
+	c.remoteQueue.taskQueues.start(t.Context())
 	key := remediation.Key{Name: "web"}
-	q := &question{policy: &placement.Policy{Name: "p"}, key: key, errand: &errand{}}
-	c.aside.questions[key] = []*question{q}
+	q := &question{policy: &placement.Policy{Name: "p"}, key: key, task: &task{}}
+	c.remoteQueue.questions[key] = []*question{q}
 	over := make(chan struct{})
-	c.aside.lanes.add("e", func(ctx context.Context) {
+	c.remoteQueue.taskQueues.add("e", func(ctx context.Context) {
 		defer close(over)
 		c.guarded(ctx, key, func() { panic("of a test") })
 	})
 	<-over
-	c.aside.mu.Lock()
-	defer c.aside.mu.Unlock()
-	if len(c.aside.questions) > 0 {
+	c.remoteQueue.mu.Lock()
+	defer c.remoteQueue.mu.Unlock()
+	if len(c.remoteQueue.questions) > 0 {
 		t.Error("the object waits for an answer for ever")
 	}
 }

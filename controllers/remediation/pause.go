@@ -92,12 +92,12 @@ func (c *Controller) judge(ctx context.Context) {
 	c.report(ruling.Changed)
 	c.enqueue(ruling.Free...)
 	if ruling.Waiting {
-		c.judgeLater()
+		c.concludeLater()
 	}
 }
 
-// judgeLater calls judge after the maximum duration of an assessment.
-func (c *Controller) judgeLater() {
+// concludeLater calls judge after the maximum duration of an assessment.
+func (c *Controller) concludeLater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue == nil || c.gathering.judged {
@@ -208,7 +208,7 @@ func (c *Controller) resume(ctx context.Context) bool {
 			return true
 		}
 		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
-		if !pause(ctx, readyPace) {
+		if !pause(ctx, readyInterval) {
 			return false
 		}
 	}
@@ -220,7 +220,7 @@ func (c *Controller) Resuming() bool { return !c.resumed.Load() }
 // settlePauses ends the pauses of an earlier leader once all objects of their policies have been decided, if the result
 // allows that.
 func (c *Controller) settlePauses(ctx context.Context, policies []string) {
-	for len(policies) > 0 && pause(ctx, settlePace) {
+	for len(policies) > 0 && pause(ctx, settleInterval) {
 		policies = slices.DeleteFunc(policies, func(name string) bool {
 			standing := c.Registry.Get(name)
 			if standing == nil {
@@ -255,7 +255,7 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	if r.Resuming() {
 		// A pause of an earlier leader can't be released before it is restored.
-		return reconcile.Result{RequeueAfter: settlePace}, nil
+		return reconcile.Result{RequeueAfter: settleInterval}, nil
 	}
 	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
 	if !ok {

@@ -38,7 +38,7 @@ func TestRecovered(t *testing.T) {
 		l.Recovered("p")
 		pass(t, time.Second)
 		l.expect("after", "p", 3, 3, 0)
-		if n := len(l.aside.undecided); n != 0 {
+		if n := len(l.remoteQueue.undecided); n != 0 {
 			t.Errorf("%d objects are still undecided", n)
 		}
 	})

@@ -78,7 +78,7 @@ func fits() placementv1.PlacementPolicySpec {
 	return spec
 }
 
-// settled marks the world as changed at least worldSettle ago.
+// settled marks the world as changed at least predicateSettle ago.
 func (l *leader) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

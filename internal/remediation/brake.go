@@ -6,56 +6,56 @@ import (
 	"time"
 )
 
-// Limits of the brake. An object that was patched brakePatches times within brakeWindow does not settle. A decision
+// Limits of the brake. An object that was patched maxPatches times within patchWindow does not settle. A decision
 // that depends on its own output is patched many times a second. Changes of the cluster's data that cause as many
 // patches of one object are very rare.
 const (
-	brakePatches = 100
-	brakeWindow  = time.Minute
+	maxPatches  = 100
+	patchWindow = time.Minute
 )
 
-// Brake stops patching objects whose decision changes again after each patch. It is safe for concurrent use.
-type Brake struct {
+// PatchLimiter stops patching objects whose decision changes again after each patch. It is safe for concurrent use.
+type PatchLimiter struct {
 	mu      sync.Mutex
 	patched map[Key][]time.Time
 }
 
-// NewBrake returns a brake without any patches.
-func NewBrake() *Brake {
-	return &Brake{patched: map[Key][]time.Time{}}
+// NewPatchLimiter returns a brake without any patches.
+func NewPatchLimiter() *PatchLimiter {
+	return &PatchLimiter{patched: map[Key][]time.Time{}}
 }
 
 // Allows reports whether the object may be patched now.
-func (b *Brake) Allows(key Key, now time.Time) bool {
+func (b *PatchLimiter) Allows(key Key, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.recent(key, now)) < brakePatches
+	return len(b.recent(key, now)) < maxPatches
 }
 
 // Patched records a patch of the object at time now.
-func (b *Brake) Patched(key Key, now time.Time) {
+func (b *PatchLimiter) Patched(key Key, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patched[key] = append(b.recent(key, now), now)
 }
 
 // Forget removes the object.
-func (b *Brake) Forget(key Key) {
+func (b *PatchLimiter) Forget(key Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.patched, key)
 }
 
 // ForgetAll removes the objects for which forgotten returns true.
-func (b *Brake) ForgetAll(forgotten func(Key) bool) {
+func (b *PatchLimiter) ForgetAll(forgotten func(Key) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.patched, func(key Key, _ []time.Time) bool { return forgotten(key) })
 }
 
-func (b *Brake) recent(key Key, now time.Time) []time.Time {
+func (b *PatchLimiter) recent(key Key, now time.Time) []time.Time {
 	times := b.patched[key]
-	for len(times) > 0 && now.Sub(times[0]) > brakeWindow {
+	for len(times) > 0 && now.Sub(times[0]) > patchWindow {
 		times = times[1:]
 	}
 	if len(times) == 0 {

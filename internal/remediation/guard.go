@@ -16,8 +16,8 @@ import (
 // it count as one change.
 const blastWindow = 5 * time.Minute
 
-// sweepPace is the minimum time between two searches for objects that are older than blastWindow.
-const sweepPace = time.Second
+// expiryInterval is the minimum time between two searches for objects that are older than blastWindow.
+const expiryInterval = time.Second
 
 // harm is the way in which a policy leaves an object without a placement.
 type harm uint8
@@ -382,8 +382,8 @@ func (g *guard) waiting(key Key, now time.Time) time.Time {
 	return now
 }
 
-// Ruling is the result of Judge.
-type Ruling struct {
+// AssessmentResult is the result of Judge.
+type AssessmentResult struct {
 	// Free are the objects to decide again because their patches are no longer held.
 	Free []Key
 	// Paused are the policies whose remediation was paused, and Resumed those whose remediation was resumed.
@@ -396,10 +396,10 @@ type Ruling struct {
 
 // Judge concludes assessments whose objects are all decided, and those that exceed the time limit. It is cheap if there
 // are none.
-func (l *Ledger) Judge(now time.Time) Ruling {
+func (l *Ledger) Judge(now time.Time) AssessmentResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out Ruling
+	var out AssessmentResult
 	if !l.concluded && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < assessmentLimit) {
 		out.Waiting = len(l.assessments) > 0
 		return out
@@ -432,7 +432,7 @@ func (l *Ledger) Judge(now time.Time) Ruling {
 }
 
 // judge pauses or resumes remediation of a policy.
-func (l *Ledger) judge(name string, g *guard, now time.Time, out *Ruling) {
+func (l *Ledger) judge(name string, g *guard, now time.Time, out *AssessmentResult) {
 	g.dirty = false
 	g.sweep(now)
 	next := l.summarize(name, g)
@@ -475,7 +475,7 @@ func (g *guard) sweep(now time.Time) {
 		}
 	}
 	g.fresh = nil
-	if g.pause != nil || now.Sub(g.swept) < sweepPace {
+	if g.pause != nil || now.Sub(g.swept) < expiryInterval {
 		return
 	}
 	g.swept = now

@@ -61,7 +61,7 @@ func (f *fleet) record(i int, s state) {
 
 // change has total objects decided again in one assessment. An object in states gets its own state. Of the others, the
 // first n get state s, and the rest is fine.
-func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.Ruling {
+func (f *fleet) change(total int, states map[int]state, s state, n int) remediation.AssessmentResult {
 	f.t.Helper()
 	a := f.Assess(f.now, "p")
 	for i := range total {
@@ -85,7 +85,7 @@ func (f *fleet) change(total int, states map[int]state, s state, n int) remediat
 }
 
 // judge calls Judge, and patches the objects that are free afterwards.
-func (f *fleet) judge() remediation.Ruling {
+func (f *fleet) judge() remediation.AssessmentResult {
 	f.t.Helper()
 	got := f.Judge(f.now)
 	f.patch(got.Free)
@@ -103,7 +103,7 @@ func (f *fleet) patch(free []remediation.Key) {
 }
 
 // settle declares that all objects have been decided.
-func (f *fleet) settle() remediation.Ruling {
+func (f *fleet) settle() remediation.AssessmentResult {
 	f.t.Helper()
 	if !f.Settle("p") {
 		f.t.Fatal("an assessment is not concluded")

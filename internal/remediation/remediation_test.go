@@ -246,7 +246,7 @@ func TestLedgerSideBySide(t *testing.T) {
 func TestBrake(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k, other := key("deployments", "a", "b"), key("deployments", "a", "c")
-	b := remediation.NewBrake()
+	b := remediation.NewPatchLimiter()
 	patches := 0
 	for ; b.Allows(k, start.Add(time.Duration(patches)*100*time.Millisecond)); patches++ {
 		if patches > 1000 {
@@ -267,7 +267,7 @@ func TestBrake(t *testing.T) {
 		t.Error("holds for ever")
 	}
 	// The patches leave the window one by one.
-	b = remediation.NewBrake()
+	b = remediation.NewPatchLimiter()
 	for i := range patches {
 		b.Patched(k, start.Add(time.Duration(i)*100*time.Millisecond))
 	}
