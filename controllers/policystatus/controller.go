@@ -59,7 +59,7 @@ type Deps struct {
 	// that the policy needs there.
 	Supply  Supply
 	Settled func(*policy.Binding) bool
-	Hook    func(policy string) status.HookState
+	Hook    func(policy string) status.WebhookState
 	Targets func(*placement.Policy) watches.State
 	// Deciding reports whether existing objects of the types that a policy matches still wait for their decision.
 	Deciding func(*placement.Policy) bool
@@ -238,7 +238,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	c.tell(obj, status.Changes(base.Status, next))
+	c.tell(obj, status.Notifications(base.Status, next))
 	return result, nil
 }
 
@@ -268,7 +268,7 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 }
 
 // tell emits Events on a policy for changes of its status.
-func (c *Controller) tell(obj *placementv1.PlacementPolicy, news []status.News) {
+func (c *Controller) tell(obj *placementv1.PlacementPolicy, news []status.Notification) {
 	for _, n := range news {
 		switch n.Topic {
 		case status.TopicReady:

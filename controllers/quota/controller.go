@@ -65,7 +65,7 @@ type Deps struct {
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
 	// WebhookState returns the state of an object's rules in the webhook configuration.
-	WebhookState func(quota.Key) status.HookState
+	WebhookState func(quota.Key) status.WebhookState
 	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
 	RestoreDetector *watches.RestoreDetector
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in

@@ -125,7 +125,7 @@ func (c *Controller) ReadsMore() {
 func (c *Controller) Subscribe(f func(policy string)) { c.states.subscribe(f) }
 
 // State returns the state of a policy's rules in the webhook configuration.
-func (c *Controller) State(policy string) status.HookState { return c.states.get(policy) }
+func (c *Controller) State(policy string) status.WebhookState { return c.states.get(policy) }
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Name: WorkloadsName}}
 
@@ -353,9 +353,9 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	if err != nil {
 		return err
 	}
-	next := map[string]status.HookState{}
+	next := map[string]status.WebhookState{}
 	for _, p := range policies {
-		next[p.Name] = status.HookState{Generation: p.Generation, Rejected: rejected[p.Name]}
+		next[p.Name] = status.WebhookState{Generation: p.Generation, Rejected: rejected[p.Name]}
 	}
 	c.states.set(next)
 	return nil

@@ -31,7 +31,7 @@ const quotaTimeout = 10
 func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.subscribe(f) }
 
 // QuotaState returns the state of the rules of a quota or LimitedResource in the webhook configuration.
-func (c *Controller) QuotaState(key quota.Key) status.HookState { return c.quotaStates.get(key) }
+func (c *Controller) QuotaState(key quota.Key) status.WebhookState { return c.quotaStates.get(key) }
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berth-quota,verbs=update;delete
 
@@ -46,10 +46,10 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 			return err
 		}
 	}
-	next := map[quota.Key]status.HookState{}
+	next := map[quota.Key]status.WebhookState{}
 	of := func(o client.Object) {
 		if key, ok := quota.KeyOf(o); ok {
-			next[key] = status.HookState{Generation: o.GetGeneration()}
+			next[key] = status.WebhookState{Generation: o.GetGeneration()}
 		}
 	}
 	for i := range scoped.Items {
@@ -66,7 +66,7 @@ func (c *Controller) applyQuotas(ctx context.Context, owners []metav1.OwnerRefer
 		return c.writeQuotas(ctx, owners, accepted, to)
 	}, func(w quota.Webhook, reason string) {
 		for _, key := range w.Objects {
-			next[key] = status.HookState{Generation: next[key].Generation, Rejected: to.hide(reason)}
+			next[key] = status.WebhookState{Generation: next[key].Generation, Rejected: to.hide(reason)}
 		}
 	})
 	if err != nil {

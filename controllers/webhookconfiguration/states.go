@@ -10,7 +10,7 @@ import (
 // states holds the state of the rules of each policy or quota. It is safe for concurrent use.
 type states[K comparable] struct {
 	mu          sync.Mutex
-	current     map[K]status.HookState
+	current     map[K]status.WebhookState
 	subscribers []func(K)
 }
 
@@ -21,7 +21,7 @@ func (s *states[K]) subscribe(f func(K)) {
 	s.subscribers = append(s.subscribers, f)
 }
 
-func (s *states[K]) get(k K) status.HookState {
+func (s *states[K]) get(k K) status.WebhookState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current[k]
@@ -29,7 +29,7 @@ func (s *states[K]) get(k K) status.HookState {
 
 // set replaces all states and notifies the subscribers of those that changed. Subscribers are called without the lock,
 // so they may call get.
-func (s *states[K]) set(next map[K]status.HookState) {
+func (s *states[K]) set(next map[K]status.WebhookState) {
 	s.mu.Lock()
 	before, subscribers := s.current, s.subscribers
 	s.current = next

@@ -11,8 +11,8 @@ import "strings"
 const (
 	// Outcome is the key for the result of the request.
 	Outcome = "outcome"
-	// Would is the key for what policies or quotas in mode DryRun would have done.
-	Would = "would"
+	// DryRunResult is the key for what policies or quotas in mode DryRun would have done.
+	DryRunResult = "would"
 )
 
 // maxValue bounds the value of an annotation, in bytes.

@@ -236,7 +236,7 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 func (c *converter) gatherModules(cm corev1.ConfigMap) {
 	for key, text := range cm.Data {
 		source := Source{cm.Namespace, cm.Name, key}
-		text, notes := modernise(text)
+		text, notes := updateLegacyRego(text)
 		for _, note := range notes {
 			c.find(source, Warning, "%s", note)
 		}

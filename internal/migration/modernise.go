@@ -16,11 +16,11 @@ type replacement struct {
 	old, new string
 }
 
-// modernise updates Rego v0. It replaces old names of builtin functions (json.marshal for json_marshal), and
+// updateLegacyRego updates Rego v0. It replaces old names of builtin functions (json.marshal for json_marshal), and
 // input.resource, where the first policies of Kubernetes federation found the object, with input. The notes describe
 // the replacements, sorted. A text that does not parse is returned unchanged. A function that the text itself defines
 // keeps its name.
-func modernise(text string) (modern string, notes []string) {
+func updateLegacyRego(text string) (modern string, notes []string) {
 	parsed, err := ast.ParseModuleWithOpts("", text, ast.ParserOptions{RegoVersion: ast.RegoV0})
 	if err != nil || parsed == nil {
 		return text, nil

@@ -4,8 +4,8 @@
 // so the callers can skip writes that change nothing.
 package status
 
-// HookState is the state of a policy's rules in the webhook configuration.
-type HookState struct {
+// WebhookState is the state of a policy's rules in the webhook configuration.
+type WebhookState struct {
 	// Generation is the policy's generation whose rules were written; 0 if none were.
 	Generation int64
 	// Rejected is the API server's error for the rules of that generation; empty if it accepted them.

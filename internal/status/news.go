@@ -27,8 +27,8 @@ const (
 	TopicViolated
 )
 
-// News is a change of a policy's status that is reported to users.
-type News struct {
+// Notification is a change of a policy's status that is reported to users.
+type Notification struct {
 	Topic   Topic
 	Message string
 }
@@ -36,16 +36,16 @@ type News struct {
 // starting are the reasons of Ready that every policy passes through after it is created or changed.
 var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookPending, placementv1.ReasonReplicating}
 
-// Changes returns the changes between two statuses that are reported to users.
-func Changes(before, after placementv1.PlacementPolicyStatus) []News {
-	var out []News
+// Notifications returns the changes between two statuses that are reported to users.
+func Notifications(before, after placementv1.PlacementPolicyStatus) []Notification {
+	var out []Notification
 	was, is := known(before), known(after)
 	switch {
 	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
-		out = append(out, News{TopicReady, is.Message})
+		out = append(out, Notification{TopicReady, is.Message})
 	case is.Status != metav1.ConditionFalse || is.Reason == placementv1.ReasonObjectsUndecided || slices.Contains(starting, is.Reason):
 	case was.Status != metav1.ConditionFalse || was.Reason != is.Reason:
-		out = append(out, News{TopicNotReady, is.Reason + ": " + is.Message})
+		out = append(out, Notification{TopicNotReady, is.Reason + ": " + is.Message})
 	}
 	switch undecidedBefore, undecidedNow := number(before.Undecided), number(after.Undecided); {
 	case undecidedBefore == 0 && undecidedNow > 0:
@@ -53,12 +53,12 @@ func Changes(before, after placementv1.PlacementPolicyStatus) []News {
 		if is.Reason == placementv1.ReasonObjectsUndecided {
 			message = is.Message
 		}
-		out = append(out, News{TopicUndecided, message})
+		out = append(out, Notification{TopicUndecided, message})
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
-		out = append(out, News{TopicDecided, "all existing objects can be decided"})
+		out = append(out, Notification{TopicDecided, "all existing objects can be decided"})
 	}
 	if differed, differ := differing(before), differing(after); differed == 0 && differ > 0 {
-		out = append(out, News{TopicViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
+		out = append(out, Notification{TopicViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
 	return out

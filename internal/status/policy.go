@@ -44,7 +44,7 @@ type Facts struct {
 	Supply    func(schema.GroupVersionResource) (watches.State, int)
 	SupplyErr error
 	Settled   bool
-	Hook      HookState
+	Hook      WebhookState
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.

@@ -71,7 +71,7 @@ func sound() status.Facts {
 			},
 		},
 		Replication: replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
-		Hook:        status.HookState{Generation: 4},
+		Hook:        status.WebhookState{Generation: 4},
 		Targets:     watches.State{Synced: true},
 		Report:      remediation.Report{Matched: 5},
 	}
@@ -211,7 +211,7 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Enforced": "webhooks[0]: no"},
 		},
 		"WebhookRejectedBefore": {
-			change: func(f *status.Facts) { f.Hook = status.HookState{Generation: 3, Rejected: "webhooks[0]: no"} },
+			change: func(f *status.Facts) { f.Hook = status.WebhookState{Generation: 3, Rejected: "webhooks[0]: no"} },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
 		"Warn":   {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
@@ -460,30 +460,30 @@ func TestChanges(t *testing.T) {
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
 	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
 	off := computed(func(f *status.Facts) { f.Standing.Policy.Remediation = placementv1.RemediationOff })
-	ready := status.News{Topic: status.TopicReady, Message: "generation 4 decides what the policy matches"}
+	ready := status.Notification{Topic: status.TopicReady, Message: "generation 4 decides what the policy matches"}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
-		want          []status.News
+		want          []status.Notification
 	}{
 		"Created":         {none, pending, nil},
-		"InForce":         {pending, well, []status.News{ready}},
+		"InForce":         {pending, well, []status.Notification{ready}},
 		"Same":            {well, well, nil},
 		"Updated":         {well, pending, nil},
-		"CreatedBroken":   {none, broken, []status.News{{Topic: status.TopicNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
+		"CreatedBroken":   {none, broken, []status.Notification{{Topic: status.TopicNotReady, Message: "LastGoodInForce: generation 4 stays in force: bad"}}},
 		"BrokenStill":     {broken, broken, nil},
-		"BrokenOtherwise": {broken, unserved, []status.News{{Topic: status.TopicNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
-		"Corrected":       {broken, well, []status.News{ready}},
-		"Undecided":       {well, undecided, []status.News{{Topic: status.TopicUndecided, Message: "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied"}}},
+		"BrokenOtherwise": {broken, unserved, []status.Notification{{Topic: status.TopicNotReady, Message: "NotServed: the API server does not serve data.kubernetes.carts; what the policy matches is not decided until the type is installed"}}},
+		"Corrected":       {broken, well, []status.Notification{ready}},
+		"Undecided":       {well, undecided, []status.Notification{{Topic: status.TopicUndecided, Message: "2 of 5 objects can't be decided, such as pods a/b: oh; a request for such an object is denied"}}},
 		"FewerUndecided":  {undecided, fewer, nil},
-		"Decided":         {fewer, well, []status.News{ready, {Topic: status.TopicDecided, Message: "all existing objects can be decided"}}},
-		"NotLookedAt":     {undecided, off, []status.News{ready}},
-		"Violated":        {well, violated, []status.News{{Topic: status.TopicViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
+		"Decided":         {fewer, well, []status.Notification{ready, {Topic: status.TopicDecided, Message: "all existing objects can be decided"}}},
+		"NotLookedAt":     {undecided, off, []status.Notification{ready}},
+		"Violated":        {well, violated, []status.Notification{{Topic: status.TopicViolated, Message: "3 of 5 objects differ from what the policy decides: it would deny 1 and move 2"}}},
 		"MoreViolations":  {violated, more, nil},
 		"Compliant":       {violated, well, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, status.Changes(tc.before, tc.after)); diff != "" {
+			if diff := cmp.Diff(tc.want, status.Notifications(tc.before, tc.after)); diff != "" {
 				t.Errorf("news (-want +got):\n%s", diff)
 			}
 		})

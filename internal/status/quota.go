@@ -25,7 +25,7 @@ type QuotaFacts struct {
 	Untracked []string
 	// Types has the watch states of the counted types that have not been read.
 	Types map[schema.GroupResource]watches.State
-	Hook  HookState
+	Hook  WebhookState
 	// Exempt reports whether the quota is in a namespace in which nothing is counted.
 	Exempt bool
 	// Reach describes which of the things that the quota refers to exist; nil if unknown.
@@ -249,7 +249,7 @@ func (c *conditions) limits(name string, t LimitedType) {
 }
 
 // ComputeLimit returns the status of a LimitedResource.
-func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook HookState, t LimitedType) placementv1.LimitedResourceStatus {
+func ComputeLimit(l *placementv1.LimitedResource, rules *quota.Rules, hook WebhookState, t LimitedType) placementv1.LimitedResourceStatus {
 	out := placementv1.LimitedResourceStatus{Conditions: slices.Clone(l.Status.Conditions), ObservedGeneration: l.Generation, Module: module(rules)}
 	c := &conditions{list: &out.Conditions, generation: l.Generation}
 	name := schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}.String()

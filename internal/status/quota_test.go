@@ -44,7 +44,7 @@ func quotaInForce() status.QuotaFacts {
 	return status.QuotaFacts{
 		Quota: q, Rules: &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"}},
 		Recount: &quota.Recount{Used: list("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
-		Hook:    status.HookState{Generation: 4},
+		Hook:    status.WebhookState{Generation: 4},
 	}
 }
 
@@ -99,7 +99,7 @@ func TestComputeQuota(t *testing.T) {
 			message: map[string]string{ready: "no such thing"},
 		},
 		"the API server refused the rules of before": {
-			change: func(f *status.QuotaFacts) { f.Hook = status.HookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
+			change: func(f *status.QuotaFacts) { f.Hook = status.WebhookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
 		},
 		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Hook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
 		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
@@ -205,7 +205,7 @@ func TestStalledGoesFromAQuota(t *testing.T) {
 
 func TestComputeLimit(t *testing.T) {
 	tests := map[string]struct {
-		hook status.HookState
+		hook status.WebhookState
 		of   status.LimitedType
 		want string
 		// matched is the condition Matched; "" for the condition of a served type.
@@ -213,15 +213,15 @@ func TestComputeLimit(t *testing.T) {
 		stalled bool
 		message string
 	}{
-		"in force":         {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
-		"never limited":    {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
-		"not served":       {hook: status.HookState{Generation: 2}, want: "False NotServed", matched: "False NotServed", message: "widgets.example.com"},
-		"refused":          {hook: status.HookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
-		"refused before":   {hook: status.HookState{Generation: 1, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"not there yet":    {hook: status.HookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"in force":         {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true}, want: "True InForce", message: "no quota covers"},
+		"never limited":    {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true, Never: true}, want: "False Exempt", stalled: true, message: "widgets.example.com"},
+		"not served":       {hook: status.WebhookState{Generation: 2}, want: "False NotServed", matched: "False NotServed", message: "widgets.example.com"},
+		"refused":          {hook: status.WebhookState{Generation: 2, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookRejected", stalled: true, message: "oh"},
+		"refused before":   {hook: status.WebhookState{Generation: 1, Rejected: "oh"}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
+		"not there yet":    {hook: status.WebhookState{Generation: 1}, of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
 		"never asked for":  {of: status.LimitedType{Served: true}, want: "False WebhookPending", message: "yet"},
-		"nothing to limit": {hook: status.HookState{Generation: 2}, of: status.LimitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
-		"never, and wrong": {hook: status.HookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "locked out"},
+		"nothing to limit": {hook: status.WebhookState{Generation: 2}, of: status.LimitedType{Served: true, Impossible: "no such name"}, want: "False NothingMatched", matched: "False NothingMatched", stalled: true, message: "no such name"},
+		"never, and wrong": {hook: status.WebhookState{Rejected: "oh"}, of: status.LimitedType{Never: true}, want: "False Exempt", matched: "False NotServed", stalled: true, message: "locked out"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

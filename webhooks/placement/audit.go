@@ -39,7 +39,7 @@ func audited(outcome *placement.Outcome, answer string) map[string]string {
 		auditDecision: outcome.Digest(),
 	}
 	if len(hypothetical) > 0 {
-		out[audit.Would] = audit.Value(hypothetical, "; ")
+		out[audit.DryRunResult] = audit.Value(hypothetical, "; ")
 	}
 	return out
 }

@@ -32,7 +32,7 @@ func auditAnnotations(verdict *quota.Verdict, outcome string) map[string]string 
 		}
 	}
 	if len(verdict.Audited) > 0 {
-		out[audit.Would] = audit.Value(verdict.Audited, "; ")
+		out[audit.DryRunResult] = audit.Value(verdict.Audited, "; ")
 	}
 	return out
 }
