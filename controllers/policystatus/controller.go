@@ -125,10 +125,10 @@ func (c *Controller) later(request reconcile.Request, after time.Duration) {
 	}
 }
 
-// WorldChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
+// PredicateDataChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
 func (c *Controller) PredicateDataChanged() { c.later(world, predicateDelay) }
 
-// WorldStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
+// PredicateStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
 // namespaces changed.
 func (c *Controller) PredicateStateChanged() {
 	for name, standing := range c.Registry.All() {

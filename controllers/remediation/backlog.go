@@ -79,7 +79,7 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	wake(c.due)
 }
 
-// WorldChanged requests that the policies that evaluate predicates are decided again, once for all changes within
+// PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
 // predicateSettle.
 func (c *Controller) PredicateDataChanged() {
 	c.gather(&c.gathering.world, func(b *backlog) { b.world = true })

@@ -365,7 +365,7 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 		return c.failed(ctx, key, due, errNotTaken), nil
 	case !placed(got, due):
 		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
-		// object. The brake stops an object that never settles.
+		// object. The patch limiter stops an object that never settles.
 		c.gate.leave(key, due)
 		c.brake.Patched(key, c.Clock.Now())
 		c.count(ctx, due, metrics.RemediationConflict)

@@ -102,7 +102,7 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldS
 	return out
 }
 
-// TargetState returns the combined state of the watches on the types that a policy matches: the first error, and
+// MatchedState returns the combined state of the watches on the types that a policy matches: the first error, and
 // whether all watches are synced with the fields that the policy reads.
 func (c *Controller) MatchedState(p *placement.Policy) watches.State {
 	reads := p.Evaluator.Input()
@@ -317,7 +317,7 @@ func (c *Controller) sweep(ctx context.Context, changes *backlog) {
 }
 
 // feedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy.
-// The hold-down must not delay patches because of the policy's own patches. The brake stops an object that does not
+// The hold-down must not delay patches because of the policy's own patches. The patch limiter stops an object that does not
 // settle, and reports it.
 func (c *Controller) feedsItself(name string) bool {
 	p := c.Registry.Get(name)

@@ -96,7 +96,7 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 	return c.data.state(resource, fields)
 }
 
-// WorldState does the same as State for a type that predicates read.
+// PredicateState does the same as State for a type that predicates read.
 func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
 	return c.world.state(resource, fields)
 }

@@ -262,7 +262,7 @@ func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
 // Empty reports whether there are no candidates.
 func (c Candidates[T]) Empty() bool { return len(c.buckets) == 0 && len(c.rest) == 0 }
 
-// About returns the candidates that may match the object, in any order. It includes all whose Matches returns true. An
+// Matching returns the candidates that may match the object, in any order. It includes all whose Matches returns true. An
 // item may occur more than once.
 func (c Candidates[T]) Matching(o Object) []T {
 	out := slices.Clone(c.rest)

@@ -264,7 +264,7 @@ func (r Read) byPluralAlone() bool {
 	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
 }
 
-// Namesakes returns a sentence for each reference by plural name alone whose name is served by several groups.
+// AmbiguousNames returns a sentence for each reference by plural name alone whose name is served by several groups.
 func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	var out []string
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {

@@ -163,7 +163,7 @@ func verdicts(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w pre
 	return out
 }
 
-// cut converts an object of the API server to what a World gets.
+// cut converts an object of the API server to what a NodeCache gets.
 func cut(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)

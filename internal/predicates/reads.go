@@ -14,19 +14,19 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// The resource types that a World stores.
+// The resource types that a NodeCache stores.
 var (
 	nodeResource      = corev1.SchemeGroupVersion.WithResource("nodes")
 	podResource       = corev1.SchemeGroupVersion.WithResource("pods")
 	namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
 )
 
-// Reads returns the resource types that a World needs and the fields that predicates read, sealed. They are nodes, pods
+// Reads returns the resource types that a NodeCache needs and the fields that predicates read, sealed. They are nodes, pods
 // on nodes, and the labels of namespaces.
 //
 // The fields are those that the scheduler's filter plugins, NodeInfo, and PodInfo read of existing objects, with the
 // default feature gates. They exclude fields that are only read for scores, queues, or preemption. They also exclude
-// what plugins read of the pod to place, which is not an object of the World.
+// what plugins read of the pod to place, which is not an object of the NodeCache.
 func Reads() map[schema.GroupVersionResource]*projection.FieldSet { return maps.Clone(reads()) }
 
 var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.FieldSet {

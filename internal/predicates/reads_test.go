@@ -223,7 +223,7 @@ func unstructuredOf(t testing.TB, o runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// snapshots returns the snapshot of a World, which reduces objects to the read fields, and the scheduler's own snapshot
+// snapshots returns the snapshot of a NodeCache, which reduces objects to the read fields, and the scheduler's own snapshot
 // of the complete objects.
 func (f filled) snapshots(t testing.TB) (cut *Snapshot, whole fwk.SharedLister) {
 	t.Helper()

@@ -22,7 +22,7 @@ var (
 	_ fwk.PodGroupStateLister = noPodGroups{}
 )
 
-// Snapshot is an immutable view of a World: its nodes and the pods on them. A snapshot of clusters has clusters in
+// Snapshot is an immutable view of a NodeCache: its nodes and the pods on them. A snapshot of clusters has clusters in
 // place of nodes. Plugins get it as the scheduler's SharedLister.
 //
 // It replaces the scheduler's own snapshot, which is either rebuilt for each change or overwritten by each scheduling

@@ -250,7 +250,7 @@ func TestBrake(t *testing.T) {
 	patches := 0
 	for ; b.Allows(k, start.Add(time.Duration(patches)*100*time.Millisecond)); patches++ {
 		if patches > 1000 {
-			t.Fatal("the brake never holds")
+			t.Fatal("the limiter never stops patches")
 		}
 		b.Patched(k, start.Add(time.Duration(patches)*100*time.Millisecond))
 	}

@@ -189,7 +189,7 @@ func (l *leader) nothingLeft() {
 	l.remoteQueue.taskQueues.mu.Lock()
 	defer l.remoteQueue.taskQueues.mu.Unlock()
 	if len(l.remoteQueue.questions)+len(l.remoteQueue.patching)+len(l.remoteQueue.taskQueues.byName) > 0 {
-		l.t.Errorf("left are %d questions, %d patches, %d lanes", len(l.remoteQueue.questions), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
+		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.questions), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
 	}
 }
 
@@ -539,8 +539,8 @@ func patched(o *unstructured.Unstructured, value string) *unstructured.Unstructu
 	return o
 }
 
-// TestUnsettledEngineIsBraked checks that the brake stops a remote policy whose decision depends on its own output.
-func TestUnsettledEngineIsBraked(t *testing.T) {
+// TestUnsettledEngineIsLimited checks that the patch limiter stops a remote policy whose decision depends on its own output.
+func TestUnsettledEngineIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeader(t)
 		l.Events = events.New(nobody{})

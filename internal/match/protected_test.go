@@ -38,7 +38,7 @@ func TestExemptNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := selector.Matches(labels.Set{"kubernetes.io/metadata.name": tt.namespace}); got == tt.want {
-			t.Errorf("Elsewhere(%q) selects %q: %v", tt.own, tt.namespace, got)
+			t.Errorf("ExcludeProtectedNamespaces(%q) selects %q: %v", tt.own, tt.namespace, got)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits of the brake. An object that was patched maxPatches times within patchWindow does not settle. A decision
+// Limits of the patches of one object. An object that was patched maxPatches times within patchWindow does not settle. A decision
 // that depends on its own output is patched many times a second. Changes of the cluster's data that cause as many
 // patches of one object are very rare.
 const (
@@ -20,7 +20,7 @@ type PatchLimiter struct {
 	patched map[Key][]time.Time
 }
 
-// NewPatchLimiter returns a brake without any patches.
+// NewPatchLimiter returns a limiter without any patches.
 func NewPatchLimiter() *PatchLimiter {
 	return &PatchLimiter{patched: map[Key][]time.Time{}}
 }

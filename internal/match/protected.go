@@ -79,7 +79,7 @@ func IsProtectedNamespace(namespace, ownNamespace string) bool {
 	return namespace == NamespaceSystem || namespace != "" && namespace == ownNamespace
 }
 
-// ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which Exempt is true.
+// ExcludeProtectedNamespaces returns a requirement on a namespace's labels that excludes the namespaces for which IsProtectedNamespace is true.
 func ExcludeProtectedNamespaces(ownNamespace string) metav1.LabelSelectorRequirement {
 	out := metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{NamespaceSystem}}
 	if ownNamespace != "" {
@@ -105,7 +105,7 @@ func sentByAPIServer(r *admissionv1.AdmissionRequest) bool {
 	return r != nil && r.UserInfo.Username == apiServerUser && slices.Contains(r.UserInfo.Groups, mastersGroup)
 }
 
-// selects reports whether a rule selects a resource. The resource must not be one for which Never is true.
+// selects reports whether a rule selects a resource. The resource must not be one for which NeverMatched is true.
 func selects(rule placementv1.ResourceRule, resource schema.GroupVersionResource) bool {
 	if !contains(rule.APIVersions, resource.Version) {
 		return false

@@ -17,7 +17,7 @@ import (
 )
 
 // NodeCache stores nodes and the pods on them, reduced to the fields that predicates read. Methods are safe for concurrent
-// use. Changes of one resource type must come from one goroutine at a time, in order. A World does not keep objects
+// use. Changes of one resource type must come from one goroutine at a time, in order. A NodeCache does not keep objects
 // after a call. Its methods report whether anything changed that a predicate can see.
 //
 // As in kube-scheduler, a pod is on a node if it is bound and has not terminated. A pod on an unknown node counts as

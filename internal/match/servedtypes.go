@@ -20,7 +20,7 @@ type ServedType struct {
 }
 
 // ServedTypes is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
-// *Served means that nothing is known about the API server.
+// *ServedTypes means that nothing is known about the API server.
 type ServedTypes struct {
 	types  []ServedType
 	silent []schema.GroupVersion
