@@ -20,7 +20,7 @@ func TestSubscribersReadStates(t *testing.T) {
 		got = append(got, s.get(k).Generation)
 	})
 	for _, generation := range []int64{1, 1, 2} {
-		s.set(map[string]status.HookState{"p": {Generation: generation}})
+		s.set(map[string]status.WebhookState{"p": {Generation: generation}})
 	}
 	if want := []int64{1, 2}; !slices.Equal(got, want) {
 		t.Errorf("subscribers read the generations %v, want %v", got, want)
