@@ -104,7 +104,7 @@ func warnOfOperations(expression string, path *field.Path) []string {
 		}
 	}))
 	if constants := requiredOperations(root); len(out) == 0 && len(constants) > 0 {
-		out = append(out, fmt.Sprintf("%s: Berth is not asked about %s, so that the condition is never true: it is asked about %s",
+		out = append(out, fmt.Sprintf("%s: the API server does not send %s to Berth, so the condition is never true: it sends %s",
 			path, quoted(constants), strings.Join(decided, " and ")))
 	}
 	return out

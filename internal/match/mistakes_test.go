@@ -84,7 +84,7 @@ func TestOperationsOfConditions(t *testing.T) {
 		"within":           {`!(has(object.spec) && request.operation == "create") || object.spec.replicas > 1`, []string{`never "create"`}},
 		"in a macro":       {`object.spec.list.all(x, x.a || request.operation == "create")`, []string{`never "create"`}},
 		"twice":            {`request.operation == 'Create' || request.operation == 'Create' || request.operation == 'Update'`, []string{`never "Create"`, `never "Update"`}},
-		"deletions":        {`request.operation == 'DELETE'`, []string{at + `Berth is not asked about "DELETE", so that the condition is never true: it is asked about CREATE and UPDATE`}},
+		"deletions":        {`request.operation == 'DELETE'`, []string{at + `the API server does not send "DELETE" to Berth, so the condition is never true: it sends CREATE and UPDATE`}},
 		"only those":       {`object.spec.replicas > 1 && request.operation in ['DELETE', 'CONNECT']`, []string{"never true"}},
 		"right":            {`request.operation == 'CREATE' || request.operation != "UPDATE"`, nil},
 		"right list":       {`request.operation in ['CREATE', 'UPDATE', 'DELETE']`, nil},

@@ -276,7 +276,7 @@ var designRules = []string{"annotations", "labels", "errors", "warnings"}
 var denials = []string{"deny", "violation"}
 
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
-	"operation, user and old object are not to be had, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
+	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
 // whyNot returns why no policy contains a module that parses.
 func (w *world) whyNot(m *module, wanted []string) string {

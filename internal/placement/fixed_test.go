@@ -51,8 +51,8 @@ func TestImmutable(t *testing.T) {
 		job       = "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {template: {spec: {nodeSelector: {disk: hdd}}}}}"
 		suspended = "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {suspend: true, template: {spec: {nodeSelector: {disk: hdd}}}}}"
 		started   = "{apiVersion: batch/v1, kind: Job, metadata: {name: web}, spec: {suspend: true, template: {spec: {nodeSelector: {disk: hdd}}}}, status: {startTime: 2026-01-01T00:00:00Z}}"
-		pods      = "immutable: delete the pod so that it is made anew"
-		jobs      = "immutable: delete the job so that it is made anew"
+		pods      = "immutable: delete the pod so that it is created again"
+		jobs      = "immutable: delete the job so that it is created again"
 	)
 	tests := map[string]struct {
 		text, resource string

@@ -210,7 +210,7 @@ func implied(standing *string, more string) bool {
 }
 
 // place returns a copy of a pod spec with the scheduling values next. standing are the values that the spec has. place
-// changes only what differs between the two, and unchanged items keep their positions.
+// changes only the values that differ, and unchanged items keep their positions.
 func place(spec map[string]any, standing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
@@ -374,8 +374,8 @@ func subject(key string) string {
 
 // Reasons why an object's scheduling fields can no longer be changed.
 const (
-	fixedPod   = "immutable: delete the pod so that it is made anew"
-	fixedJob   = "immutable: delete the job so that it is made anew"
+	fixedPod   = "immutable: delete the pod so that it is created again"
+	fixedJob   = "immutable: delete the job so that it is created again"
 	fixedOwned = "made from another object's template: match that object"
 )
 

@@ -61,7 +61,7 @@ func TestUndo(t *testing.T) {
 	}
 	const (
 		pod     = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default}, spec: {nodeSelector: {disk: hdd}}}"
-		fixed   = " (immutable: delete the pod so that it is made anew)"
+		fixed   = " (immutable: delete the pod so that it is created again)"
 		owner   = "ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: true}]"
 		content = "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: default}}"
 	)

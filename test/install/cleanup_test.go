@@ -442,7 +442,7 @@ var _ = Describe("kubectl berth cleanup", Ordered, func() {
 		Expect(out).To(And(
 			ContainSubstring("deployments.apps "+placed+"/web would be cleaned up\n"), ContainSubstring("\n  set annotation example.com/asked to developer (was placed)\n"),
 			ContainSubstring("\n  set nodeSelector example.com/disk to hdd (was ssd)\n"), ContainSubstring("racks.example.com "+placed+" would be cleaned up\n"),
-			ContainSubstring("\n  cannot remove nodeSelector example.com/disk (immutable: delete the pod so that it is made anew)\n"),
+			ContainSubstring("\n  cannot remove nodeSelector example.com/disk (immutable: delete the pod so that it is created again)\n"),
 		))
 		out, err = f.Kubectl(ctx, "n\n", unverified...)
 		Expect(err).To(HaveOccurred(), out)

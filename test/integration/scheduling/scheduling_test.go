@@ -104,10 +104,10 @@ var _ = Describe("The rule scheduling", func() {
 
 		change(ctx, p, rego(disk("nvme")))
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(And(
-			ContainSubstring("nodeSelector disk is ssd, should be nvme (immutable: delete the pod so that it is made anew)"),
+			ContainSubstring("nodeSelector disk is ssd, should be nvme (immutable: delete the pod so that it is created again)"),
 			ContainSubstring(fmt.Sprintf("priorityClassName is %s, should be absent", class.Name)),
 		)))
-		// Whoever updates the pod is not held up, and what is said of its status is not looked at.
+		// Updates of the pod and of its status are admitted.
 		Expect(f.Client.Patch(ctx, framework.NewObject(pod, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)))).To(Succeed())
 		Expect(f.Client.Status().Patch(ctx, framework.NewObject(pod, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"status": {"reason": "a"}}`)))).To(Succeed())
 		Expect(f.Client.SubResource("binding").Create(ctx, framework.NewObject(pod, namespace, "a", nil),
@@ -142,7 +142,7 @@ var _ = Describe("The rule scheduling", func() {
 		Expect(f.Client.Create(ctx, object(job, namespace, "a", "spec: {"+jobTemp+"}"))).To(Succeed())
 		p := policy(ctx, rego(disk("ssd")), "batch", "jobs", namespace)
 		Eventually(violations).WithContext(ctx).WithArguments(p).Should(ConsistOf(
-			ContainSubstring("nodeSelector disk is hdd, should be ssd (immutable: delete the job so that it is made anew)")))
+			ContainSubstring("nodeSelector disk is hdd, should be ssd (immutable: delete the job so that it is created again)")))
 		Expect(f.Client.Patch(ctx, framework.NewObject(job, namespace, "a", nil), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"a": "b"}}}`)))).To(Succeed())
 		selects(ctx, job, "a", "spec.template.spec", map[string]any{"disk": "hdd", "own": "1"})
 	})
