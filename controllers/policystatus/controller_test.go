@@ -66,6 +66,6 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	clear(q.after)
 	c.PredicateStateChanged()
 	if diff := cmp.Diff(map[string]time.Duration{"asks": settle}, q.after); diff != "" {
-		t.Errorf("queued where reading fares differently (-want +got):\n%s", diff)
+		t.Errorf("queued where the state of a read changed (-want +got):\n%s", diff)
 	}
 }

@@ -296,7 +296,7 @@ func TestSettled(t *testing.T) {
 		}
 		synctest.Wait()
 		if !r.Settled() || !r.SettledFor(asking) {
-			t.Error("not settled, though pods are not to be had")
+			t.Error("not settled, though pods are forbidden")
 		}
 		if state, _ := r.PredicateState(pods, predicates.Reads()[pods]); state.Synced || !apierrors.IsForbidden(state.Err) {
 			t.Errorf("state of pods: %+v", state)

@@ -139,7 +139,7 @@ func TestAlerts(t *testing.T) {
 }
 
 // TestEachAlertIsTested checks that each alert has tests in which it fires and in which it does not. Both need series
-// of the alert's metrics, unless the alert is about missing series.
+// of the alert's metrics, unless the alert detects missing series.
 func TestEachAlertIsTested(t *testing.T) {
 	var tests struct {
 		Tests []struct {

@@ -141,7 +141,7 @@ type Result struct {
 	// Policies have distinct names and are sorted by name.
 	Policies []Policy
 	// Findings are sorted by source. Every key of every ConfigMap has a finding other than a Warning; a finding about a
-	// whole ConfigMap covers all of its keys. A finding without a source is about the options.
+	// whole ConfigMap covers all of its keys. A finding without a source concerns the options.
 	Findings []Finding
 }
 

@@ -86,8 +86,8 @@ type overwritten struct {
 	Requested *string `json:"requested,omitempty"`
 	// By is the name of the policy that overwrote the value.
 	By string `json:"by,omitempty"`
-	// Set is a digest of the policy's value. If the object has another value by now, somebody has changed it since, and
-	// the new value counts as requested.
+	// Set is a digest of the policy's value. If the object has another value by now, another client has changed it since,
+	// and the new value counts as requested.
 	Set string `json:"set"`
 	// Value is the policy's value, if it cannot be read from the object.
 	Value *string `json:"value,omitempty"`
@@ -335,8 +335,8 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 }
 
 // unfold returns a copy of the scheduling values in which the affinity is split: into the developer's own, and one key
-// for each policy that added to it. If somebody changed the affinity since, unfold updates the entries of the record to
-// what remains of the additions.
+// for each policy that added to it. If another client changed the affinity since, unfold updates the entries of the
+// record to what remains of the additions.
 func (p *podSpec) unfold(records []*record) map[string]string {
 	out := maps.Clone(p.flat)
 	if out == nil {
@@ -375,7 +375,7 @@ func (r *record) additions() map[string]string {
 	return out
 }
 
-// changed splits an affinity that somebody changed since it was recorded. It returns the part that the developer
+// changed splits an affinity that another client changed since it was recorded. It returns the part that the developer
 // requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
 func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
 	if r.Affinity.Requested != nil && *r.Affinity.Requested == text {

@@ -33,8 +33,8 @@ type Owners interface {
 	Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error)
 }
 
-// ownedReplicaSet reports whether the request is for a ReplicaSet with a controller reference. Anybody may write such a
-// reference, so callers must verify it.
+// ownedReplicaSet reports whether the request is for a ReplicaSet with a controller reference. Any user may write such
+// a reference, so callers must verify it.
 func ownedReplicaSet(r *Request) bool {
 	return r.Resource.GroupResource() == replicaSets && metav1.GetControllerOfNoCopy(r.Object) != nil
 }

@@ -436,7 +436,7 @@ func (d *Decider) recordsScheduling(r *Request, id identity) bool {
 }
 
 // mayRecordScheduling reports whether the object's record may contain scheduling keys. It is a cheap check that does
-// not verify the record, which anybody may have written.
+// not verify the record, which any user may have written.
 func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	if obj == nil {
 		return false

@@ -53,7 +53,7 @@ type Recount struct {
 type RecountInput struct {
 	// Selects reports whether the quota counts a namespace.
 	Selects func(namespace string) bool
-	// NotServed reports whether the API server is known not to serve a type.
+	// NotServed reports whether the API server is known to lack a type.
 	NotServed func(schema.GroupResource) bool
 	// KeepExpired are the ids of reservations that are kept although they have expired. Their objects exist, but the meter
 	// has not received them yet.

@@ -29,8 +29,8 @@ import (
 	"github.com/berth-dev/berth/test/bench/fixture"
 )
 
-// BenchmarkRedecide decides 100,000 existing Deployments, of which one policy sees 40 different projections, anew after
-// one cluster of 50 has changed.
+// BenchmarkRedecide decides 100,000 existing Deployments, of which one policy sees 40 different projections, again
+// after one cluster of 50 has changed.
 //
 //   - by=Decider decides every one of them whole, as if each had changed.
 //   - by=Evaluator asks the policy alone about each.

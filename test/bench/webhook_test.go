@@ -110,7 +110,7 @@ func benchmarkWebhook(b *testing.B, clusters int, h admission.Handler) {
 	measure(b, func(i int) { answer(i) })
 }
 
-// review is what the API server asks about a new Deployment: it has its managed fields, and no status.
+// review returns the API server's review of a new Deployment, which has managed fields and no status.
 func review(b *testing.B, i, clusters int) []byte {
 	b.Helper()
 	o := deployment(i, clusters)

@@ -214,7 +214,7 @@ type replica struct {
 	stop func()
 }
 
-// start starts a replica and waits until it is Ready. Whoever starts it stops it, after the spec or after all. OLM v0
+// start starts a replica and waits until it is Ready. The caller stops it, after the spec or after all. OLM v0
 // tells it the version that it is of; OLM v1 tells none.
 func start(ctx context.Context, version string) *replica {
 	GinkgoHelper()
@@ -264,7 +264,7 @@ func get(ctx context.Context, url, token string) (int, string, error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// Who signed the certificate of the metrics is nobody's concern: it is made at each start.
+	// The certificate of the metrics is not verified, because each start makes a new one.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := insecure.Do(request)
 	if err != nil {

@@ -267,7 +267,8 @@ func TestDeployment(t *testing.T) {
 	if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
 		t.Errorf("security context %+v", s)
 	}
-	// OLM replaces what is mounted where it mounts its own certificate, and nobody would make the Secret of ours.
+	// OLM replaces what is mounted where it mounts its own certificate, and nothing would create the Secret that Berth
+	// mounts there.
 	for _, v := range pod.Spec.Volumes {
 		if v.Secret != nil || v.Projected != nil || strings.Contains(v.Name, "cert") {
 			t.Errorf("volume %+v", v)

@@ -141,7 +141,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Expect(m.refused.all()).To(BeEmpty())
 	})
 
-	// As OLM aggregates the kinds of the CSV, whoever may edit a namespace may write ScopedQuotas in it.
+	// As OLM aggregates the kinds of the CSV, a user who may edit a namespace may write ScopedQuotas in it.
 	It("lets only those write a quota who may write ResourceQuotas", func(ctx SpecContext) {
 		kubectl(ctx, "", "create", "rolebinding", "edit", "--namespace", own, "--clusterrole=edit", "--user="+editor)
 		Eventually(raiseQuota).WithContext(ctx).WithArguments(own).Should(framework.BeForbidden("update resourcequotas"))
@@ -212,7 +212,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		newNamespace(ctx, "decided-elsewhere", nil)
 		p := framework.NewPolicy("remote", "", "", "configmaps", "decided-elsewhere")
 		p.Spec.Remote = &placementv1.Remote{
-			// Nobody answers: whether the Secret was read shows in the error.
+			// No server listens there: the error shows whether the Secret was read.
 			URL: "https://127.0.0.1:1/v1/data/placement", Undefined: placementv1.UndefinedError,
 			TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa-token"}},
 		}
@@ -267,7 +267,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 		Eventually(create).WithContext(ctx).Should(Succeed())
 	})
 
-	It("lets nobody else write a quota while it is not running", func(ctx SpecContext) {
+	It("lets no other user write a quota while it is not running", func(ctx SpecContext) {
 		Expect(raiseQuota(ctx, own)).To(framework.BeForbidden("update resourcequotas"))
 	})
 
@@ -371,7 +371,7 @@ var _ = Describe("The manager with the rights of the CSV and no others", Ordered
 			Eventually(create).WithContext(ctx).Should(Succeed())
 		})
 
-		It("still lets nobody else write the quotas that OLM v0 keeps", func(ctx SpecContext) {
+		It("still lets no other user write the quotas that OLM v0 keeps", func(ctx SpecContext) {
 			Expect(raiseQuota(ctx, own)).To(framework.BeForbidden("update resourcequotas"))
 		})
 	})

@@ -93,7 +93,7 @@ func nothingLeft(t *testing.T, server *opaserver.Server) {
 	}
 }
 
-// holds says whether there is more of a document than empty objects.
+// holds reports whether there is more of a document than empty objects.
 func holds(document any) bool {
 	object, ok := document.(map[string]any)
 	if !ok {
@@ -114,8 +114,8 @@ type subject struct {
 	embedded, elsewhere placement.Evaluator
 }
 
-// TestConformance: every case is decided as expected, in this process and by an engine that is asked over HTTP, and on
-// objects that nobody thought of the two say the same.
+// TestConformance checks that every case is decided as expected, in this process and by an engine that is queried over
+// HTTP, and that the two agree on random objects.
 func TestConformance(t *testing.T) {
 	themes := load(t)
 	var objects []map[string]any
@@ -170,7 +170,7 @@ func subjects(t *testing.T, elsewhere *conformance.Remote, theme conformance.The
 	if len(out) == 0 {
 		return nil
 	}
-	// It outlives the test's own, so that there is somebody to clean up.
+	// It outlives the test's context, so that the cleanup can use it.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		defer cancel()
@@ -213,7 +213,7 @@ func (s subject) random(t *testing.T, objects []map[string]any) {
 	random := rand.New(rand.NewPCG(*seed, uint64(len(s.name))))
 	for range *rounds {
 		base := objects[random.IntN(len(objects))]
-		// Those that the policy is about lead farther.
+		// Variants of the policy's own cases reach more of its rules.
 		if random.IntN(3) > 0 {
 			base = s.policy.Cases[random.IntN(len(s.policy.Cases))].Object.Document
 		}

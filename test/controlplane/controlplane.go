@@ -61,7 +61,7 @@ type Options struct {
 	// to the next. A temporary directory, removed by Stop, if empty.
 	Dir string
 	// ControllerManager starts kube-controller-manager, and with it the ServiceAccount admission plugin, which refuses
-	// every pod where nobody makes the ServiceAccounts.
+	// every pod if no controller creates the ServiceAccounts.
 	ControllerManager bool
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
@@ -189,7 +189,7 @@ func (c *ControlPlane) startPlane(ctx context.Context, o Options, binaries map[s
 	server.Configure().Set("service-cluster-ip-range", ServiceCIDR)
 	if o.Address == "" {
 		// Without these the API server looks for an address that is not loopback, which a machine without network
-		// lacks, to publish it in the Service kubernetes, which nobody here calls.
+		// lacks, to publish it in the Service kubernetes, which no test calls.
 		server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 	} else if err := c.serveNodes(server, o.Address); err != nil {
 		return err
@@ -381,7 +381,7 @@ func (c *ControlPlane) addUser(name string, groups []string) (*envtest.Authentic
 	return user, nil
 }
 
-// KillAPIServer kills the API server alone, so that its clients reach nobody, and returns when it is gone. What it has
+// KillAPIServer kills the API server alone, so that its clients can't connect, and returns when it is gone. What it has
 // stored stays. It is not asked to end, since it would wait for those who watch.
 func (c *ControlPlane) KillAPIServer(ctx context.Context) error {
 	return c.kill(ctx, "kube-apiserver")

@@ -65,7 +65,8 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// TestSupportedVersions: what is said to be supported begins with the oldest release that tests run on.
+// TestSupportedVersions checks that the supported versions in documents and manifests begin with the oldest release
+// that tests run on.
 func TestSupportedVersions(t *testing.T) {
 	tested := testedMinors(t)
 	oldest := tested[0]

@@ -26,7 +26,7 @@ import (
 	"strings"
 )
 
-// Who runs a block, as the words after its fence say.
+// The words after the fence of a block, which say what runs it.
 const (
 	// Console is the first word of a block whose commands are run: lines that begin with "$ ", each followed by the output
 	// that is expected of it.
@@ -110,7 +110,7 @@ func parse(file, text string) ([]Block, error) {
 // String says where the block is.
 func (b Block) String() string { return fmt.Sprintf("%s:%d", b.File, b.Line) }
 
-// Is says whether the words after the fence are these.
+// Is reports whether the words after the fence are these.
 func (b Block) Is(info ...string) bool { return slices.Equal(b.Info, info) }
 
 // Commands returns the commands of a console block.

@@ -37,7 +37,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-// harbour is the namespace with the workloads that the policy and the quota are about.
+// harbour is the namespace with the workloads that the policy and the quota match.
 var harbour string
 
 // One installation after the other on one cluster, and all that happens to them: each spec goes on from the one before.
@@ -80,7 +80,7 @@ var _ = Describe("Berth", Ordered, func() {
 		Describe("closed and opened", closedAndOpened)
 		Describe("down while the cluster starts", downAtStart)
 		It("writes nothing when nothing happens", func(ctx SpecContext) {
-			// What counts requests for a while after they were answered comes to rest first.
+			// A status that counts requests is still written for a while after the responses, so wait until it is stable.
 			var last map[string]string
 			Eventually(func(ctx context.Context) (bool, error) {
 				now, err := versions(ctx)
@@ -221,7 +221,7 @@ func atWork() {
 
 	It("is found where the documents look", func(ctx SpecContext) {
 		follow(ctx, "docs/install.md#Networks")
-		follow(ctx, "docs/runbook.md#See how it stands")
+		follow(ctx, "docs/runbook.md#Check the state")
 		// Argo CD itself is of no matter for its settings.
 		must(ctx, "kubectl create namespace argocd && kubectl --namespace argocd create configmap argocd-cm")
 		follow(ctx, "docs/gitops.md#Health")
@@ -229,9 +229,9 @@ func atWork() {
 	})
 }
 
-// scrape returns what the metrics' Service answers to whom the token identifies.
+// scrape returns the response of the metrics' Service to the user that the token identifies.
 func scrape(ctx context.Context, address, token string) (string, error) {
-	// Whose certificate it is is not said to anybody.
+	// No document says whose certificate it is.
 	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(address, "8443")+"/metrics", nil)
 	if err != nil {
@@ -252,7 +252,7 @@ func defaultAccount(ctx context.Context) error {
 	return f.Client.Get(ctx, client.ObjectKey{Namespace: harbour, Name: "default"}, &corev1.ServiceAccount{})
 }
 
-// governHarbour makes a policy and a quota that are about whatever is created in the harbour.
+// governHarbour creates a policy and a quota that match all workloads in the harbour.
 func governHarbour(ctx context.Context) {
 	GinkgoHelper()
 	Expect(f.Client.Create(ctx, newPolicy("north", harbour))).To(Succeed())

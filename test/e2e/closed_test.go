@@ -47,7 +47,7 @@ func closedAndOpened() {
 		Eventually(func() int { return len(l.begun(gone).refused()) }).WithContext(ctx).Should(BeNumerically(">", 20))
 		closed := l.begun(gone)
 		Expect(closed.refused()).To(HaveLen(len(closed)), "%s", closed)
-		// Whoever runs goes on running.
+		// Running pods keep running.
 		expectPods(ctx, "fleet", 3, "east")
 
 		must(ctx, scaleUp)
@@ -65,7 +65,7 @@ func closedAndOpened() {
 		scaleToZero(ctx)
 		Expect(f.Client.Create(ctx, newPod("stranded"))).NotTo(Succeed())
 		follow(ctx, "docs/failure.md#The way out")
-		// The API server takes a moment to see that nobody is to be asked.
+		// The API server takes a moment to notice that the webhook configurations are gone.
 		Eventually(create).WithContext(ctx).WithArguments("drifting").Should(Succeed())
 		Expect(pod(ctx, "drifting")).NotTo(BePlaced("east"))
 		must(ctx, scaleUp)

@@ -38,7 +38,7 @@ import (
 )
 
 // everything returns the version of each object of the cluster and who wrote it when, by its resource, namespace and
-// name, but for those that come and go without anybody's doing.
+// name, except for those that Kubernetes itself creates and deletes.
 func everything(ctx context.Context) (map[string]string, error) {
 	asks, err := discovery.NewDiscoveryClientForConfig(f.Config)
 	if err != nil {
@@ -103,7 +103,7 @@ func existing(ctx context.Context) map[string]bool {
 	return out
 }
 
-// versions returns the versions of what is Berth's and of what its policy is about.
+// versions returns the resource versions of Berth's objects and of the objects that its policy matches.
 func versions(ctx context.Context) (map[string]string, error) {
 	all, err := everything(ctx)
 	maps.DeleteFunc(all, func(name, _ string) bool {
@@ -112,7 +112,7 @@ func versions(ctx context.Context) (map[string]string, error) {
 	return all, err
 }
 
-// changes lists what differs.
+// changes lists the differences.
 func changes(before, after map[string]string) []string {
 	var out []string
 	for name, version := range after {
@@ -131,8 +131,8 @@ func changes(before, after map[string]string) []string {
 
 var errNotOpen = errors.New("the door is not open yet")
 
-// expectNothingLeft waits until the cluster has what it had before Berth was installed, and nobody is asked any more.
-// What users made in the harbour is theirs; it is removed.
+// expectNothingLeft waits until the cluster has what it had before Berth was installed, and the API server calls
+// no webhook any more. It removes what users created in the harbour.
 func expectNothingLeft(ctx context.Context, before map[string]bool) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) ([]string, error) {

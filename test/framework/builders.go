@@ -45,7 +45,7 @@ var (
 	ConfigMap  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 )
 
-// NewNamespace creates a namespace of a name of its own. It is left behind: nobody here finishes off namespaces.
+// NewNamespace creates a namespace with a unique name. It is never deleted: no controller here finalizes namespaces.
 func (f *Framework) NewNamespace(ctx context.Context, labels map[string]string) string {
 	ginkgo.GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-", Labels: labels}}

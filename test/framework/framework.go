@@ -96,7 +96,7 @@ func Start(ctx context.Context, tune ...func(*controlplane.Options)) *Framework 
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	f.MustKubectl(ctx, "", "apply", "--server-side", "-k", filepath.Join(f.root, "config", "dev"))
 	f.MustKubectl(ctx, "", "wait", "--for=condition=Established", "--timeout=60s", "crd/placementpolicies.placement.berth.dev")
-	// Without a controller manager nobody aggregates ClusterRoles; what config/dev adds is bound directly instead.
+	// Without a controller manager, ClusterRoles are not aggregated, so what config/dev adds is bound directly.
 	f.MustKubectl(ctx, "", "create", "clusterrolebinding", "berth-test-wide", "--clusterrole=berth-dev-wide", "--user="+operatorUser)
 	return f
 }
@@ -131,7 +131,7 @@ func StartEmpty(ctx context.Context, tune ...func(*controlplane.Options)) *Frame
 	return f
 }
 
-// Attach returns a framework for a cluster that runs already and that somebody else stops, by an administrator's
+// Attach returns a framework for a cluster that runs already and that the caller stops, by an administrator's
 // configuration, the path of an administrator's kubeconfig and that of a kubectl. Nothing is installed, and no managers
 // can be started.
 func Attach(config *rest.Config, kubeconfig, kubectl string) *Framework {
@@ -248,7 +248,7 @@ type Manager struct {
 }
 
 // StartManager starts a replica as the command does, with options that tune may change. It is not Ready yet. If it
-// could not start because somebody took one of its ports meanwhile, Ready says so.
+// could not start because another process took one of its ports meanwhile, Ready returns the error.
 func (f *Framework) StartManager(ctx context.Context, tune ...func(*setup.Options)) *Manager {
 	ginkgo.GinkgoHelper()
 	m := &Manager{Metrics: prometheus.NewRegistry(), done: make(chan struct{})}
@@ -308,7 +308,7 @@ func startReady(ctx context.Context, start func() *Manager) *Manager {
 	}
 }
 
-// ended says whether the replica has ended; only then is there an err.
+// ended reports whether the replica has ended; only then is there an err.
 func (m *Manager) ended() bool {
 	select {
 	case <-m.done:
@@ -318,7 +318,7 @@ func (m *Manager) ended() bool {
 	}
 }
 
-// lostPort says whether the replica ended because somebody took one of its ports before it did.
+// lostPort reports whether the replica ended because another process took one of its ports first.
 func (m *Manager) lostPort() bool {
 	return m.ended() && errors.Is(m.err, syscall.EADDRINUSE)
 }

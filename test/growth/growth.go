@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package growth measures how the processor time of some work grows with its input. Tests use it to find code whose cost
-// is not linear in the size of an object that anybody may write.
+// is not linear in the size of an object that any user may write.
 package growth
 
 import (

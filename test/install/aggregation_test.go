@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Users with the ClusterRoles view, edit and admin get what Berth aggregates to these. It lets nobody read the tokens by
-// which webhooks know the API server.
+// TestAggregatedRolesReadNoTokens checks that the rules that Berth aggregates to the ClusterRoles view, edit and admin
+// do not permit to read the tokens by which webhooks authenticate the API server.
 func TestAggregatedRolesReadNoTokens(t *testing.T) {
 	files, err := filepath.Glob("../../config/rbac/*.yaml")
 	if err != nil {

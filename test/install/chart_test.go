@@ -75,7 +75,7 @@ func expectSame(t *testing.T, want, have objects) {
 func TestChartInstallsWhatConfigInstalls(t *testing.T) {
 	text, err := kustomize("config/default")
 	want := rendered(t, text, err)
-	// Who installs with Helm makes the namespace, or has Helm make it.
+	// With Helm, the user creates the namespace, or passes --create-namespace.
 	delete(want, "Namespace/"+namespace)
 	expectSame(t, want, chart(t))
 }

@@ -157,7 +157,7 @@ var _ = Describe("Berth", Ordered, func() {
 		Expect(os.WriteFile(values, []byte(everything), 0o600)).To(Succeed())
 		for _, args := range [][]string{
 			{"--name-template", "berth"},
-			// Nobody has installed the Prometheus operator.
+			// The Prometheus operator is not installed.
 			{"--name-template", "other", "--values", values, "--set", "metrics.serviceMonitor.enabled=false,metrics.prometheusRule.enabled=false"},
 		} {
 			text, err := helmTemplate(append(args, "--include-crds")...)

@@ -37,7 +37,7 @@ func overlay(t *testing.T, name string) objects {
 	return rendered(t, text, err)
 }
 
-// forMetrics says whether a ClusterRole or its binding is about the metrics alone.
+// forMetrics reports whether a ClusterRole or its binding concerns only the metrics.
 func forMetrics(key string) bool { return strings.Contains(key, "/berth-metrics-") }
 
 func clusterWide(key string) bool { return strings.HasPrefix(key, "ClusterRole") }
@@ -97,7 +97,7 @@ func TestRemoteServed(t *testing.T) {
 				t.Error("there is no namespace")
 			}
 			delete(have, "Namespace/"+namespace)
-			// Nobody may be there to fill in the aggregated role.
+			// The served API server may have no controller that aggregates the role.
 			const binding = "ClusterRoleBinding/berth-workloads-default-rolebinding"
 			direct := the[*rbacv1.ClusterRoleBinding](t, have, binding)
 			aggregated := the[*rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding/berth-workloads-rolebinding").DeepCopy()

@@ -157,7 +157,7 @@ func kustomize(path string) (string, error) {
 	return run("", tool, "build", path)
 }
 
-// installer makes dist/install.yaml in a copy, so that one that somebody made stays. It returns its path.
+// installer makes dist/install.yaml in a copy, so that an existing one stays. It returns its path.
 func installer(dir string) (string, error) {
 	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
 		return "", err

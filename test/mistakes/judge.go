@@ -38,7 +38,7 @@ var passing = []string{
 	placementv1.ReasonCounting, placementv1.ReasonNotAsked,
 }
 
-// Settled reports whether the status is about the newest generation, and no condition is about to change by itself.
+// Settled reports whether the status is that of the newest generation, and no condition is about to change by itself.
 func (o Observed) Settled() bool {
 	return o.ObservedGeneration == o.Generation && meta.FindStatusCondition(o.Conditions, placementv1.ConditionReady) != nil &&
 		!slices.ContainsFunc(o.Conditions, func(c metav1.Condition) bool { return slices.Contains(passing, c.Reason) })

@@ -24,7 +24,7 @@ import (
 	"testing"
 )
 
-// The manager is built as somebody else would, in a module of their own, where nothing below internal can be imported.
+// TestBuildsOutside builds the manager as a user does: in another module, which can import no internal package.
 func TestBuildsOutside(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {

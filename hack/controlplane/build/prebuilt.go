@@ -36,7 +36,7 @@ const (
 
 	// reachTimeout is the timeout for reaching the index, so that a machine without a network starts to compile soon.
 	reachTimeout = 5 * time.Second
-	// downloadTimeout is about the time that compiling takes.
+	// downloadTimeout is roughly the time that compiling takes.
 	downloadTimeout = 6 * time.Minute
 )
 

@@ -83,7 +83,8 @@ func (q *queue) request(name, namespace string) (granted chan struct{}, at *list
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, s := q.queuesOf(name, namespace)
-	// While a slot is free, only policies and namespaces at their share have waiters. So a new request passes nobody.
+	// While a slot is free, only policies and namespaces at their share have waiters. So a new request overtakes no
+	// waiter.
 	if q.free > 0 && t.slots < q.share && s.slots < s.share {
 		q.grant(t, s)
 		return nil, nil

@@ -108,7 +108,7 @@ func TestQueueLeavesRoom(t *testing.T) {
 		q := newQueue(4)
 		for range 2 {
 			if !q.tryAcquire("a", "") {
-				t.Fatal("a slot within the share was not to be had")
+				t.Fatal("a slot within the share was not granted")
 			}
 		}
 		if q.tryAcquire("a", "") {

@@ -35,9 +35,9 @@ const (
 	maxInFlight = 64
 	// faultsToOpen is the number of consecutive faults that open the circuit breaker.
 	faultsToOpen = 5
-	// firstOpen is how long the circuit breaker stays open at first, which is about the time that a server takes to start.
-	// That time doubles with each trial that fails, up to openFor. maxOpenFor is the maximum delay that an engine may
-	// request with Retry-After.
+	// firstOpen is how long the circuit breaker stays open at first, which is roughly the time that a server takes to
+	// start. That time doubles with each trial that fails, up to openFor. maxOpenFor is the maximum delay that an engine
+	// may request with Retry-After.
 	firstOpen  = time.Second
 	openFor    = 10 * time.Second
 	maxOpenFor = time.Minute

@@ -263,7 +263,7 @@ func selecting(variant string, p *placementv1.PlacementPolicy) *placementv1.Plac
 	return p
 }
 
-// settle completes the variants of a world and waits until the API server asks whom it should.
+// settle completes the variants of a world and waits until the API server calls the webhooks that it should.
 func (w *world) settle(ctx context.Context, variants []*variant) error {
 	for _, v := range variants {
 		v.world = w

@@ -57,7 +57,7 @@ const (
 	variantLabel = "bench.berth.dev/variant"
 )
 
-// world is a control plane with webhooks, each of which is asked about namespaces of its own.
+// world is a control plane with webhooks, each of which gets the requests of its own namespaces.
 type world struct {
 	plane      *controlplane.ControlPlane
 	group      *process.Group
@@ -108,7 +108,7 @@ func newWorld(ctx context.Context, n int) (_ *world, err error) {
 		{"apply", "--server-side", "-k", "config/dev"},
 		{"apply", "--server-side", "-f", "hack/demo/clusterprofile-crd.yaml"},
 		{"wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"},
-		// Without a controller manager nobody aggregates ClusterRoles.
+		// Without a controller manager, ClusterRoles are not aggregated.
 		{"create", "clusterrolebinding", "berth-bench-wide", "--clusterrole=berth-dev-wide", "--user=" + operatorUser},
 	} {
 		if err := w.kubectl(ctx, args...); err != nil {

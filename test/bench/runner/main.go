@@ -174,7 +174,7 @@ func (o options) output(ctx context.Context, f figures, dir, command string, arg
 	return f.read(&out)
 }
 
-// checkRanges measures what is asserted, and what was out of range anew.
+// checkRanges measures the asserted values, and measures those that were out of range again.
 func (o options) checkRanges(ctx context.Context, dir string, all []bounds) error {
 	only, err := regexp.Compile(o.only)
 	if err != nil {

@@ -80,7 +80,7 @@ func readRanges(path string) ([]bounds, error) {
 
 func (b bounds) bounded() bool { return b.AtLeast != 0 || b.AtMost != 0 }
 
-// asserted says whether a check judges the range.
+// asserted reports whether a check judges the range.
 func (b bounds) asserted() bool { return b.bounded() && b.Awaits == "" }
 
 // benchmarks are those that have to be run for it.
@@ -101,7 +101,7 @@ func (b bounds) value(f figures) float64 {
 	return median(of)
 }
 
-// holds says whether a value is within the bounds. One that was not measured is not.
+// holds reports whether a value is within the bounds. One that was not measured is not.
 func (b bounds) holds(value float64) bool {
 	return !math.IsNaN(value) && (b.AtLeast == 0 || value >= b.AtLeast) && (b.AtMost == 0 || value <= b.AtMost)
 }

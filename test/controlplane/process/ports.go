@@ -28,9 +28,9 @@ import (
 // firstPort is the lowest port that FreePorts returns; well-known services are below it.
 const firstPort = 10000
 
-// FreePorts returns n different ports on the loopback address that were free a moment ago, and that no outgoing connection
-// is given: they are below those that the machine takes for them, unless that leaves none. Somebody else may still take
-// one before it is used.
+// FreePorts returns n different ports on the loopback address that were free a moment ago, and that no outgoing
+// connection is given: they are below those that the machine takes for them, unless that leaves none. Another process
+// may still take one before it is used.
 func FreePorts(n int) ([]int, error) {
 	limit := firstEphemeralPort()
 	if limit <= firstPort {

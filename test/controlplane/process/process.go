@@ -225,7 +225,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Recorded returns the ids of the running processes of a group by their names, whoever started the group.
+// Recorded returns the ids of the running processes of a group by their names, whichever process started the group.
 func Recorded(dir string) map[string]int {
 	pids := map[string]int{}
 	files, err := filepath.Glob(filepath.Join(dir, "run", "*.pid"))
@@ -245,7 +245,8 @@ func Recorded(dir string) map[string]int {
 	return pids
 }
 
-// Sweep kills every process of a group that still runs, whoever started the group, and returns when they are gone.
+// Sweep kills every process of a group that still runs, whichever process started the group, and returns when they are
+// gone.
 func Sweep(dir string) error {
 	kill(dir)
 	err := wait.PollUntilContextTimeout(context.Background(), pollInterval, killTimeout, true, func(context.Context) (bool, error) {
@@ -270,8 +271,8 @@ func kill(dir string) {
 	}
 }
 
-// Mentions says whether there is a process of that id and its command line contains text. An ended process that waits
-// to be reaped has no command line.
+// Mentions reports whether there is a process of that id and its command line contains text. An ended process that
+// waits to be reaped has no command line.
 func Mentions(pid int, text string) bool {
 	return bytes.Contains(commandLine(pid), []byte(text))
 }

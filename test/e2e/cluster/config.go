@@ -18,7 +18,7 @@ limitations under the License.
 
 package cluster
 
-// kubeletConfig trusts whoever reaches the kubelet: nobody does but the sandbox.
+// kubeletConfig authorizes every client that reaches the kubelet: only processes of the sandbox do.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}

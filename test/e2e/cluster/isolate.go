@@ -151,7 +151,7 @@ func newSandbox() (Sandbox, func(), error) {
 	return s, func() { lock.Close() }, nil
 }
 
-// sweep removes what runs left that were killed: nobody holds the lock of their directories.
+// sweep removes what killed runs left: no process holds the lock of their directories.
 func sweep() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
 	if err != nil {

@@ -363,7 +363,7 @@ func processes(filter func(pid string) bool) ([]int, error) {
 	return out, nil
 }
 
-// awaitSocket waits until somebody listens there. A kubelet that finds nobody ends at once.
+// awaitSocket waits until a process listens on a socket. A kubelet that can't connect to it exits at once.
 func awaitSocket(socket string) error {
 	if socket == "" {
 		return nil

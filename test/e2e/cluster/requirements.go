@@ -37,7 +37,7 @@ var packages = map[string]string{
 	"runc":       "runc",
 }
 
-// pluginPackage is that of the CNI plugins, and pluginDirs are where Debian and everybody else have them.
+// pluginPackage is that of the CNI plugins, and pluginDirs are where Debian and other distributions install them.
 const pluginPackage = "containernetworking-plugins"
 
 var pluginDirs = []string{"/usr/lib/cni", "/opt/cni/bin"}

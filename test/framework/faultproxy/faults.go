@@ -274,7 +274,7 @@ func Mixed(seed uint64, share float64, faults ...Fault) func(*http.Request) Faul
 // What is around the value of a long answer.
 const longHead, longTail = `{"result": {"annotations": {"a": "`, `"}}}`
 
-// long writes a valid answer with a value of so many bytes, as far as somebody reads it.
+// long writes a valid response with a value of size bytes, until the client stops reading.
 func (e *exchange) long(w io.Writer, size int64) {
 	if _, err := io.WriteString(w, longHead); err != nil {
 		return
@@ -287,6 +287,6 @@ func (e *exchange) long(w io.Writer, size int64) {
 		}
 		size -= int64(len(chunk))
 	}
-	// As above: who does not read on has what it wants.
+	// As above, an error means that the client stopped reading.
 	_, _ = io.WriteString(w, longTail)
 }

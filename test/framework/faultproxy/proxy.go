@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package faultproxy stands between a client and an HTTP server, and does to requests and answers what networks and
+// Package faultproxy is a proxy between a client and an HTTP server, and does to requests and answers what networks and
 // servers do on bad days. It needs nothing of the operator, so that its own packages can be tested with it.
 package faultproxy
 
@@ -277,7 +277,7 @@ func (e *exchange) respond(status int, header http.Header, body []byte) {
 	maps.Copy(e.w.Header(), header)
 	e.w.Header().Del("Connection")
 	e.w.WriteHeader(status)
-	// Who does not read an answer does not want it.
+	// An error means that the client does not read the response.
 	_, _ = e.w.Write(body)
 }
 
@@ -290,7 +290,7 @@ func (e *exchange) half() {
 // raw takes the connection from the server, and writes into it.
 func (e *exchange) raw(format string, args ...any) { e.write(fmt.Appendf(nil, format, args...)) }
 
-// write is raw for bytes. It says whether there is any use in more.
+// write is raw for bytes. It reports whether the client may read more.
 func (e *exchange) write(data []byte) bool {
 	_, err := e.Write(data)
 	return err == nil
@@ -337,7 +337,7 @@ func (e *exchange) end() {
 	}
 }
 
-// wait waits, and says whether the client is still there.
+// wait waits, and reports whether the client is still there.
 func (e *exchange) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

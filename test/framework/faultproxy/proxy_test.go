@@ -182,7 +182,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestCertificate: a certificate that ends, or is of nobody who is known, is seen at the next connection.
+// TestCertificate checks that the next connection fails if a certificate has expired or is of an unknown authority.
 func TestCertificate(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	t.Run("Proxy", func(t *testing.T) {

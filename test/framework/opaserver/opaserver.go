@@ -63,14 +63,14 @@ default allow := false
 allow if data.opaserver.tokens[input.identity]
 `
 
-// Options say how a server is run. The zero value is plain HTTP for everybody.
+// Options say how a server is run. The zero value is plain HTTP for all clients.
 type Options struct {
 	// Certificate and Key, in PEM, make the server speak https. SetCertificate replaces them.
 	Certificate, Key []byte
-	// ClientCA, in PEM, are the authorities of clients: everybody has to show a certificate of theirs. It needs a
+	// ClientCA, in PEM, are the authorities of clients: a client needs a certificate of one of them. It needs a
 	// certificate, and excludes Tokens, since OPA knows clients by one of the two.
 	ClientCA []byte
-	// Tokens are the bearer tokens one of which everybody has to show; nil if nobody has to. SetTokens replaces them.
+	// Tokens are the accepted bearer tokens. If it is nil, clients need no token. SetTokens replaces them.
 	Tokens []string
 	// Files are loaded at every start, by their names, as in policy.rego and data.json.
 	Files map[string]string
@@ -255,7 +255,7 @@ func (s *Server) start() {
 			if err == nil {
 				return
 			}
-			// Somebody took the port meanwhile.
+			// Another process took the port meanwhile.
 			if strings.Contains(err.Error(), "address already in use") {
 				s.port = 0
 				continue
@@ -291,7 +291,7 @@ func (s *Server) run() (err error) {
 	return nil
 }
 
-// answers says whether the server listens at its port, and is well.
+// answers reports whether the server listens at its port, and is well.
 func (s *Server) answers(ctx context.Context) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Address())
 	if err != nil {

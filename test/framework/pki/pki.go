@@ -40,7 +40,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority that nobody knows yet.
+// NewAuthority returns a new authority, which no client trusts yet.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t}

@@ -152,7 +152,7 @@ func (c *cluster) startPlane(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", "config/dev"},
-		// Without a controller manager nobody aggregates ClusterRoles.
+		// Without a controller manager, ClusterRoles are not aggregated.
 		{"create", "clusterrolebinding", "berth-fuzz-wide", "--clusterrole=berth-dev-wide", "--user=" + operatorUser},
 	} {
 		if err := c.kubectl(ctx, "", args...); err != nil {
@@ -283,7 +283,7 @@ func (c *cluster) stop() error {
 	return errors.Join(errs...)
 }
 
-// client returns a client that acts as a user whom startPlane made.
+// client returns a client that acts as a user that startPlane created.
 func (c *cluster) client(user string) (*client, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig(user))
 	if err != nil {

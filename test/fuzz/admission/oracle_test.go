@@ -84,8 +84,8 @@ func above(value any, limit float64) bool {
 	return err == nil && f > limit
 }
 
-// conflictOverDecided reports whether a refusal is a conflict of field managers over what policies decide. Who owns such a
-// field depends on whether a policy changed it in the request.
+// conflictOverDecided reports whether a refusal is a conflict of field managers over what policies decide. The owner of
+// such a field depends on whether a policy changed it in the request.
 func conflictOverDecided(r response) bool {
 	decided := []string{".metadata.labels", ".metadata.annotations", ".nodeSelector", ".tolerations", ".affinity"}
 	return r.code == http.StatusConflict && strings.HasPrefix(r.message(), "Apply failed with") &&

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/test/framework"
 )
 
-// endless runs longer than anybody waits.
+// endless runs longer than any client waits.
 var endless = rego(`annotations["n"] := count([1 |
 	some a in numbers.range(1, 5000)
 	some b in numbers.range(1, 5000)

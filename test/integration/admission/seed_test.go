@@ -96,7 +96,7 @@ certified[name] {
 }
 `
 
-// customersPolicy is the kind that OPA's community wrote: who the customer is stands in data of the policy's own.
+// customersPolicy is the kind that OPA's community wrote: the policy's own data says who the customer is.
 const customersPolicy = `
 package kubernetes.placement
 

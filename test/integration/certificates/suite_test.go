@@ -93,7 +93,7 @@ func start(ctx context.Context, tune ...func(*setup.Options)) (leader *framework
 	return leader, others, b
 }
 
-// served is the certificate that a replica serves, whoever may trust it.
+// served returns the certificate that a replica serves, whichever authority signed it.
 func served(ctx context.Context, m *framework.Manager) (*x509.Certificate, error) {
 	//nolint:gosec // What is served is asked for, not relied on.
 	return handshake(ctx, m, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
@@ -302,7 +302,7 @@ func (a *authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.
 	return out, key
 }
 
-// fill puts a new certificate into the Secret, and the authority's own key too if it is to be had.
+// fill puts a new certificate into the Secret, and with withKey also the authority's own key.
 func (a *authority) fill(secret *corev1.Secret, lifetime time.Duration, withKey bool) {
 	GinkgoHelper()
 	leaf, key := a.sign(&x509.Certificate{

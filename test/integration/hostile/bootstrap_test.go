@@ -69,8 +69,8 @@ var _ = Describe("A policy with wildcards, while Berth is down", Ordered, func()
 
 	BeforeAll(func(ctx SpecContext) {
 		own = framework.Start(ctx, func(o *controlplane.Options) {
-			// The API server publishes an address in the Service kubernetes, as it does in a cluster with nodes; nobody
-			// connects to it.
+			// The API server publishes an address in the Service kubernetes, as it does in a cluster with nodes; no
+			// client connects to it.
 			o.APIServerFlags = map[string]string{"endpoint-reconciler-type": "lease", "advertise-address": "192.0.2.1"}
 		})
 		DeferCleanup(own.Stop)
@@ -88,7 +88,7 @@ var _ = Describe("A policy with wildcards, while Berth is down", Ordered, func()
 			// The Service takes its Endpoints along.
 			Expect(client.IgnoreNotFound(own.Client.Delete(ctx, o.DeepCopyObject().(client.Object)))).To(Succeed(), "%T %s", o, o.GetName())
 		}
-		// Nobody else finalizes namespaces here.
+		// No controller finalizes namespaces here.
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}
 		Expect(own.Client.SubResource("finalize").Update(ctx, ns, client.FieldOwner("test"))).To(Succeed())
 
@@ -127,7 +127,7 @@ var _ = Describe("A policy with wildcards, while Berth is down", Ordered, func()
 })
 
 var _ = Describe("A policy that names what a cluster starts with", func() {
-	It("is in force, and whoever applies it is warned", func(ctx SpecContext) {
+	It("is in force, and the user who applies it is warned", func(ctx SpecContext) {
 		p := newPolicy(framework.NewName("named"),
 			placementv1.ResourceRule{APIGroups: []string{"rbac.authorization.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"clusterroles"}}, everything)
 		p.SetGroupVersionKind(placementv1.GroupVersion.WithKind("PlacementPolicy"))

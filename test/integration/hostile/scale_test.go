@@ -66,8 +66,8 @@ func scale(ctx context.Context, object *unstructured.Unstructured, replicas stri
 	return f.Client.SubResource("scale").Patch(ctx, object.DeepCopy(), patch, options...)
 }
 
-// awaitHooked waits until the API server asks about what an attack changes: its copy of the webhook configuration lags
-// behind what is stored.
+// awaitHooked waits until the API server sends what an attack changes to Berth: its copy of the webhook configuration
+// lags behind what is stored.
 func awaitHooked(ctx context.Context, attack func(context.Context) error, message string) {
 	GinkgoHelper()
 	Eventually(attack).WithContext(ctx).Should(MatchError(ContainSubstring(message)))

@@ -99,7 +99,7 @@ users:
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+plugin("MutatingAdmissionWebhook")+plugin("ValidatingAdmissionWebhook")))}
 }
 
-// attacker calls a replica's webhooks as anybody does who reaches the port.
+// attacker calls a replica's webhooks as any client can that reaches the port.
 type attacker struct {
 	client *http.Client
 	url    string
@@ -107,7 +107,7 @@ type attacker struct {
 
 func newAttacker(m *framework.Manager, certificates ...tls.Certificate) *attacker {
 	transport := &http.Transport{
-		//nolint:gosec // Whom an attacker trusts is the attacker's affair.
+		//nolint:gosec // An attacker verifies no certificates.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}, MaxIdleConnsPerHost: 32,
 	}
 	DeferCleanup(transport.CloseIdleConnections)
@@ -162,7 +162,7 @@ func tokens(ctx context.Context) ([]string, error) {
 	return webhookconfiguration.UsedTokens(ctx, f.Client)
 }
 
-// quotaPath is the path by which the API server asks about what quotas count.
+// quotaPath returns the path of the webhook to which the API server sends the objects that quotas count.
 func quotaPath(ctx context.Context) string {
 	GinkgoHelper()
 	hook := &admissionregistrationv1.ValidatingWebhookConfiguration{}

@@ -144,12 +144,12 @@ var _ = Describe("The status of policies", func() {
 		}
 		quiet()
 
-		// A replica that starts anew comes to the same conclusions.
+		// A restarted replica comes to the same conclusions.
 		stop()
 		start(ctx)
 		quiet()
 
-		// Who corrects a policy has nothing to wait for any more.
+		// A corrected policy is in force, and its status does not change any more.
 		f.ChangePolicy(ctx, lastGood, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = zone("a") })
 		want[lastGood], lastGood = placementv1.ReasonInForce, ""
 		quiet()

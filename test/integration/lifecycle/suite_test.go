@@ -108,7 +108,7 @@ func unjudged(ctx context.Context, name string, change func(*placementv1.Placeme
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// breakPolicy gives a policy a text that does not compile, as may happen while nobody judges policies.
+// breakPolicy gives a policy a text that does not compile, as is possible while no webhook validates policies.
 func breakPolicy(ctx context.Context, name string) {
 	GinkgoHelper()
 	unjudged(ctx, name, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = "package placement\n\nthis is not rego" })

@@ -123,7 +123,7 @@ func newNodes(ctx context.Context, n int) []string {
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		}
 		Expect(f.Client.Status().Update(ctx, node)).To(Succeed())
-		// Nobody else here takes away the taint that the API server gives to a new node.
+		// No controller here removes the taint that the API server gives to a new node.
 		node.Spec.Taints = nil
 		Expect(f.Client.Update(ctx, node)).To(Succeed())
 	}
@@ -221,7 +221,8 @@ func expectCounts(ctx context.Context, policy string, want counts) {
 	Eventually(countsOf).WithContext(ctx).WithArguments(policy).Should(Equal(want))
 }
 
-// asked returns how often remediation asked a policy, and evaluated how often anybody was answered by an evaluation.
+// asked returns how often remediation queried a policy. evaluated returns how many decisions were evaluated, as opposed
+// to taken from the decision cache.
 func asked(m *framework.Manager, policy string) int {
 	return total(m, "berth_decisions_total", fmt.Sprintf("policy=%q", policy), fmt.Sprintf("source=%q", metrics.SourceRemediation))
 }

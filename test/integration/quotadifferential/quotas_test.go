@@ -106,7 +106,7 @@ type twin struct {
 }
 
 // nudge is a name in a ResourceQuota's hard of which there is nothing. A change of its amount has everything counted
-// anew, which kube-controller-manager does not do by itself after every change: resizes, for one.
+// again, which kube-controller-manager does not do by itself after every change: resizes, for one.
 const nudge corev1.ResourceName = "count/nudges.example.net"
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }

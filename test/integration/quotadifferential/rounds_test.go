@@ -119,7 +119,7 @@ func verdictOf(err error) verdict {
 	return verdict{class: string(status.Status().Reason), words: err.Error()}
 }
 
-// agrees says whether two verdicts are one: of several quotas that deny, ours names all, and upstream the first.
+// agrees reports whether two verdicts are one: of several quotas that deny, ours names all, and upstream the first.
 func (v verdict) agrees(ours verdict) bool {
 	return v.class == ours.class && (v.class != "denied" || strings.Contains(plain(ours.words), plain(v.words)))
 }
@@ -139,8 +139,8 @@ func plain(words string) string {
 
 var deniedBy = regexp.MustCompile(`^exceeded quota: ([^,]+), .*used: (.*), limited: (.*)$`)
 
-// lags says whether a denial is on account of another status than the newest, which the admission plugin may not have
-// seen yet.
+// lags reports whether a denial is on account of another status than the newest, which the admission plugin may not
+// have seen yet.
 func (r *round) lags(v verdict) bool {
 	parts := deniedBy.FindStringSubmatch(v.words)
 	if parts == nil {
@@ -150,7 +150,7 @@ func (r *round) lags(v verdict) bool {
 	return i >= 0 && (!quotes(parts[2], r.twins[i].used) || !quotes(parts[3], r.twins[i].hard))
 }
 
-// quotes says whether a list as in "pods=1,cpu=2" is right.
+// quotes reports whether a list as in "pods=1,cpu=2" is right.
 func quotes(text string, list corev1.ResourceList) bool {
 	for part := range strings.SplitSeq(text, ",") {
 		name, amount, _ := strings.Cut(part, "=")

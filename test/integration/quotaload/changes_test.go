@@ -122,7 +122,7 @@ var _ = Describe("A quota that changes under load", func() {
 		load := startBackground(ctx, clients, namespace)
 		Eventually(pods).WithContext(ctx).WithArguments(namespace).Should(BeNumerically(">", 50))
 		changeQuota(ctx, q, "20")
-		// Whoever was decided by the spec before may come a moment later.
+		// Requests that were decided by the spec before may arrive a little later.
 		Eventually(func() int { return load.so().Exceeded }).Should(BeNumerically(">", 50))
 		real, err := pods(ctx, namespace)
 		Expect(err).NotTo(HaveOccurred())

@@ -137,7 +137,7 @@ var _ = Describe("A charge whose object does not come", func() {
 		for range 2 {
 			Expect(apierrors.IsAlreadyExists(create(ctx, "taken"))).To(BeTrue())
 		}
-		// Only one object can have the name, so they hold no more than it takes, and nobody waits for them.
+		// Only one object can have the name, so they reserve no more than it uses, and no request waits for them.
 		Eventually(read).WithContext(ctx).WithArguments(q).Should(HaveField("Used", 1))
 		Expect(create(ctx, "other")).To(Succeed())
 		awaitSettled(ctx, q, namespace)

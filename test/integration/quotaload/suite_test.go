@@ -93,7 +93,7 @@ func startFleet(ctx context.Context, n int, tune ...func(*setup.Options)) *fleet
 	return out
 }
 
-// kill ends a replica without giving it the chance to answer whom it is serving.
+// kill ends a replica without letting it answer the requests in flight.
 func (l *fleet) kill(r *replica) {
 	GinkgoHelper()
 	l.proxy.Kill(r.backend)
@@ -143,7 +143,7 @@ func (l *fleet) counted(metric string) int {
 	return int(out)
 }
 
-// createQuota creates a quota, waits until it is Ready and until the API server asks about pods in a namespace: its own
+// createQuota creates a quota, waits until it is Ready and until the API server sends pods in a namespace to Berth: its
 // copy of the webhook configuration lags behind what is stored.
 func (l *fleet) createQuota(ctx context.Context, q client.Object, namespace string) {
 	GinkgoHelper()
@@ -151,7 +151,7 @@ func (l *fleet) createQuota(ctx context.Context, q client.Object, namespace stri
 	l.awaitAsked(ctx, framework.NewPod(namespace, "", nil))
 }
 
-// awaitAsked waits until the API server asks about the creation of an object.
+// awaitAsked waits until the API server sends the creation of an object to Berth.
 func (l *fleet) awaitAsked(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) int {

@@ -206,7 +206,7 @@ var _ = Describe("The developer's intent", func() {
 		// Whatever becomes of this spec, the next one needs an operator that is asked.
 		DeferCleanup(stopOperator)
 		operator = f.StartReadyManager(ctx, func(o *setup.Options) {
-			// Nobody listens at the discard port.
+			// No process listens at the discard port.
 			o.WebhookURL = "https://localhost:9"
 		})
 		Eventually(func() int {

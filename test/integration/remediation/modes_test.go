@@ -155,11 +155,11 @@ var _ = Describe("A policy that comes after the objects", func() {
 	It("lists what no patch can heal and does not patch it", func(ctx SpecContext) {
 		policy := onConfigMaps(ctx, "errors", rego(
 			fmt.Sprintf("annotations[%q] := %q", tierKey, "gold"),
-			fmt.Sprintf(`errors contains "lead is not to be had" if input.metadata.annotations[%q] == "lead"`, tierKey),
+			fmt.Sprintf(`errors contains "lead is not available" if input.metadata.annotations[%q] == "lead"`, tierKey),
 		), namespace)
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "bare", map[string]string{tierKey: "gold"})
 		expectCounts(ctx, policy, counts{Matched: 3, Violations: 1, Remediated: 1})
-		Expect(sample(ctx, policy)).To(HaveKeyWithValue("configmaps "+namespace+"/other", ContainSubstring("lead is not to be had")))
+		Expect(sample(ctx, policy)).To(HaveKeyWithValue("configmaps "+namespace+"/other", ContainSubstring("lead is not available")))
 		Consistently(stored).WithContext(ctx).WithArguments(framework.ConfigMap, namespace, "other").Should(Equal(map[string]string{tierKey: "lead"}))
 		Expect(remediationsBelow(namespace)).NotTo(HaveKey("other"))
 	})
@@ -447,7 +447,7 @@ var _ = Describe("A policy that never settles", func() {
 })
 
 var _ = Describe("kubectl get placementpolicies", func() {
-	It("shows how a policy fares", func(ctx SpecContext) {
+	It("shows the state of a policy", func(ctx SpecContext) {
 		fleet, namespace := newFleet(ctx, "eu1", "us1"), f.NewNamespace(ctx, nil)
 		create(ctx, framework.ConfigMap, namespace, "a", map[string]string{clustersKey: "eu1_us1"})
 		create(ctx, framework.ConfigMap, namespace, "b", map[string]string{clustersKey: "gone"})

@@ -372,7 +372,7 @@ var _ = Describe("With its state on the served API server, Berth", func() {
 			"Secret/berth-webhook-cert", "Secret/berth-webhook-token", "Secret/berth-intent-key", "Lease/berth.placement.berth.dev", "ControllerRevision of "+name+", owned by 1",
 		))
 		Expect(state(ctx, host)).To(BeEmpty())
-		// Nobody collects garbage here.
+		// No garbage collector runs here.
 		served.DeletePolicy(ctx, name)
 		Eventually(state).WithContext(ctx).WithArguments(served).ShouldNot(ContainElement(ContainSubstring("ControllerRevision")))
 	})

@@ -58,13 +58,13 @@ func startProxy(server *opaserver.Server) *faultproxy.Proxy {
 	return faultproxy.Start(GinkgoTB(), faultproxy.Options{Target: server.URL()})
 }
 
-// faulty is one fault, and two policies whose engine it befalls.
+// faulty is one fault, and two policies whose engine has it.
 type faulty struct {
 	faultproxy.Fault
 	// kinds are what Berth may call it, and reason is that of Reachable.
 	kinds  []engine.Fault
 	reason string
-	// answers says that the engine answers, though in vain: other policies may fare better.
+	// answers reports whether the engine responds, if only with faults: it may decide other policies.
 	answers bool
 
 	proxy *faultproxy.Proxy
@@ -153,7 +153,7 @@ func policyEvents(ctx context.Context, policy string) ([]string, error) {
 	return notes, nil
 }
 
-// reachable returns the condition Reachable as it stands.
+// reachable returns the current condition Reachable.
 func reachable(ctx context.Context, policy string) (metav1.Condition, error) {
 	p, err := f.Policy(ctx, policy)
 	if err != nil {
@@ -221,7 +221,7 @@ var _ = Describe("Whatever befalls an engine", func() {
 		By("having it all go wrong")
 		for _, b := range all {
 			b.proxy.Set(b.Fault)
-			// A refused connection is one that is made anew.
+			// A proxy that refuses connections refuses only new ones.
 			b.proxy.Cut()
 		}
 		forEach(all, func(b *faulty) error {

@@ -35,7 +35,7 @@ import (
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
 
-// asking returns how many goroutines of this process are about engines: those of the manager's own.
+// asking returns the number of the manager's goroutines that run code of the remote engines' client.
 func asking() int {
 	GinkgoHelper()
 	var out bytes.Buffer

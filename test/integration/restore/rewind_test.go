@@ -43,8 +43,8 @@ func configMap(namespace, name, key string) *unstructured.Unstructured {
 	return out
 }
 
-// A backup of etcd is restored, and nobody restarts Berth: it has seen resource versions, generations and objects of a
-// history that the API server knows nothing of any more.
+// A backup of etcd is restored, and Berth is not restarted: it has seen resource versions, generations and objects of a
+// history that the API server no longer has.
 var _ = Describe("A store that goes back to an earlier state", Ordered, func() {
 	const counted = "count/configmaps"
 	var (

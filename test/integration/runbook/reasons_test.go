@@ -73,7 +73,7 @@ var _ = Describe("The runbook", func() {
 		Expect(described).To(ConsistOf(reasons))
 	})
 
-	// Nobody can make these stay, or not within the time of a spec; their words are held against the code's.
+	// A spec can't make these states last, so it compares their messages with those in the code.
 	It("quotes the messages of what passes by itself, or what the API server alone can cause", func(ctx SpecContext) {
 		var sources strings.Builder
 		for _, file := range []string{"internal/status/policy.go", "internal/status/types.go", "internal/status/quota.go", "internal/engine/engine.go"} {
@@ -224,7 +224,7 @@ var staged = map[string]stage{
 		f.AwaitReady(ctx, "zones")
 		Eventually(f.Kubectl).WithContext(ctx).WithArguments("", "get", "controllerrevisions", "--namespace="+framework.OperatorNamespace, "-o", "name").ShouldNot(BeEmpty())
 		m.Stop()
-		// Nobody judges policies now.
+		// No webhook validates policies now.
 		f.ChangePolicy(ctx, "zones", func(p *placementv1.PlacementPolicy) { p.Spec.Rego = broken })
 	}, after: correct, shows: "1\n" + zone},
 	placementv1.ReasonInvalidPolicy: {condition: placementv1.ConditionStalled, late: true, do: func(ctx context.Context) { policy(ctx, "zones", broken) }, after: correct},

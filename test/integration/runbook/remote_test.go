@@ -74,13 +74,13 @@ func showToken(ctx context.Context, is string) {
 	f.MustKubectl(ctx, "", "create", "secret", "generic", "opa", "--namespace="+framework.OperatorNamespace, "--from-literal=token="+is)
 }
 
-// ask has the engine asked, in vain, a number of times.
+// ask causes a number of queries to the engine, which fail.
 func ask(ctx context.Context, times int, message string) {
 	GinkgoHelper()
 	askAbout(ctx, "shop", times, message)
 }
 
-// askAbout is ask about objects of a namespace.
+// askAbout calls ask for objects of a namespace.
 func askAbout(ctx context.Context, namespace string, times int, message string) {
 	GinkgoHelper()
 	for range times {

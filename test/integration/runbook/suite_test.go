@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package runbook_test holds docs/runbook.md against the code and a real control plane: every reason that a condition
-// can have has its entry, shows the message that stands there, and goes by the entry's own commands.
+// can have has its entry, shows the entry's message, and ends by the entry's commands.
 package runbook_test
 
 import (
@@ -59,7 +59,7 @@ func read(path string) string {
 
 // entry is what the runbook has about a reason.
 type entry struct {
-	// message is the condition's, "..." standing for what differs; empty where nothing is wrong.
+	// message is the condition's, with "..." in place of the variable parts. It is empty if nothing is wrong.
 	message string
 	// commands are what to do.
 	commands []string

@@ -35,7 +35,7 @@ const (
 	zone     = "example.com/zone"
 )
 
-// holder returns who has the lease; nobody where it was given back.
+// holder returns the holder of the lease. It is empty if the lease was released.
 func holder(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
 	err := f.Client.Get(ctx, client.ObjectKey{Namespace: framework.OperatorNamespace, Name: "berth.placement.berth.dev"}, lease)

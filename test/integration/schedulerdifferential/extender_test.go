@@ -67,7 +67,7 @@ func (e *extender) filter(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// of returns the nodes that passed all filters for a pod, sorted; none if it was not asked about the pod.
+// of returns the nodes that passed all filters for a pod, sorted. There are none if the scheduler did not send the pod.
 func (e *extender) of(uid string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

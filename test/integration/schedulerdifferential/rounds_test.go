@@ -129,8 +129,8 @@ func namespacesOf(pods []*corev1.Pod) []string {
 	return slices.Compact(out)
 }
 
-// generate makes pods, and of the first one a copy for each node that it is pinned to: what the scheduler says of it is
-// about that node alone.
+// generate makes pods, and of the first one a copy for each node that it is pinned to: the scheduler's result for it
+// concerns only that node.
 func (r *round) generate() []*corev1.Pod {
 	var out []*corev1.Pod
 	for range batch {

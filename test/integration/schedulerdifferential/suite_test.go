@@ -18,8 +18,8 @@ limitations under the License.
 // nodes and pods are created on an API server beside which it runs, and what it does with a pod is held against what
 // predicates said of the very same world just before. Nodes are objects and no more: what is bound to them does not run.
 //
-// An extender of the scheduler's, which is the documented way to be asked about a pod, tells on which nodes all filters
-// passed, and can hold a pod back so that the world stays as it is.
+// An extender of the scheduler's, which is the documented way to receive the scheduler's pods, records on which nodes
+// all filters passed, and can hold a pod back so that the world stays as it is.
 //
 // What is not compared, since it is not the default predicates' to say: volumes (their predicates are opt-in), resource
 // claims (predicates of a snapshot have no allocator), scheduling gates (such a pod is never filtered), features that
@@ -72,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		// The default is for a cluster that others use too.
 		connection := &o.SchedulerConfiguration.ClientConnection
 		connection.QPS, connection.Burst = 1000, 2000
-		// Nodes have the taints that they are created with: nobody is there to remove the one of a node that is new.
+		// Nodes have the taints that they are created with: no controller removes the taint of a new node.
 		o.APIServerFlags = map[string]string{"disable-admission-plugins": "ServiceAccount,TaintNodesByCondition"}
 	})
 	DeferCleanup(f.Stop)

@@ -67,7 +67,7 @@ type mirror struct {
 	epoch int
 }
 
-// load makes the world anew of what the API server has, and says whether that is something else.
+// load replaces the world with what the API server has, and reports whether it has changed.
 func (m *mirror) load(ctx context.Context) (changed bool) {
 	GinkgoHelper()
 	reads := predicates.Reads()
@@ -128,7 +128,7 @@ func createRunning(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if deleting {
-		// Nobody is there who would end it.
+		// No kubelet ends it.
 		return f.Client.Delete(ctx, pod)
 	}
 	return nil

@@ -132,8 +132,8 @@ func (c *collector) parts(of span) []span {
 	return out
 }
 
-// ledTo says whether a span's part made a call by which the API server began the trace of another span. The API server
-// makes what its clients trace no part of its own traces, but notes where they come from.
+// ledTo reports whether a span's part made a call by which the API server began the trace of another span. The API
+// server makes what its clients trace no part of its own traces, but notes where they come from.
 func (c *collector) ledTo(outer, inner span) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
