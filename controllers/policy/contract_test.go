@@ -44,7 +44,7 @@ func (k keeper) Get(_ context.Context, key client.ObjectKey, out client.Object, 
 	return err
 }
 
-// TestDecidesNothing checks that the registry entry says whether a policy has a rule of the decision contract.
+// TestDecidesNothing checks that the registry entry reports whether a policy has a rule of the decision contract.
 func TestDecidesNothing(t *testing.T) {
 	for rego, want := range map[string]bool{"package p\n\nallow := true\n": true, text(1): false} {
 		from := policiesOf(1, text)

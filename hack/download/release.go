@@ -39,7 +39,7 @@ import (
 const (
 	// reachTimeout is the timeout for the checksums, so that a machine without a network starts to compile soon.
 	reachTimeout = 5 * time.Second
-	// downloadTimeout is about the time that compiling takes.
+	// downloadTimeout is roughly the time that compiling takes.
 	downloadTimeout = 4 * time.Minute
 	// heartbeat is the interval at which a running download reports progress.
 	heartbeat = 10 * time.Second

@@ -156,7 +156,9 @@ var _ = Describe("The make targets that the documents name", func() {
 		Expect(err).NotTo(HaveOccurred())
 		files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 		Expect(err).NotTo(HaveOccurred())
-		for _, file := range append(files, filepath.Join(root, "README.md")) {
+		top, err := filepath.Glob(filepath.Join(root, "*.md"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range append(files, top...) {
 			text, err := os.ReadFile(file)
 			Expect(err).NotTo(HaveOccurred())
 			for _, named := range regexp.MustCompile("(?m)(?:^|`|\\$ )make ([a-z][a-z -]*[a-z])").FindAllStringSubmatch(string(text), -1) {

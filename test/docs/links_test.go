@@ -97,7 +97,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, readme) {
+	top, err := filepath.Glob(filepath.Join(root, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, top...) {
 		lost, err := broken(file)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +109,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		for _, l := range lost {
 			t.Errorf("%s: %s leads nowhere", file, l)
 		}
-		if name := "docs/" + filepath.Base(file); file != readme && !strings.Contains(string(linked), "("+name+")") {
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file != readme && !strings.Contains(string(linked), "("+filepath.ToSlash(name)+")") {
 			t.Errorf("README.md does not name %s", name)
 		}
 	}
