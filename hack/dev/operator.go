@@ -40,8 +40,8 @@ const (
 	operatorStopTimeout = 30 * time.Second
 	pollInterval        = 100 * time.Millisecond
 
-	// Restarts wait from firstBackoff to lastBackoff, doubling each time. After a run of settledRun, the backoff
-	// restarts.
+	// firstBackoff is the delay of the first restart. It doubles with each restart, up to lastBackoff. After a run of
+	// settledRun, it is firstBackoff again.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
 	settledRun   = time.Minute

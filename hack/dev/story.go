@@ -35,7 +35,7 @@ const (
 	eu2 = "gce-europe-west3"
 	us1 = "gce-us-east1"
 
-	// The namespaces of the story's workloads and of its clusters.
+	// storyNamespace has the story's workloads, and fleetNamespace its clusters.
 	storyNamespace = "berth-demo"
 	fleetNamespace = "berth-demo-fleet"
 	priorityClass  = "berth-demo-gold"
@@ -58,7 +58,7 @@ const (
 	mixedWorkload = "nginx-eu-and-us"
 	usWorkload    = "nginx-us"
 
-	// Use the full name of the kind, because fleet managers also have placementpolicies.
+	// policies is the full name of the resource, because fleet managers also have placementpolicies.
 	policies   = "placementpolicies.placement.berth.dev"
 	policy     = policies + "/eu-pci"
 	profiles   = "clusterprofiles.multicluster.x-k8s.io"

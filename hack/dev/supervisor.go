@@ -48,7 +48,8 @@ const (
 
 	upDescription = "make dev-up installs Berth there; make dev-down removes it again, with every policy and quota."
 
-	// The file descriptors that `up` passes to the supervisor, after standard input, output, and error.
+	// messagesFD and lockFD are the file descriptors that `up` passes to the supervisor, after standard input, output, and
+	// error.
 	messagesFD = 3
 	lockFD     = 4
 )
