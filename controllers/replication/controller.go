@@ -80,7 +80,7 @@ func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 	c.data.subscribe(f, f)
 }
 
-// SubscribeWorld registers two functions for the types that predicates read. content is called when objects change, and
+// SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and
 // state when the state of the replication changes. Both must return quickly. Subscribe before Start.
 func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
 	c.world.subscribe(content, state)

@@ -128,7 +128,7 @@ func (s *ServedTypes) Meant(resource schema.GroupResource) string {
 	return fmt.Sprintf(" (did you mean %s?)", t.GroupResource())
 }
 
-// MeantPlural is Meant for a name without a group.
+// SuggestPlural does the same as Meant for a name without a group.
 func (s *ServedTypes) SuggestPlural(name string) string {
 	plural, ok := s.Plural(name, []string{wildcard})
 	if !ok || plural == name {

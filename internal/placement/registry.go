@@ -170,7 +170,7 @@ func (r *Registry) Get(name string) *PolicyState {
 	return current.all[at].standing
 }
 
-// BoundTo returns the bindings of a generation of a policy; nil if that generation is not in force.
+// BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force.
 func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64) policy.Bindings {
 	s := r.Get(name)
 	if s == nil || s.Broken || s.Loaded.UID != uid || s.Policy.Generation != generation {

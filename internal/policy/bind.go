@@ -190,7 +190,7 @@ func moved(bound schema.GroupResource, others []Resource) string {
 	return note
 }
 
-// BindingsShown derives the bindings from a policy's status, for policies that were bound by a version of Berth that
+// BindingsFromStatus derives the bindings from a policy's status, for policies that were bound by a version of Berth that
 // did not record bindings. It omits plural names whose group the status does not determine.
 func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindings {
 	groups := map[string][]string{}
@@ -270,7 +270,7 @@ func (b *Binding) bindTo(plural, group string) {
 	b.Bindings[plural] = group
 }
 
-// ByPluralAlone reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
+// ReadsByPluralOnly reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
 // such a name.
 func (m *Module) ReadsByPluralOnly() bool {
 	return slices.ContainsFunc(m.Reads, Read.byPluralAlone)
