@@ -102,14 +102,7 @@ func unknownProperty(name string, known []string) string {
 	if slices.Contains(known, name) {
 		return ""
 	}
-	text := fmt.Sprintf("no cluster has the property %q", name)
-	if near := misspelt(name, known); near != "" {
-		return fmt.Sprintf("%s; did you mean %q?", text, near)
-	}
-	if near, ok := suggest.Nearest(name, known); ok {
-		return fmt.Sprintf("%s; did you mean %q?", text, near)
-	}
-	return text
+	return fmt.Sprintf("no cluster has the property %q%s", name, suggestion(name, known))
 }
 
 // propertiesOf returns the sorted names of the properties that clusters have.
@@ -129,17 +122,24 @@ func unknownCluster(name string, names []string) string {
 	if slices.Contains(names, name) {
 		return ""
 	}
-	text := fmt.Sprintf("the inventories have no cluster %q", name)
-	if near := misspelt(name, names); near != "" {
-		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	text := suggestion(name, names)
+	if text == "" && len(names) <= maxListed {
+		text = ", but " + strings.Join(names, ", ")
 	}
-	if near, ok := suggest.Nearest(name, names); ok {
-		return fmt.Sprintf("%s; did you mean %q?", text, near)
+	return fmt.Sprintf("the inventories have no cluster %q%s", name, text)
+}
+
+// suggestion returns a question that suggests a known name in place of an unknown one, for example `; did you mean
+// "eu-1"?`. It returns "" if none is similar.
+func suggestion(name string, known []string) string {
+	near := misspelt(name, known)
+	if near == "" {
+		near, _ = suggest.Nearest(name, known)
 	}
-	if len(names) <= maxListed {
-		return text + ", but " + strings.Join(names, ", ")
+	if near == "" {
+		return ""
 	}
-	return text
+	return fmt.Sprintf("; did you mean %q?", near)
 }
 
 // misspelt returns the known value that differs from a constant only in case and separators. It returns "" if there is
