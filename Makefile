@@ -278,7 +278,7 @@ opa: ## Build the OPA server from its Go module into bin/; a minute or two at fi
 
 # The program comes from the release if possible, and is compiled otherwise.
 program-%: FORCE
-	@$(if $(released),{ go build -o bin/download ./hack/download && bin/download -url '$(RELEASES)' -version $(VERSION) -dir bin $*; } ||) \
+	@$(if $(released),{ go build -o bin/download ./hack/download && hack/progress.sh "Downloading $*" bin/download -url '$(RELEASES)' -version $(VERSION) -dir bin $*; } ||) \
 	  $(MAKE) --no-print-directory bin/$*
 
 bin/dev: FORCE

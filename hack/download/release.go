@@ -41,8 +41,6 @@ const (
 	reachTimeout = 5 * time.Second
 	// downloadTimeout is roughly the time that compiling takes.
 	downloadTimeout = 4 * time.Minute
-	// heartbeat is the interval at which a running download reports progress.
-	heartbeat = 10 * time.Second
 	// maxChecksums and maxProgram bound what is read of a file, in bytes.
 	maxChecksums = 1 << 20
 	maxProgram   = 1 << 30
@@ -149,8 +147,7 @@ func (r release) fetch(ctx context.Context, name, path string) (checksum string,
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	sum := sha256.New()
-	progress := &progress{w: io.MultiWriter(file, sum), out: r.out, name: name, next: time.Now().Add(heartbeat)}
-	if _, err := io.Copy(progress, io.LimitReader(body, maxProgram)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(body, maxProgram)); err != nil {
 		return "", fmt.Errorf("downloading %s: %w", name, err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
@@ -172,25 +169,6 @@ func (r release) get(ctx context.Context, name string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s returns %s", url, response.Status)
 	}
 	return response.Body, nil
-}
-
-// progress passes on what is written, and prints the number of bytes at every heartbeat.
-type progress struct {
-	w       io.Writer
-	out     io.Writer
-	name    string
-	written int64
-	next    time.Time
-}
-
-func (p *progress) Write(b []byte) (int, error) {
-	n, err := p.w.Write(b)
-	p.written += int64(n)
-	if now := time.Now(); now.After(p.next) {
-		fmt.Fprintf(p.out, "Downloading %s … %d MiB so far\n", p.name, p.written>>20)
-		p.next = now.Add(heartbeat)
-	}
-	return n, err
 }
 
 // unpack writes the program in the archive to path.
