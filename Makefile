@@ -354,14 +354,14 @@ PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/am
 RELEASE_DIR ?= dist/release
 
 .PHONY: release
-release: image build-installer helm-package ## Write the files that a release publishes, and their checksums, into dist/release.
+release: image build-installer helm-package ## Write the files that a release publishes, and their checksums, into dist/release, and check them.
 	hack/release.sh $(RELEASE_DIR) $(VERSION) $(IMAGE_DIR) '$(PLATFORMS)' '$(PLUGIN_PLATFORMS)'
+	hack/release_check.sh $(RELEASE_DIR) $(VERSION)
 
 # The tag need not exist.
 .PHONY: release-dry-run
-release-dry-run: ## Build the next release without its tag, and check what it would publish; publishes nothing.
+release-dry-run: ## Do the same for the next release, without its tag; publishes nothing.
 	$(MAKE) --no-print-directory release VERSION=v$(RELEASE)
-	hack/release_check.sh $(RELEASE_DIR) v$(RELEASE)
 
 ##@ Local cluster
 
