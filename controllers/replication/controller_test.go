@@ -290,10 +290,13 @@ func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
 		r.server.forbidden[pods] = true
+		// The server returns nothing before the first check.
+		r.server.mu.Lock()
 		r.registry.Set("asks", &placement.PolicyState{Policy: &placement.Policy{Name: "asks"}, Binding: asking})
 		if r.Settled() || r.SettledFor(asking) {
 			t.Error("settled before anything was read")
 		}
+		r.server.mu.Unlock()
 		synctest.Wait()
 		if !r.Settled() || !r.SettledFor(asking) {
 			t.Error("not settled, though pods are forbidden")

@@ -124,11 +124,12 @@ func (f *Framework) CreateReadyPolicy(ctx context.Context, p *placementv1.Placem
 	f.AwaitReady(ctx, p.Name)
 }
 
-// AwaitReady waits until the policy's newest generation decides.
+// AwaitReady waits until the policy's newest generation decides and the API server calls its webhooks.
 func (f *Framework) AwaitReady(ctx context.Context, name string) {
 	ginkgo.GinkgoHelper()
 	gomega.Eventually(f.Condition).WithContext(ctx).WithArguments(name, placementv1.ConditionReady).
 		Should(BeCondition(metav1.ConditionTrue, placementv1.ReasonInForce))
+	f.awaitMutatingWebhooks(ctx)
 }
 
 // DeletePolicy deletes a policy. It is no error if it is gone.

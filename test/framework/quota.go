@@ -74,7 +74,8 @@ func (f *Framework) CreateReadyQuota(ctx context.Context, o client.Object) {
 	f.AwaitReadyQuota(ctx, o)
 }
 
-// AwaitReadyQuota waits until the newest spec of a quota or a limit is Ready, and reads it.
+// AwaitReadyQuota waits until the newest spec of a quota or a limit is Ready and the API server calls its webhooks. It
+// reads the object into o.
 func (f *Framework) AwaitReadyQuota(ctx context.Context, o client.Object) {
 	ginkgo.GinkgoHelper()
 	gomega.Eventually(func(ctx context.Context) (*metav1.Condition, error) {
@@ -85,6 +86,7 @@ func (f *Framework) AwaitReadyQuota(ctx context.Context, o client.Object) {
 		}
 		return ready, err
 	}).WithContext(ctx).Should(gomega.HaveField("Status", metav1.ConditionTrue))
+	f.awaitValidatingWebhooks(ctx)
 }
 
 // QuotaConditions returns the conditions of a quota or a limit.

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -288,6 +289,9 @@ var _ = Describe("Other writers", func() {
 		done.Wait()
 		close(stop)
 		flipping.Wait()
+		// The hold-down of changing data may have grown to the time for which the data changed.
+		SetDefaultEventuallyTimeout(2 * time.Minute)
+		DeferCleanup(SetDefaultEventuallyTimeout, framework.Timeout)
 		certify(ctx, fleet, "eu1", "no")
 
 		for i := range objects {
