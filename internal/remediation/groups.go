@@ -36,7 +36,8 @@ import (
 //     since the decision, it returns the object itself. Otherwise any change is still to come, and the sweep that
 //     follows each change finds the object in its group.
 //
-// Revisions are only compared for equality: no two states of the data have the same revision.
+// Revisions are only compared for equality. No two states of the data have the same revision, except that it is 0
+// whenever data is missing.
 type Groups struct {
 	mu       sync.Mutex
 	policies map[*placement.Policy]*grouping
@@ -55,8 +56,10 @@ type grouping struct {
 	single map[uint64]*seat
 	// members is the number of members, including those in rest.
 	members int
-	// swept is the revision of the data in the last sweep.
-	swept uint64
+	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded
+	// since. Only decided tells one absence of the data, whose revision is always 0, from an earlier one.
+	swept   uint64
+	decided bool
 }
 
 // group is a set of objects that are equal in all fields that the policy reads.
@@ -214,6 +217,7 @@ func (g *Groups) seat(s *seat, part *Part) (again []Key) {
 	} else {
 		again = append(again, g.join(s, part)...)
 	}
+	in.decided = in.decided || part.revision != 0
 	changed := part.fields != fields || part.revision != part.policy.Evaluator.Revision()
 	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
 	if changed || part.revision == 0 && part.Err == nil {
@@ -296,7 +300,7 @@ func (g *Groups) Stale(p *placement.Policy) bool {
 }
 
 func (in *grouping) stale(revision uint64) bool {
-	return in.swept != revision || in.fields != in.policy.Evaluator.Input()
+	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
 
 // Sweep updates a policy's groups to the newest data. It calls evaluate for each group whose decision is based on older
@@ -345,7 +349,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 	if in == nil || !in.stale(revision) {
 		return nil, nil
 	}
-	in.swept = revision
+	in.swept, in.decided = revision, false
 	if fields := p.Evaluator.Input(); in.fields != fields {
 		in.regroup(fields)
 	}

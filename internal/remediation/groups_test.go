@@ -194,6 +194,27 @@ func TestSweepCallsForTheRest(t *testing.T) {
 	}
 }
 
+// TestSweepWhenDataIsMissingAgain checks that objects that were decided on data are decided again when the data
+// disappears, even if no sweep happened between two absences.
+func TestSweepWhenDataIsMissingAgain(t *testing.T) {
+	g, r := remediation.NewGroups(), newReader()
+	p := policyOf("p", r)
+	r.revision = 0
+	decide(t, g, numbered(1), read("a"), p)
+	sweep(t, g, p)
+	r.set(2, "a", "1")
+	decide(t, g, numbered(1), read("a"), p)
+	r.revision = 0
+	want := []remediation.Key{numbered(1)}
+	if diff := cmp.Diff(want, sweep(t, g, p)); diff != "" {
+		t.Errorf("called for (-want +got):\n%s", diff)
+	}
+	decide(t, g, numbered(1), read("a"), p)
+	if again := sweep(t, g, p); len(again) > 0 {
+		t.Errorf("without a change: called for %v", again)
+	}
+}
+
 // TestLook checks that a decision is reused for equal objects as long as the data and the policy do not change.
 func TestLook(t *testing.T) {
 	g, r := remediation.NewGroups(), newReader()
