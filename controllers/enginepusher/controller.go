@@ -187,8 +187,8 @@ func needsOf(registry *placement.Registry) []remote.PolicyNeeds {
 	var out []remote.PolicyNeeds
 	for name, standing := range registry.All() {
 		for _, b := range standing.Bindings() {
-			if b.Remote != nil && b.Remote.Supplied() {
-				out = append(out, remote.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.Supplies})
+			if b.Remote != nil && b.Remote.NeedsPush() {
+				out = append(out, remote.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.PushedTypes})
 			}
 		}
 	}

@@ -104,7 +104,7 @@ func bindingAt(t *testing.T, address string, types ...policy.Resource) *policy.B
 	for _, resource := range types {
 		r.Spec.Replicate = append(r.Spec.Replicate, replicated(resource))
 	}
-	return &policy.Binding{Remote: r, Supplies: types}
+	return &policy.Binding{Remote: r, PushedTypes: types}
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

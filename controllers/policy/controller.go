@@ -105,7 +105,7 @@ type Controller struct {
 	good     map[string]compiled
 	waiting  map[string]waiting
 
-	states *tally
+	states *stateCounts
 	clock  clock.PassiveClock
 
 	// pending holds the policies that existed at the start and are not loaded yet. It is nil before they are listed.
@@ -130,8 +130,8 @@ type compiled struct {
 
 // waiting is a version that comes into force once the data that it reads is complete, or at the time until.
 type waiting struct {
-	standing *placement.PolicyState
-	until    time.Time
+	state *placement.PolicyState
+	until time.Time
 }
 
 // New returns a controller that reads policies from reader and puts them into registry. It reads the
@@ -139,7 +139,7 @@ type waiting struct {
 func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
 	c := &Controller{
 		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newTally(m.Policies), clock: clock.RealClock{},
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(m.Policies), clock: clock.RealClock{},
 	}
 	catalog.Subscribe(func() {
 		select {
@@ -223,41 +223,41 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	// versions ignores the versions of a deleted policy of the same name.
 	known := len(c.versions(obj)) > 0
-	standing, err := c.load(ctx, obj)
+	state, err := c.load(ctx, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	standing.Loaded = placement.Loaded{UID: obj.UID, Generation: obj.Generation}
+	state.Loaded = placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}
 	waits := false
 	if known {
-		standing, waits = c.takeTurn(req.Name, standing)
+		state, waits = c.awaitData(req.Name, state)
 	}
 	c.metrics.AddPolicy(req.Name)
-	if differs(c.registry.Get(req.Name), standing) {
-		c.registry.Set(req.Name, standing)
-		c.states.set(req.Name, stateOf(standing))
+	if differs(c.registry.Get(req.Name), state) {
+		c.registry.Set(req.Name, state)
+		c.states.set(req.Name, stateOf(state))
 	}
 	c.loaded(req.Name)
 	if waits {
 		return reconcile.Result{RequeueAfter: waitingInterval}, nil
 	}
-	if mayHeal(standing) {
+	if mayRecover(state) {
 		return reconcile.Result{RequeueAfter: missingInterval}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
-// mayHeal reports whether the policy's state may improve without a change of any object that Berth watches. A missing
+// mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
 // type may be served, or the leader may record what the policy's types are bound to.
-func mayHeal(s *placement.PolicyState) bool {
+func mayRecover(s *placement.PolicyState) bool {
 	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
 	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
 }
 
-// takeTurn returns the registry entry that is to be in force: next, or the current entry while the data that next reads
+// awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
 // is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
 // denied requests until its data is complete.
-func (c *Controller) takeTurn(name string, next *placement.PolicyState) (standing *placement.PolicyState, waits bool) {
+func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
 	old := c.registry.Get(name)
 	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
 	now := c.clock.Now()
@@ -271,7 +271,7 @@ func (c *Controller) takeTurn(name string, next *placement.PolicyState) (standin
 		delete(c.waiting, name)
 		return next, false
 	}
-	w.standing = next
+	w.state = next
 	c.waiting[name] = w
 	held := *old
 	held.Next, held.Loaded = next.Binding, next.Loaded
@@ -288,7 +288,7 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 	next, reason := c.newest(obj)
 	var incomplete *policy.Binding
 	if reason == nil && next.invalid != nil {
-		inForce, err := c.textInForce(ctx, obj)
+		inForce, err := c.regoInForce(ctx, obj)
 		if err != nil {
 			return nil, err
 		}
@@ -311,16 +311,16 @@ func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy)
 			return nil, err
 		}
 	}
-	standing, err := c.fallBack(ctx, obj, reason, incomplete == nil)
-	if standing != nil || err != nil {
-		return standing, err
+	state, err := c.fallBack(ctx, obj, reason, incomplete == nil)
+	if state != nil || err != nil {
+		return state, err
 	}
 	if incomplete != nil {
 		return c.putInForce(ctx, obj, next, incomplete)
 	}
-	if standing := c.registry.Get(obj.Name); standing != nil && !standing.Broken && known {
+	if state := c.registry.Get(obj.Name); state != nil && !state.Broken && known {
 		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
-		kept := *standing
+		kept := *state
 		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
 		return &kept, nil
 	}
@@ -343,7 +343,7 @@ func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) 
 func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.PolicyState, error) {
 	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
 	if len(candidates) == 0 {
-		kept, ok, err := c.kept(ctx, obj)
+		kept, ok, err := c.storedVersion(ctx, obj)
 		if err != nil {
 			return nil, err
 		}
@@ -357,12 +357,12 @@ func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPol
 			if err != nil || (len(binding.Missing) > 0) == complete {
 				continue
 			}
-			standing, err := c.putInForce(ctx, obj, v, binding)
+			state, err := c.putInForce(ctx, obj, v, binding)
 			if err != nil {
 				continue
 			}
-			standing.Generation, standing.Err = obj.Generation, reason
-			return standing, nil
+			state.Generation, state.Err = obj.Generation, reason
+			return state, nil
 		}
 		if !anyhow {
 			break
@@ -425,10 +425,10 @@ func compile(name string, uid types.UID, generation int64, spec placementv1.Plac
 	return out, nil
 }
 
-// textInForce reports whether the policy's source was accepted before: by this replica, or by an older version of Berth
+// regoInForce reports whether the policy's source was accepted before: by this replica, or by an older version of Berth
 // that did not check the values of contract rules, as the stored revision shows. Such a version remains in force, and
 // the policy's status reports the errors.
-func (c *Controller) textInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
+func (c *Controller) regoInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
 	spec := obj.Spec.WithDefaults()
 	if versions := c.versions(obj); len(versions) > 0 {
 		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.spec, spec) }), nil
@@ -450,9 +450,9 @@ func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPol
 	return revision, err == nil && revision.UID == obj.UID, nil
 }
 
-// kept returns the last version that compiled before this replica started. It returns false if none is stored or it
-// does not compile any more.
-func (c *Controller) kept(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
+// storedVersion returns the last version that compiled before this replica started. It returns false if none is stored
+// or it does not compile any more.
+func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
 	revision, ok, err := c.revision(ctx, obj)
 	if err != nil || !ok || revision.Generation >= obj.Generation {
 		// A revision that is not older than the newest version, which can't be in force, does not help.
@@ -510,7 +510,7 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 		binding, err = policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	}
 	if err == nil && text.module.Nodes {
-		binding.World = predicates.Reads()
+		binding.PredicateReads = predicates.Reads()
 	}
 	if err == nil {
 		binding.MaxStaleness = defaultMaxStaleness
@@ -587,7 +587,7 @@ func (c *Controller) prepared(name string) []*placement.PolicyState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w, ok := c.waiting[name]; ok {
-		out = append(out, w.standing)
+		out = append(out, w.state)
 	}
 	return out
 }
@@ -633,19 +633,19 @@ func (c *Controller) forget(name string) {
 	c.states.set(name, "")
 }
 
-func stateOf(standing *placement.PolicyState) string {
+func stateOf(state *placement.PolicyState) string {
 	switch {
-	case standing.Broken:
+	case state.Broken:
 		return metrics.StateBroken
-	case standing.Err != nil:
+	case state.Err != nil:
 		return metrics.StateLastGood
 	default:
 		return metrics.StateInForce
 	}
 }
 
-// tally counts policies by state and publishes the counts. It is safe for concurrent use.
-type tally struct {
+// stateCounts counts policies by state and publishes the counts. It is safe for concurrent use.
+type stateCounts struct {
 	publish func(byState map[string]int)
 
 	mu      sync.Mutex
@@ -653,12 +653,12 @@ type tally struct {
 	byState map[string]int
 }
 
-func newTally(publish func(byState map[string]int)) *tally {
-	return &tally{publish: publish, states: map[string]string{}, byState: map[string]int{}}
+func newStateCounts(publish func(byState map[string]int)) *stateCounts {
+	return &stateCounts{publish: publish, states: map[string]string{}, byState: map[string]int{}}
 }
 
 // set records the state of a policy. An empty state removes the policy.
-func (t *tally) set(policy, state string) {
+func (t *stateCounts) set(policy, state string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if before, known := t.states[policy]; known {

@@ -48,7 +48,7 @@ func (c *changing) ByPlural(plural string) []policy.Resource {
 	return out
 }
 
-// kept reads the one revision that the leader stored; nil for none.
+// storedVersion reads the one revision that the leader stored; nil for none.
 type kept struct {
 	client.Reader
 	revision *policy.Revision
@@ -78,7 +78,7 @@ func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
 	for range 2 {
 		load(t, c, "policy-0")
 		got := registry.Get("policy-0")
-		if _, waits := errors.AsType[*policy.NotServedError](got.Err); !waits || got.Policy != first.Policy || got.Generation != 2 || !mayHeal(got) {
+		if _, waits := errors.AsType[*policy.NotServedError](got.Err); !waits || got.Policy != first.Policy || got.Generation != 2 || !mayRecover(got) {
 			t.Fatalf("in force is generation %d, observed %d, error %v", got.Policy.Generation, got.Generation, got.Err)
 		}
 	}

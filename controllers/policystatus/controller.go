@@ -129,10 +129,10 @@ var world = reconcile.Request{}
 
 // Changed enqueues a policy because facts in its status changed.
 func (c *Controller) Changed(policy string) {
-	c.later(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
+	c.enqueueAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: policy}}, settle)
 }
 
-func (c *Controller) later(request reconcile.Request, after time.Duration) {
+func (c *Controller) enqueueAfter(request reconcile.Request, after time.Duration) {
 	c.mu.Lock()
 	queue := c.queue
 	c.mu.Unlock()
@@ -142,13 +142,13 @@ func (c *Controller) later(request reconcile.Request, after time.Duration) {
 }
 
 // PredicateDataChanged enqueues the policies that evaluate predicates because nodes, pods or namespaces changed.
-func (c *Controller) PredicateDataChanged() { c.later(world, predicateDelay) }
+func (c *Controller) PredicateDataChanged() { c.enqueueAfter(world, predicateDelay) }
 
 // PredicateStateChanged enqueues the policies that evaluate predicates because the state of the watches on nodes, pods or
 // namespaces changed.
 func (c *Controller) PredicateStateChanged() {
-	for name, standing := range c.Registry.All() {
-		if standing.Binding != nil && len(standing.Binding.World) > 0 {
+	for name, state := range c.Registry.All() {
+		if state.Binding != nil && len(state.Binding.PredicateReads) > 0 {
 			c.Changed(name)
 		}
 	}
@@ -164,9 +164,9 @@ func (c *Controller) ServedChanged() {
 // NamespaceChanged enqueues the policies whose status may depend on the change of a namespace's labels. before and
 // after are the labels; nil means that the namespace does not exist.
 func (c *Controller) NamespaceChanged(name string, before, after map[string]string) {
-	for policy, standing := range c.Registry.All() {
+	for policy, state := range c.Registry.All() {
 		selects := func(labels map[string]string) bool {
-			return labels != nil && standing.Policy.Matcher.SelectsNamespace(name, labels)
+			return labels != nil && state.Policy.Matcher.SelectsNamespace(name, labels)
 		}
 		c.mu.Lock()
 		nowhere := c.nowhere[policy]
@@ -192,11 +192,11 @@ func (c *Controller) selectsNone(ctx context.Context, p *placement.Policy) (bool
 
 // DataChanged enqueues the policies that read a replicated type because the state of its replica changed.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
-	for name, standing := range c.Registry.All() {
-		if standing.Binding == nil {
+	for name, state := range c.Registry.All() {
+		if state.Binding == nil {
 			continue
 		}
-		for _, r := range standing.Binding.Resources {
+		for _, r := range state.Binding.Resources {
 			if r.GroupVersionResource == resource {
 				c.Changed(name)
 				break
@@ -236,7 +236,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	next := status.Compute(obj.Status, facts)
-	if facts.Standing != nil {
+	if facts.State != nil {
 		c.Metrics.Violations(obj.Name, facts.Report.Violations)
 		c.Metrics.Paused(obj.Name, facts.Report.Pause != nil)
 	}
@@ -254,7 +254,7 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := c.Client.Status().Patch(ctx, obj, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	c.tell(obj, status.Notifications(base.Status, next))
+	c.emitEvents(obj, status.Notifications(base.Status, next))
 	return result, nil
 }
 
@@ -262,13 +262,13 @@ var matchPath = field.NewPath("spec", "match")
 
 // coverage adds to the facts which served types and existing namespaces the policy can match.
 func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts) error {
-	if f.Standing == nil || c.Served == nil {
+	if f.State == nil || c.Served == nil {
 		return nil
 	}
 	served := c.Served()
-	f.Coverage = new(f.Standing.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
+	f.Coverage = new(f.State.Policy.Matcher.Coverage(served, matchPath, c.OwnNamespace))
 	f.Meant = served.SuggestPlural
-	none, err := c.selectsNone(ctx, f.Standing.Policy)
+	none, err := c.selectsNone(ctx, f.State.Policy)
 	if err != nil {
 		return err
 	}
@@ -283,8 +283,8 @@ func (c *Controller) coverage(ctx context.Context, name string, f *status.Facts)
 	return nil
 }
 
-// tell emits Events on a policy for changes of its status.
-func (c *Controller) tell(obj *placementv1.PlacementPolicy, news []status.Notification) {
+// emitEvents emits Events on a policy for changes of its status.
+func (c *Controller) emitEvents(obj *placementv1.PlacementPolicy, news []status.Notification) {
 	for _, n := range news {
 		switch n.Topic {
 		case status.TopicReady:
@@ -306,10 +306,10 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 		Spec:        obj.Spec,
 		Generation:  obj.Generation,
 		Engine:      c.Engine,
-		Standing:    c.Registry.Get(obj.Name),
+		State:       c.Registry.Get(obj.Name),
 		Replication: c.Replication,
 		World:       c.World,
-		Hook:        c.Hook(obj.Name),
+		Webhook:     c.Hook(obj.Name),
 		Resuming:    c.Resuming(),
 	}
 	// Read the report after Resuming: once Resuming returns false, the report contains what an earlier leader paused.
@@ -317,17 +317,17 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	if c.Stale != nil {
 		f.Stale = c.Stale(obj.Name)
 	}
-	if f.Standing != nil {
-		if _, remote := f.Standing.Policy.Remote(); remote {
+	if f.State != nil {
+		if _, remote := f.State.Policy.Remote(); remote {
 			f.Engine = c.RemoteEngine
 			f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return c.Supply.State(obj.Name, r) }
 			f.SupplyErr = c.Supply.Failure(obj.Name)
-			f.Settled = c.Settled(f.Standing.Binding)
+			f.Settled = c.Settled(f.State.Binding)
 		}
-		f.Targets = c.Targets(f.Standing.Policy)
-		f.Deciding = c.Deciding(f.Standing.Policy)
+		f.MatchedWatches = c.Targets(f.State.Policy)
+		f.Deciding = c.Deciding(f.State.Policy)
 		if c.Types != nil {
-			f.Types = c.Types(obj.Name, obj.UID, f.Standing.Generation)
+			f.Types = c.Types(obj.Name, obj.UID, f.State.Generation)
 		}
 	}
 	c.mu.Lock()

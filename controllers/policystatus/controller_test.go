@@ -47,7 +47,7 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	set := func(name string, b *policy.Binding) {
 		registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: b})
 	}
-	set("asks", &policy.Binding{World: map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}})
+	set("asks", &policy.Binding{PredicateReads: map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}})
 	set("reads", &policy.Binding{Resources: []policy.Resource{{GroupVersionResource: nodes}}})
 	set("broken", nil)
 	c.queue = q

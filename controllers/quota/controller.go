@@ -392,7 +392,7 @@ func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.
 	return c.write(ctx, key, selected, status.QuotaFacts{
 		Reach: reach, Served: c.Catalog.Served(),
 		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
-		Hook: c.WebhookState(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
+		Webhook: c.WebhookState(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
 	})
 }
 

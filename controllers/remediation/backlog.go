@@ -40,10 +40,11 @@ type backlog struct {
 	policies map[*placement.Policy]bool
 	// types holds the types of the replicated objects that changed.
 	types map[schema.GroupVersionResource]bool
-	// world is set when nodes or pods changed at least predicateSettle ago.
-	world bool
-	// revised is set when policies with a remote engine must be decided again. The change was at least predicateSettle ago.
-	revised bool
+	// predicateData is set when nodes or pods changed at least predicateSettle ago.
+	predicateData bool
+	// remoteRevision is set when policies with a remote engine must be decided again. The change was at least
+	// predicateSettle ago.
+	remoteRevision bool
 	// all is set when every policy must be decided again.
 	all bool
 }
@@ -63,28 +64,28 @@ func (c *Controller) take() backlog {
 
 // concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
 // waits for predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
-// revised.
-func (b *backlog) concerns(p *placement.Policy, standing *placement.PolicyState) bool {
-	if b.all || standing == nil || standing.Policy != p {
+// remoteRevision.
+func (b *backlog) concerns(p *placement.Policy, state *placement.PolicyState) bool {
+	if b.all || state == nil || state.Policy != p {
 		return true
 	}
 	if _, ok := p.Remote(); ok {
-		return b.revised
+		return b.remoteRevision
 	}
-	return b.world || !usesPredicates(standing) ||
-		slices.ContainsFunc(standing.Binding.Resources, func(r policy.Resource) bool { return b.types[r.GroupVersionResource] })
+	return b.predicateData || !usesPredicates(state) ||
+		slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return b.types[r.GroupVersionResource] })
 }
 
 func usesPredicates(s *placement.PolicyState) bool {
-	return s != nil && s.Binding != nil && len(s.Binding.World) > 0
+	return s != nil && s.Binding != nil && len(s.Binding.PredicateReads) > 0
 }
 
-// ReadsMore requests that all policies are decided again because some read more than the analysis found.
-func (c *Controller) ReadsMore() {
+// FieldsReadChanged requests that all policies are decided again because some read more than the analysis found.
+func (c *Controller) FieldsReadChanged() {
 	c.mu.Lock()
 	c.backlog.all = true
 	c.mu.Unlock()
-	wake(c.due)
+	notify(c.due)
 }
 
 // DataChanged requests that the policies that read a type are decided again. It does not block.
@@ -92,23 +93,23 @@ func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
 	c.mu.Lock()
 	c.backlog.types[resource] = true
 	c.mu.Unlock()
-	wake(c.due)
+	notify(c.due)
 }
 
 // PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
 // predicateSettle.
 func (c *Controller) PredicateDataChanged() {
-	c.gather(&c.gathering.world, func(b *backlog) { b.world = true })
+	c.schedule(&c.scheduled.world, func(b *backlog) { b.predicateData = true })
 }
 
-// Revised requests that the policies with a remote engine whose revision changed are decided again, once for all
-// changes within predicateSettle.
-func (c *Controller) Revised() {
-	c.gather(&c.gathering.revised, func(b *backlog) { b.revised = true })
+// RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once
+// for all changes within predicateSettle.
+func (c *Controller) RemoteRevisionChanged() {
+	c.schedule(&c.scheduled.revised, func(b *backlog) { b.remoteRevision = true })
 }
 
-// gather records a kind of change in the backlog after predicateSettle. It does nothing if that is already scheduled.
-func (c *Controller) gather(gathering *bool, note func(*backlog)) {
+// schedule records a kind of change in the backlog after predicateSettle. It does nothing if that is already scheduled.
+func (c *Controller) schedule(gathering *bool, note func(*backlog)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue == nil || *gathering {
@@ -121,7 +122,7 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 		*gathering = false
 		note(&c.backlog)
 		c.mu.Unlock()
-		wake(c.due)
+		notify(c.due)
 	})
 }
 
@@ -129,10 +130,10 @@ func (c *Controller) gather(gathering *bool, note func(*backlog)) {
 // overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
 // changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
 func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
-	settles := func(v *placement.Verdict) bool { return remote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
+	settles := func(v *placement.Verdict) bool { return isRemote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
 	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
 		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
-		if !slices.ContainsFunc(verdicts, passing) {
+		if !slices.ContainsFunc(verdicts, isTemporary) {
 			c.enqueueAfter(decided, predicateSettle)
 		}
 	}

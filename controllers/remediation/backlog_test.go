@@ -51,7 +51,7 @@ func (*oracle) Input() *projection.FieldSet { return specs }
 
 var specs = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("spec").All()
+	f.AddName("spec").AddAll()
 	return f.Seal()
 }()
 
@@ -77,7 +77,7 @@ func newFollower(t *testing.T, asks, reads bool) *follower {
 	out.revision.Store(1)
 	binding := &policy.Binding{}
 	if asks {
-		binding.World = map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}
+		binding.PredicateReads = map[schema.GroupVersionResource]*projection.FieldSet{nodes: projection.AllFields()}
 	}
 	if reads {
 		binding.Resources = []policy.Resource{{GroupVersionResource: profiles}}
@@ -194,7 +194,7 @@ func TestDataDoesNotWait(t *testing.T) {
 		"DataOfBoth":       {asks: true, reads: true, change: func(f *follower) { f.DataChanged(profiles) }, soon: 1, later: 1},
 		"DataOfOthers":     {asks: true, change: func(f *follower) { f.DataChanged(profiles); f.PredicateDataChanged() }, soon: 0, later: 1},
 		"OtherDataOfBoth":  {asks: true, reads: true, change: func(f *follower) { f.DataChanged(deployments); f.PredicateDataChanged() }, soon: 0, later: 1},
-		"FieldsOfAnything": {asks: true, change: func(f *follower) { f.ReadsMore() }, soon: 1, later: 1},
+		"FieldsOfAnything": {asks: true, change: func(f *follower) { f.FieldsReadChanged() }, soon: 1, later: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestOvertakenByTheWorld(t *testing.T) {
 				f.during = func() { f.revision.Add(1) }
 				other := deployment("c", "", "")
 				other.Object["spec"] = map[string]any{"replicas": int64(9)}
-				f.targets.Put(deployments, other)
+				f.objects.Put(deployments, other)
 				key, _ := f.work.Get()
 				if _, err := f.Reconcile(t.Context(), key); err != nil {
 					t.Fatal(err)

@@ -201,7 +201,7 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 		l.t.Fatal(err)
 	}
 	if module.Nodes {
-		binding.World = predicates.Reads()
+		binding.PredicateReads = predicates.Reads()
 	}
 	evaluator, err := l.eng.Prepare(l.t.Context(), name, module, binding)
 	if err != nil {
@@ -219,26 +219,26 @@ func (l *leader) apply(name string, spec placementv1.PlacementPolicySpec) {
 
 // fill makes the objects the complete content of a type, cut like the watches do it.
 func (l *leader) fill(resource schema.GroupVersionResource, objects []*unstructured.Unstructured) {
-	fields := l.needs.of(resource)
+	fields := l.neededFields.forType(resource)
 	for _, o := range objects {
 		l.cut(fields, o)
 	}
-	l.targets.Replace(resource, fields, objects)
+	l.objects.Replace(resource, fields, objects)
 }
 
 func (l *leader) cut(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	if fields != nil {
-		o.Object = projection.Union(fields, identity).Cut(o.Object)
+		o.Object = projection.Union(fields, identity).Project(o.Object)
 	}
 }
 
 // identity is the field set that the watches never remove from an object.
 var identity = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("apiVersion")
-	f.Name("kind")
+	f.AddName("apiVersion")
+	f.AddName("kind")
 	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
-		f.Name("metadata").Name(name)
+		f.AddName("metadata").AddName(name)
 	}
 	return f.Seal()
 }()
@@ -405,7 +405,7 @@ func BenchmarkClusterChanges(b *testing.B) {
 	l.catchUp(b.Context())
 	before := heap()
 	list := make([]*unstructured.Unstructured, objects)
-	fields := l.needs.of(deployments)
+	fields := l.neededFields.forType(deployments)
 	for i := range list {
 		list[i] = l.placed(workload(b, i))
 		l.cut(fields, list[i])

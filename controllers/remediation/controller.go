@@ -98,14 +98,14 @@ type Deps struct {
 // Controller remediates existing objects. Create it with New.
 type Controller struct {
 	Deps
-	targets     *targets
-	watches     *watches.Manager
-	brake       *remediation.PatchLimiter
-	groups      *remediation.Groups
-	needs       *needs
-	matched     *matched
-	remoteQueue *remoteQueue
-	gate        *gate
+	objects      *objectCache
+	watches      *watches.Manager
+	limiter      *remediation.PatchLimiter
+	groups       *remediation.Groups
+	neededFields *neededFields
+	matched      *matchedTypes
+	remoteQueue  *remoteQueue
+	gate         *gate
 	// retries is the backoff for objects whose patch the API server refused for a reason of the object's own.
 	retries workqueue.TypedRateLimiter[remediation.Key]
 	// rewatch receives a value when the set of watched types or fields may change, and due when policies or their data
@@ -116,22 +116,22 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[remediation.Key]
-	// backlog holds the changes that follow has not processed. gathering holds which delayed changes are scheduled.
+	// backlog holds the changes that follow has not processed. scheduled holds which delayed changes are scheduled.
 	backlog   backlog
-	gathering struct{ world, revised, judged bool }
+	scheduled struct{ world, revised, judged bool }
 }
 
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{
-		Deps: d, brake: remediation.NewPatchLimiter(), groups: remediation.NewGroups(),
-		needs: &needs{registry: d.Registry, decider: d.Decider}, matched: newMatched(d.Catalog), remoteQueue: newRemoteQueue(),
+		Deps: d, limiter: remediation.NewPatchLimiter(), groups: remediation.NewGroups(),
+		neededFields: &neededFields{registry: d.Registry, decider: d.Decider}, matched: newMatchedTypes(d.Catalog), remoteQueue: newRemoteQueue(),
 		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](refusedDelay, retryDelayMax),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
 	c.gate = newGate(d.Clock, c.feedsItself)
-	c.targets = newTargets(c.targetsChanged)
-	c.watches = watches.NewManager(d.Client, c.targets, c.watchChanged)
+	c.objects = newObjectCache(c.objectsChanged)
+	c.watches = watches.NewManager(d.Client, c.objects, c.watchChanged)
 	c.watches.RestoreDetector = d.History
 	d.Registry.Subscribe(c.policyChanged)
 	return c
@@ -172,21 +172,21 @@ const incompleteDelay = time.Second
 
 // Reconcile decides one object and patches it if the policies require that.
 func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconcile.Result, error) {
-	obj, fields := c.targets.take(key)
-	if c.Decider.RecordsScheduling(obj, key.Namespace) && c.needs.schedule(key.Resource) {
-		wake(c.rewatch)
+	obj, fields := c.objects.take(key)
+	if c.Decider.RecordsScheduling(obj, key.Namespace) && c.neededFields.schedule(key.Resource) {
+		notify(c.rewatch)
 	}
 	if obj == nil {
 		c.groups.Forget(key)
-		c.brake.Forget(key)
+		c.limiter.Forget(key)
 		c.remoteQueue.forget(key)
 		c.retries.Forget(key)
 		c.gate.drop(key)
 		c.report(c.Ledger.Forget(key))
-		c.judge(ctx)
+		c.concludeAssessments(ctx)
 		return reconcile.Result{}, nil
 	}
-	if !covers(fields, c.needs.of(key.Resource)) {
+	if !covers(fields, c.neededFields.forType(key.Resource)) {
 		return reconcile.Result{RequeueAfter: incompleteDelay}, nil
 	}
 	if c.remoteQueue.held(key) {
@@ -194,37 +194,37 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	}
 	ctx, span := c.Tracing.Root(ctx, "remediation")
 	defer span.End()
-	var parts parts
-	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, c.remembering(key, obj, &parts)))
+	var decisions policyDecisions
+	outcome, err := c.Decider.Decide(ctx, c.request(key, obj, c.evaluator(key, obj, &decisions)))
 	tracing.Fail(span, err)
 	if err != nil {
 		c.Ledger.Skip(key)
-		c.judge(ctx)
+		c.concludeAssessments(ctx)
 		return reconcile.Result{}, fmt.Errorf("deciding %s: %w", key, err)
 	}
-	if !covers(fields, c.needs.of(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
+	if !covers(fields, c.neededFields.forType(key.Resource)) || !sufficient(fields, outcome.Verdicts) {
 		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
-		c.ReadsMore()
+		c.FieldsReadChanged()
 		return reconcile.Result{RequeueAfter: incompleteDelay}, nil
 	}
-	if slices.ContainsFunc(outcome.Verdicts, pending) {
+	if slices.ContainsFunc(outcome.Verdicts, isPending) {
 		// A remote engine may be slow. It must not delay the patches of policies that do not match the object.
 		c.Ledger.Await(key, namesOf(outcome.Verdicts)...)
-		c.judge(ctx)
+		c.concludeAssessments(ctx)
 		return reconcile.Result{}, nil
 	}
-	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, parts.list))
-	later := reconcile.Result{RequeueAfter: c.remoteQueue.settled(key, outcome.Verdicts)}
+	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, decisions.list))
+	later := reconcile.Result{RequeueAfter: c.remoteQueue.finishDecision(key, outcome.Verdicts)}
 	if obj.GetDeletionTimestamp() != nil {
 		freeze(outcome.Verdicts)
 	}
 	due := dueChanges(outcome.Verdicts)
-	stopped := len(due) > 0 && !c.brake.Allows(key, c.Clock.Now())
+	stopped := len(due) > 0 && !c.limiter.Allows(key, c.Clock.Now())
 	if span.IsRecording() {
 		span.SetAttributes(append(described(key), tracing.Decision.String(outcome.Digest()))...)
 	}
 	c.report(c.Ledger.Record(key, obj.GetResourceVersion(), outcome.Verdicts, stopped))
-	c.judge(ctx)
+	c.concludeAssessments(ctx)
 	if len(due) == 0 || stopped || c.held(key, due) || c.enqueuePatch(ctx, key, obj, outcome.Verdicts, due) {
 		return later, nil
 	}
@@ -243,35 +243,35 @@ func sufficient(fields *projection.FieldSet, verdicts []*placement.Verdict) bool
 	return !slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return !covers(fields, v.Policy.Evaluator.Input()) })
 }
 
-// parts collects the decisions of the policies on one object. It is safe for concurrent use.
-type parts struct {
+// policyDecisions collects the decisions of the policies on one object. It is safe for concurrent use.
+type policyDecisions struct {
 	mu   sync.Mutex
-	list []*remediation.Part
+	list []*remediation.PolicyDecision
 }
 
-func (p *parts) add(part *remediation.Part) {
+func (p *policyDecisions) add(decision *remediation.PolicyDecision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = append(p.list, part)
+	p.list = append(p.list, decision)
 }
 
 // evaluateFunc evaluates a policy on behalf of a Decider.
 type evaluateFunc = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
 
-// remembering returns the function that evaluates policies on an object. It reuses known decisions. Policies with a
-// remote engine are pending until the engine has answered. Each decision is added to parts.
-func (c *Controller) remembering(key remediation.Key, obj *unstructured.Unstructured, parts *parts) evaluateFunc {
+// evaluator returns the function that evaluates policies on an object. It reuses known decisions. Policies with a
+// remote engine are pending until the engine has answered. Each decision is added to decisions.
+func (c *Controller) evaluator(key remediation.Key, obj *unstructured.Unstructured, decisions *policyDecisions) evaluateFunc {
 	return func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-		var part *remediation.Part
+		var decision *remediation.PolicyDecision
 		if r, ok := p.Remote(); ok {
-			if part = c.answer(p, r.Health().Endpoint, key, obj); part == nil {
+			if decision = c.remoteDecision(p, r.Health().Endpoint, key, obj); decision == nil {
 				return placement.Decision{}, errPending
 			}
-		} else if part = c.groups.Look(p, input); !part.Known {
-			part.Decision, part.Err = c.evaluate(ctx, p, input)
+		} else if decision = c.groups.Lookup(p, input); !decision.Known {
+			decision.Decision, decision.Err = c.evaluate(ctx, p, input)
 		}
-		parts.add(part)
-		return part.Decision, part.Err
+		decisions.add(decision)
+		return decision.Decision, decision.Err
 	}
 }
 
@@ -383,18 +383,18 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
 		// object. The patch limiter stops an object that never settles.
 		c.gate.leave(key, due)
-		c.brake.Patched(key, c.Clock.Now())
+		c.limiter.Patched(key, c.Clock.Now())
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	c.succeeded(ctx, key, due)
-	c.brake.Patched(key, c.Clock.Now())
+	c.limiter.Patched(key, c.Clock.Now())
 	for _, v := range due {
 		c.Ledger.Remediated(v.Policy.Name)
 		c.Changed(v.Policy.Name)
 	}
 	c.Events.Remediated(got, fmt.Sprintf("%s: %s", names(due), describe(due)))
-	if !c.brake.Allows(key, c.Clock.Now()) {
+	if !c.limiter.Allows(key, c.Clock.Now()) {
 		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", names(due)))
 	}
 	return reconcile.Result{}, nil

@@ -156,15 +156,15 @@ func TestQueuedOnce(t *testing.T) {
 	l.apply("all", onDeployments(`annotations["example.com/a"] := "1"`, ""))
 	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "front", "")})
 	key := remediation.Key{Resource: deployments, Namespace: "shop", Name: "a"}
-	if again := l.targets.queue([]remediation.Key{key}); len(again) > 0 {
+	if again := l.objects.queue([]remediation.Key{key}); len(again) > 0 {
 		t.Errorf("queued twice: %v", again)
 	}
-	l.targets.take(key)
-	if again := l.targets.queue([]remediation.Key{key}); len(again) != 1 {
+	l.objects.take(key)
+	if again := l.objects.queue([]remediation.Key{key}); len(again) != 1 {
 		t.Errorf("not queued again: %v", again)
 	}
-	l.targets.Put(deployments, deployment("a", "back", ""))
-	if again := l.targets.queue([]remediation.Key{key}); len(again) > 0 {
+	l.objects.Put(deployments, deployment("a", "back", ""))
+	if again := l.objects.queue([]remediation.Key{key}); len(again) > 0 {
 		t.Errorf("queued twice after a change: %v", again)
 	}
 }
@@ -178,7 +178,7 @@ func TestObjectsLackFields(t *testing.T) {
 	l.decided()
 	l.catchUpAndDecide()
 	key := remediation.Key{Resource: deployments, Namespace: "shop", Name: "a"}
-	if o, fields := l.targets.take(key); fields == nil || o.Object["spec"] != nil {
+	if o, fields := l.objects.take(key); fields == nil || o.Object["spec"] != nil {
 		t.Fatalf("more is kept than anybody reads: %v", o)
 	}
 	l.apply("q", onDeployments(`annotations["example.com/n"] := input.spec.replicas`, ""))
@@ -218,13 +218,13 @@ func (l *learner) Input() *projection.FieldSet { return l.input.Load() }
 func TestReadsMoreThanWasFound(t *testing.T) {
 	l := newLeader(t)
 	l.apply("p", onDeployments(`annotations["example.com/a"] := input.metadata.annotations.asks`, ""))
-	standing := *l.Registry.Get("p")
-	p := *standing.Policy
+	state := *l.Registry.Get("p")
+	p := *state.Policy
 	evaluator := &learner{Evaluator: p.Evaluator}
 	evaluator.input.Store(p.Evaluator.Input())
 	p.Evaluator = evaluator
-	standing.Policy = &p
-	l.Registry.Set("p", &standing)
+	state.Policy = &p
+	l.Registry.Set("p", &state)
 	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "front", "x")})
 	l.catchUp(t.Context())
 	for len(l.due) > 0 {
@@ -314,12 +314,12 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 		kept := whole.DeepCopy()
 		l.fill(deployments, []*unstructured.Unstructured{kept})
 		key := keyOf(deployments, whole)
-		kept, fields := l.targets.take(key)
+		kept, fields := l.objects.take(key)
 		if fields != nil {
 			cut++
 		}
 		decide := func(o *unstructured.Unstructured) []string {
-			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.remembering(key, o, &parts{})))
+			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.evaluator(key, o, &policyDecisions{})))
 			if err != nil {
 				t.Fatal(err)
 			}

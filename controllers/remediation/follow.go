@@ -61,7 +61,7 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	c.remoteQueue.taskQueues.start(ctx)
 	go func() {
 		for !c.Ready(ctx) {
-			if !pause(ctx, readyInterval) {
+			if !sleep(ctx, readyInterval) {
 				return
 			}
 		}
@@ -74,15 +74,15 @@ func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitin
 	return nil
 }
 
-// pause waits for d. It returns false if ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	over, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-over.Done()
 	return ctx.Err() == nil
 }
 
-func wake(c chan<- struct{}) {
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -94,7 +94,7 @@ func (c *Controller) watch(ctx context.Context) {
 	for {
 		c.watches.Set(ctx, c.wanted())
 		// Policies are often created together, and each may need more fields than the one before.
-		if !pause(ctx, settle) {
+		if !sleep(ctx, settle) {
 			return
 		}
 		select {
@@ -109,9 +109,9 @@ func (c *Controller) watch(ctx context.Context) {
 func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, p := range c.Registry.InForce() {
-		for _, r := range c.matched.by(p) {
+		for _, r := range c.matched.ofPolicy(p) {
 			if _, known := out[r]; !known {
-				out[r] = c.needs.of(r)
+				out[r] = c.neededFields.forType(r)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (c *Controller) MatchedState(p *placement.Policy) watches.State {
 		reads = nil
 	}
 	out := watches.State{Synced: true}
-	for _, r := range c.matched.by(p) {
+	for _, r := range c.matched.ofPolicy(p) {
 		state, _ := c.watches.StateOfFields(r, reads)
 		out.Synced = out.Synced && state.Synced
 		if state.Err != nil && out.Err == nil {
@@ -136,22 +136,24 @@ func (c *Controller) MatchedState(p *placement.Policy) watches.State {
 	return out
 }
 
-// Deciding reports whether existing objects of the types that a policy matches wait for their decision.
-func (c *Controller) Deciding(p *placement.Policy) bool { return c.targets.deciding(c.matched.by(p)) }
+// HasUndecided reports whether existing objects of the types that a policy matches wait for their decision.
+func (c *Controller) HasUndecided(p *placement.Policy) bool {
+	return c.objects.deciding(c.matched.ofPolicy(p))
+}
 
-// matched caches the served types whose objects a policy remediates. It is safe for concurrent use.
-type matched struct {
+// matchedTypes caches the served types whose objects a policy remediates. It is safe for concurrent use.
+type matchedTypes struct {
 	catalog Catalog
 
 	mu       sync.Mutex
 	byPolicy map[*placement.Policy][]schema.GroupVersionResource
 }
 
-func newMatched(catalog Catalog) *matched {
-	return &matched{catalog: catalog, byPolicy: map[*placement.Policy][]schema.GroupVersionResource{}}
+func newMatchedTypes(catalog Catalog) *matchedTypes {
+	return &matchedTypes{catalog: catalog, byPolicy: map[*placement.Policy][]schema.GroupVersionResource{}}
 }
 
-func (m *matched) by(p *placement.Policy) []schema.GroupVersionResource {
+func (m *matchedTypes) ofPolicy(p *placement.Policy) []schema.GroupVersionResource {
 	if !p.RemediatesExisting() {
 		return nil
 	}
@@ -174,7 +176,7 @@ func resourcesOf(resources []policy.Resource) []schema.GroupVersionResource {
 }
 
 // forget removes a policy from the cache. nil removes all policies.
-func (m *matched) forget(p *placement.Policy) {
+func (m *matchedTypes) forget(p *placement.Policy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p == nil {
@@ -193,7 +195,7 @@ func (c *Controller) enqueue(keys ...remediation.Key) {
 		// every object.
 		return
 	}
-	for _, key := range c.targets.queue(keys) {
+	for _, key := range c.objects.queue(keys) {
 		queue.Add(key)
 	}
 }
@@ -211,7 +213,7 @@ func (c *Controller) enqueueAfter(key remediation.Key, d time.Duration) {
 // Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.matched.forget(nil)
-	wake(c.rewatch)
+	notify(c.rewatch)
 }
 
 // policyChanged requests that the objects are decided again that the policy matched before or matches now.
@@ -231,13 +233,13 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 		}
 	}
 	c.mu.Unlock()
-	wake(c.rewatch)
-	wake(c.due)
+	notify(c.rewatch)
+	notify(c.due)
 }
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
 func (c *Controller) NamespaceChanged(namespace string) {
-	keys := c.targets.within(namespace)
+	keys := c.objects.within(namespace)
 	if len(keys) > 1 {
 		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(c.Registry.InForce())...)
 		assessment.Add(keys...)
@@ -255,7 +257,7 @@ func (c *Controller) follow(ctx context.Context) {
 		case <-c.due:
 		}
 		c.catchUp(ctx)
-		if !pause(ctx, settle) {
+		if !sleep(ctx, settle) {
 			return
 		}
 	}
@@ -277,10 +279,10 @@ func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.
 		return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
 	}
 	// An object that did not settle under the earlier policy may settle under the new one.
-	c.brake.ForgetAll(func(key remediation.Key) bool { return selects(key.Resource) })
+	c.limiter.ForgetAll(func(key remediation.Key) bool { return selects(key.Resource) })
 	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
 	defer c.complete(ctx, assessment)
-	for resource, byNamespace := range c.targets.idle(selects) {
+	for resource, byNamespace := range c.objects.idle(selects) {
 		for namespace, objects := range byNamespace {
 			matchers := c.selecting(ctx, policies, resource, namespace)
 			var keys []remediation.Key
@@ -315,8 +317,8 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 
 // sweep decides again each group of every policy whose data changed.
 func (c *Controller) sweep(ctx context.Context, changes *backlog) {
-	if c.needs.widened() {
-		wake(c.rewatch)
+	if c.neededFields.widened() {
+		notify(c.rewatch)
 	}
 	var group errgroup.Group
 	group.SetLimit(sweepers)

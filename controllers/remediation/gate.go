@@ -67,8 +67,8 @@ type gate struct {
 	policies map[string]*policyGate
 }
 
-// place identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
-type place struct {
+// gateKey identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
+type gateKey struct {
 	policy    string
 	failing   bool
 	namespace string
@@ -77,25 +77,25 @@ type place struct {
 // policyGate is the state of one policy.
 type policyGate struct {
 	waiters
-	// revised is set when the data changed, until the next object is patched.
+	// remoteRevision is set when the data changed, until the next object is patched.
 	revised bool
 	// closed is set while patches wait for the hold-down.
 	closed bool
 	// acted is when objects were first patched for the last change of data.
 	acted time.Time
 	// namespaces holds the namespaces in which patches failed since the last success in any namespace.
-	namespaces streak[string]
-	// tenants holds the namespaces in which patches fail.
-	tenants map[string]*tenant
+	namespaces failureStreak[string]
+	// failing holds the namespaces in which patches fail.
+	failing map[string]*namespaceGate
 	// reported is the time of the last log message about a failure.
 	reported time.Time
 }
 
-// tenant is the state of one policy's patches in one namespace in which they fail.
-type tenant struct {
+// namespaceGate is the state of one policy's patches in one namespace in which they fail.
+type namespaceGate struct {
 	waiters
 	// objects holds the objects whose patches failed since the last success in the namespace.
-	objects streak[remediation.Key]
+	objects failureStreak[remediation.Key]
 }
 
 // waiters holds the objects whose patch waits.
@@ -152,8 +152,8 @@ func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []
 	return next, probeLimit
 }
 
-// turn returns when to try an object, given the time that a streak allows; zero means now. A failed object waits for
-// open if other objects wait, because some of those may not have failed.
+// turn returns when to try an object, given the time that a failure streak allows; zero means now. A failed object
+// waits for open if other objects wait, because some of those may not have failed.
 func (w *waiters) turn(until time.Time, failed bool) time.Time {
 	if until.IsZero() && failed && len(w.held) > 0 {
 		return w.wakes
@@ -161,8 +161,8 @@ func (w *waiters) turn(until time.Time, failed bool) time.Time {
 	return until
 }
 
-// streak counts failures since the last success.
-type streak[K comparable] struct {
+// failureStreak counts failures since the last success.
+type failureStreak[K comparable] struct {
 	// members holds the objects or namespaces that failed.
 	members map[K]struct{}
 	// failed is when a probe failed last. pace is how long all patches wait after that. probed is when the current
@@ -171,13 +171,13 @@ type streak[K comparable] struct {
 	pace           time.Duration
 }
 
-func (s *streak[K]) has(member K) bool {
+func (s *failureStreak[K]) has(member K) bool {
 	_, ok := s.members[member]
 	return ok
 }
 
 // fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
-func (s *streak[K]) fail(member K, now time.Time, maxPace time.Duration) {
+func (s *failureStreak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 	if s.members == nil {
 		s.members = map[K]struct{}{}
 	}
@@ -189,7 +189,7 @@ func (s *streak[K]) fail(member K, now time.Time, maxPace time.Duration) {
 }
 
 // until returns when the next probe may start, or zero if it may start now.
-func (s *streak[K]) until(now time.Time) time.Time {
+func (s *failureStreak[K]) until(now time.Time) time.Time {
 	if until := s.failed.Add(s.pace); now.Before(until) {
 		return until
 	}
@@ -208,7 +208,7 @@ func newGate(c clock.Clock, exempt func(policy string) bool) *gate {
 func (g *gate) policyGate(name string) *policyGate {
 	p, ok := g.policies[name]
 	if !ok {
-		p = &policyGate{tenants: map[string]*tenant{}}
+		p = &policyGate{failing: map[string]*namespaceGate{}}
 		g.policies[name] = p
 	}
 	return p
@@ -223,7 +223,7 @@ func (g *gate) changed(name string) {
 
 // hold reports whether an object must not be patched now because of any of the policies in due. If held, wait is the
 // delay after which open must be called with at, or 0 if a call is scheduled already.
-func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, at place, wait time.Duration) {
+func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, at gateKey, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
@@ -233,13 +233,13 @@ func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, a
 		if p == nil {
 			continue
 		}
-		if t := p.tenants[key.Namespace]; t != nil {
+		if t := p.failing[key.Namespace]; t != nil {
 			if until := t.until(key, now); !until.IsZero() {
-				return true, place{policy: name, failing: true, namespace: key.Namespace}, t.wait(key, until, now)
+				return true, gateKey{policy: name, failing: true, namespace: key.Namespace}, t.wait(key, until, now)
 			}
 		}
 		if until := g.until(key, name, p, now); !until.IsZero() {
-			return true, place{policy: name}, p.wait(key, until, now)
+			return true, gateKey{policy: name}, p.wait(key, until, now)
 		}
 	}
 	for _, v := range due {
@@ -250,18 +250,18 @@ func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, a
 		if p.failsWidely() {
 			p.namespaces.probed = now
 		}
-		if t := p.tenants[key.Namespace]; t != nil {
+		if t := p.failing[key.Namespace]; t != nil {
 			t.objects.probed = now
 		}
 	}
-	return false, place{}, 0
+	return false, gateKey{}, 0
 }
 
 // failsWidely reports whether a policy's patches fail in so many namespaces that they probably fail in all.
 func (p *policyGate) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
 
 // until returns when a patch of an object may be tried, or zero if it may be tried now.
-func (t *tenant) until(key remediation.Key, now time.Time) time.Time {
+func (t *namespaceGate) until(key remediation.Key, now time.Time) time.Time {
 	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.has(key) {
 		return time.Time{}
 	}
@@ -293,7 +293,7 @@ func (g *gate) until(key remediation.Key, name string, p *policyGate, now time.T
 
 // open returns the waiting objects of a place to decide next, first those that have not failed. If one may not be
 // patched yet, hold makes it wait again. If wait is not 0, open must be called again after that delay.
-func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
+func (g *gate) open(at gateKey) (next []remediation.Key, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.policies[at.policy]
@@ -302,7 +302,7 @@ func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
 	}
 	now := g.clock.Now()
 	if at.failing {
-		t := p.tenants[at.namespace]
+		t := p.failing[at.namespace]
 		if t == nil {
 			return nil, 0
 		}
@@ -318,23 +318,23 @@ func (g *gate) open(at place) (next []remediation.Key, wait time.Duration) {
 
 // tidy drops the state of a namespace in which no existing object has failed and no object waits.
 func (p *policyGate) tidy(namespace string) {
-	if t := p.tenants[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
-		delete(p.tenants, namespace)
+	if t := p.failing[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
+		delete(p.failing, namespace)
 		delete(p.namespaces.members, namespace)
 	}
 }
 
 // fail records that a patch failed for a reason that other objects may share. report is true if the failure should be
 // logged.
-func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool, at place, wait time.Duration) {
+func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool, at gateKey, wait time.Duration) {
 	g.mu.Lock()
 	now := g.clock.Now()
 	for _, v := range due {
 		p := g.policyGate(v.Policy.Name)
-		t := p.tenants[key.Namespace]
+		t := p.failing[key.Namespace]
 		if t == nil {
-			t = &tenant{}
-			p.tenants[key.Namespace] = t
+			t = &namespaceGate{}
+			p.failing[key.Namespace] = t
 		}
 		t.objects.fail(key, now, retryDelayMax)
 		p.namespaces.fail(key.Namespace, now, policyRetryDelayMax)
@@ -366,7 +366,7 @@ func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bo
 	return report
 }
 
-// leave ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
+// setUndecided ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
 func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -376,7 +376,7 @@ func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
 			continue
 		}
 		p.namespaces.probed = time.Time{}
-		if t := p.tenants[key.Namespace]; t != nil {
+		if t := p.failing[key.Namespace]; t != nil {
 			t.objects.probed = time.Time{}
 		}
 	}
@@ -395,10 +395,10 @@ func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediat
 		if p.failsWidely() {
 			out = append(out, p.release()...)
 		}
-		p.namespaces = streak[string]{}
-		if t := p.tenants[key.Namespace]; t != nil {
+		p.namespaces = failureStreak[string]{}
+		if t := p.failing[key.Namespace]; t != nil {
 			out = append(out, t.release()...)
-			delete(p.tenants, key.Namespace)
+			delete(p.failing, key.Namespace)
 		}
 	}
 	return out
@@ -410,7 +410,7 @@ func (g *gate) drop(key remediation.Key) {
 	defer g.mu.Unlock()
 	for _, p := range g.policies {
 		delete(p.held, key)
-		if t := p.tenants[key.Namespace]; t != nil {
+		if t := p.failing[key.Namespace]; t != nil {
 			delete(t.held, key)
 			delete(t.objects.members, key)
 			p.tidy(key.Namespace)
@@ -429,7 +429,7 @@ func (g *gate) forget(name string) []remediation.Key {
 	delete(g.policies, name)
 	g.changes.DeleteEntry(name)
 	out := p.release()
-	for _, t := range p.tenants {
+	for _, t := range p.failing {
 		out = append(out, t.release()...)
 	}
 	return out

@@ -40,7 +40,7 @@ type crowd struct {
 	wanted int
 	has    map[remediation.Key]int
 	// due contains the times at which open must be called.
-	due map[time.Time]map[place]bool
+	due map[time.Time]map[gateKey]bool
 	// attempts counts the patches. fails reports which of them fail.
 	attempts int
 	fails    func(remediation.Key) bool
@@ -52,7 +52,7 @@ func noPatch(remediation.Key) bool { return false }
 
 func newCrowd(t *testing.T, n int) *crowd {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &crowd{t: t, clock: clock, gate: newGate(clock, func(string) bool { return false }), has: map[remediation.Key]int{}, fails: noPatch, due: map[time.Time]map[place]bool{}}
+	c := &crowd{t: t, clock: clock, gate: newGate(clock, func(string) bool { return false }), has: map[remediation.Key]int{}, fails: noPatch, due: map[time.Time]map[gateKey]bool{}}
 	for i := range n {
 		c.has[remediation.Key{Resource: deployments, Name: fmt.Sprint(i)}] = 0
 	}
@@ -61,13 +61,13 @@ func newCrowd(t *testing.T, n int) *crowd {
 
 var byP = []*placement.Verdict{{Policy: &placement.Policy{Name: "p"}}}
 
-func (c *crowd) later(at place, wait time.Duration) {
+func (c *crowd) later(at gateKey, wait time.Duration) {
 	if wait == 0 {
 		return
 	}
 	when := c.clock.Now().Add(wait)
 	if c.due[when] == nil {
-		c.due[when] = map[place]bool{}
+		c.due[when] = map[gateKey]bool{}
 	}
 	c.due[when][at] = true
 }
@@ -122,7 +122,7 @@ func (c *crowd) pass(d time.Duration) {
 	}
 }
 
-func (c *crowd) open(at place) {
+func (c *crowd) open(at gateKey) {
 	keys, wait := c.gate.open(at)
 	c.later(at, wait)
 	for _, key := range keys {
@@ -332,7 +332,7 @@ func TestGateForgets(t *testing.T) {
 		delete(c.has, key)
 	}
 	c.pass(time.Hour)
-	if p := c.gate.policies["p"]; len(p.namespaces.members) > 0 || len(p.tenants) > 0 || len(p.held) > 0 {
+	if p := c.gate.policies["p"]; len(p.namespaces.members) > 0 || len(p.failing) > 0 || len(p.held) > 0 {
 		t.Errorf("remembers %+v", p)
 	}
 }

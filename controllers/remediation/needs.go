@@ -28,8 +28,8 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// needs computes the field set of each type that decisions need. It is safe for concurrent use.
-type needs struct {
+// neededFields computes the field set of each type that decisions need. It is safe for concurrent use.
+type neededFields struct {
 	registry *placement.Registry
 	decider  *placement.Decider
 
@@ -52,29 +52,29 @@ var (
 	// requested values, whose signature may cover generateName.
 	always = func() *projection.FieldSet {
 		f := &projection.FieldSet{}
-		metadata := f.Name("metadata")
-		metadata.Name("generateName")
-		metadata.Name("labels").All()
-		metadata.Name("annotations").All()
+		metadata := f.AddName("metadata")
+		metadata.AddName("generateName")
+		metadata.AddName("labels").AddAll()
+		metadata.AddName("annotations").AddAll()
 		return f.Seal()
 	}()
 	// copied is kubectl's copy, as a field set of a policy.
 	copied = func() *projection.FieldSet {
 		f := &projection.FieldSet{}
-		f.Name("metadata").Name("annotations").Name(lastApplied)
+		f.AddName("metadata").AddName("annotations").AddName(lastApplied)
 		return f.Seal()
 	}()
 	// withCopy marks a field set that needs kubectl's copy, by a name that no object has. The field set always covers
 	// all annotations, so copied itself can't tell.
 	withCopy = func() *projection.FieldSet {
 		f := &projection.FieldSet{}
-		f.Name("\x00" + lastApplied)
+		f.AddName("\x00" + lastApplied)
 		return f.Seal()
 	}()
 )
 
-// of returns the sealed field set that the policies in force need of a type, or nil for whole objects.
-func (n *needs) of(resource schema.GroupVersionResource) *projection.FieldSet {
+// forType returns the sealed field set that the policies in force need of a type, or nil for whole objects.
+func (n *neededFields) forType(resource schema.GroupVersionResource) *projection.FieldSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if policies := n.registry.InForce(); n.byType == nil || !identical(policies, n.policies) {
@@ -88,7 +88,7 @@ func (n *needs) of(resource schema.GroupVersionResource) *projection.FieldSet {
 	return fields
 }
 
-func (n *needs) renew(policies []*placement.Policy) {
+func (n *neededFields) renew(policies []*placement.Policy) {
 	n.policies, n.inputs, n.byType = policies, make([]*projection.FieldSet, len(policies)), map[schema.GroupVersionResource]*projection.FieldSet{}
 	for i, p := range policies {
 		n.inputs[i] = p.Evaluator.Input()
@@ -102,7 +102,7 @@ func identical(a, b []*placement.Policy) bool {
 
 // schedule records that an object of a type has a record of scheduling fields that policies overwrote. It reports
 // whether that was not known before.
-func (n *needs) schedule(resource schema.GroupVersionResource) bool {
+func (n *neededFields) schedule(resource schema.GroupVersionResource) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.scheduled[resource] {
@@ -117,7 +117,7 @@ func (n *needs) schedule(resource schema.GroupVersionResource) bool {
 }
 
 // widened reports whether the field set of a policy has changed since it was last read.
-func (n *needs) widened() bool {
+func (n *neededFields) widened() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if policies := n.registry.InForce(); !identical(policies, n.policies) {
@@ -134,7 +134,7 @@ func (n *needs) widened() bool {
 	return false
 }
 
-func (n *needs) compute(resource schema.GroupVersionResource) *projection.FieldSet {
+func (n *neededFields) compute(resource schema.GroupVersionResource) *projection.FieldSet {
 	sets, known := []*projection.FieldSet{always}, map[*projection.FieldSet]bool{}
 	schedules := n.scheduled[resource]
 	for i, p := range n.policies {

@@ -30,12 +30,12 @@ func TestNeedsKeepNoPolicy(t *testing.T) {
 		l.put("p", "a", manual, newDistant("https://e", time.Millisecond))
 		l.start()
 		pass(t, time.Second)
-		if n := len(l.needs.policies); n != 1 {
+		if n := len(l.neededFields.policies); n != 1 {
 			t.Fatalf("%d policies are known", n)
 		}
 		l.Registry.Remove("p")
 		pass(t, time.Second)
-		if n := len(l.needs.policies); n != 0 {
+		if n := len(l.neededFields.policies); n != 0 {
 			t.Errorf("%d policies are kept", n)
 		}
 	})

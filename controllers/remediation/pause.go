@@ -44,7 +44,7 @@ func (c *Controller) automatic(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
 		moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
-		if standing := c.Registry.Get(p.Name); moves && standing != nil && standing.Policy == p {
+		if state := c.Registry.Get(p.Name); moves && state != nil && state.Policy == p {
 			out = append(out, p.Name)
 		}
 	}
@@ -67,8 +67,8 @@ func policiesOf(verdicts []*placement.Verdict) []*placement.Policy {
 	return out
 }
 
-// targetsChanged enqueues objects that were added, changed or deleted. More than one object is the content of a type.
-func (c *Controller) targetsChanged(keys ...remediation.Key) {
+// objectsChanged enqueues objects that were added, changed or deleted. More than one object is the content of a type.
+func (c *Controller) objectsChanged(keys ...remediation.Key) {
 	c.mu.Lock()
 	started := c.queue != nil
 	c.mu.Unlock()
@@ -89,47 +89,47 @@ func (c *Controller) targetsChanged(keys ...remediation.Key) {
 // complete records that an assessment has all of its objects.
 func (c *Controller) complete(ctx context.Context, assessment *remediation.Assessment) {
 	assessment.Complete()
-	c.judge(ctx)
+	c.concludeAssessments(ctx)
 }
 
-// judge pauses the policies whose change exceeds their blast radius. It enqueues the objects of other policies that
-// waited for their assessment.
-func (c *Controller) judge(ctx context.Context) {
-	ruling := c.Ledger.Judge(c.Clock.Now())
+// concludeAssessments pauses the policies whose change exceeds their blast radius. It enqueues the objects of other
+// policies that waited for their assessment.
+func (c *Controller) concludeAssessments(ctx context.Context) {
+	ruling := c.Ledger.ConcludeAssessments(c.Clock.Now())
 	for _, name := range ruling.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
 			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
-			c.tell(ctx, name, c.Events.RemediationPaused, pause.Message(name))
+			c.emitEvent(ctx, name, c.Events.RemediationPaused, pause.Message(name))
 		}
 	}
 	for _, name := range ruling.Resumed {
-		c.tell(ctx, name, c.Events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
+		c.emitEvent(ctx, name, c.Events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
 	}
 	c.report(ruling.Changed)
-	c.enqueue(ruling.Free...)
-	if ruling.Waiting {
+	c.enqueue(ruling.Released...)
+	if ruling.Unconcluded {
 		c.concludeLater()
 	}
 }
 
-// concludeLater calls judge after the maximum duration of an assessment.
+// concludeLater calls concludeAssessments after the maximum duration of an assessment.
 func (c *Controller) concludeLater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue == nil || c.gathering.judged {
+	if c.queue == nil || c.scheduled.judged {
 		return
 	}
-	c.gathering.judged = true
+	c.scheduled.judged = true
 	time.AfterFunc(remediation.AssessmentLimit(), func() {
 		c.mu.Lock()
-		c.gathering.judged = false
+		c.scheduled.judged = false
 		c.mu.Unlock()
-		c.judge(context.Background())
+		c.concludeAssessments(context.Background())
 	})
 }
 
-// tell emits an Event on a policy.
-func (c *Controller) tell(ctx context.Context, policy string, emit func(of runtime.Object, message string), message string) {
+// emitEvent emits an Event on a policy.
+func (c *Controller) emitEvent(ctx context.Context, policy string, emit func(of runtime.Object, message string), message string) {
 	of := &placementv1.PlacementPolicy{}
 	// There is no Event on a policy that was deleted meanwhile.
 	if err := c.Policies.Get(ctx, client.ObjectKey{Name: policy}, of); err == nil {
@@ -148,7 +148,7 @@ func (c *Controller) held(key remediation.Key, due []*placement.Verdict) bool {
 }
 
 // openLater enqueues, after a delay, the objects that wait at a place of the gate. It does nothing if wait is 0.
-func (c *Controller) openLater(at place, wait time.Duration) {
+func (c *Controller) openLater(at gateKey, wait time.Duration) {
 	if wait == 0 {
 		return
 	}
@@ -169,7 +169,7 @@ func (c *Controller) failed(ctx context.Context, key remediation.Key, due []*pla
 		report = c.gate.refused(key, due)
 		result.RequeueAfter = c.retries.When(key)
 	} else {
-		var at place
+		var at gateKey
 		var wait time.Duration
 		report, at, wait = c.gate.fail(key, due)
 		c.openLater(at, wait)
@@ -224,7 +224,7 @@ func (c *Controller) resume(ctx context.Context) bool {
 			return true
 		}
 		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
-		if !pause(ctx, readyInterval) {
+		if !sleep(ctx, readyInterval) {
 			return false
 		}
 	}
@@ -236,15 +236,15 @@ func (c *Controller) Resuming() bool { return !c.resumed.Load() }
 // settlePauses ends the pauses of an earlier leader once all objects of their policies have been decided, if the result
 // allows that.
 func (c *Controller) settlePauses(ctx context.Context, policies []string) {
-	for len(policies) > 0 && pause(ctx, settleInterval) {
+	for len(policies) > 0 && sleep(ctx, settleInterval) {
 		policies = slices.DeleteFunc(policies, func(name string) bool {
-			standing := c.Registry.Get(name)
-			if standing == nil {
+			state := c.Registry.Get(name)
+			if state == nil {
 				return apierrors.IsNotFound(c.Policies.Get(ctx, client.ObjectKey{Name: name}, &placementv1.PlacementPolicy{}))
 			}
-			return c.MatchedState(standing.Policy).Synced && !c.Deciding(standing.Policy) && c.Ledger.Settle(name)
+			return c.MatchedState(state.Policy).Synced && !c.HasUndecided(state.Policy) && c.Ledger.Settle(name)
 		})
-		c.judge(ctx)
+		c.concludeAssessments(ctx)
 	}
 }
 

@@ -54,17 +54,17 @@ const (
 // errPending is the error of a policy whose remote engine is being queried. The response enqueues the object again.
 var errPending = errors.New("another engine is being asked")
 
-func pending(v *placement.Verdict) bool { return errors.Is(v.Err, errPending) }
+func isPending(v *placement.Verdict) bool { return errors.Is(v.Err, errPending) }
 
-func remote(v *placement.Verdict) bool {
+func isRemote(v *placement.Verdict) bool {
 	_, ok := v.Policy.Remote()
 	return ok
 }
 
-// passing reports whether a policy could not decide an object for a temporary reason, which may go away without a
+// isTemporary reports whether a policy could not decide an object for a temporary reason, which may go away without a
 // change of the cluster: its engine does not respond, an evaluation exceeded its deadline or is quarantined, or its
 // data was too old.
-func passing(v *placement.Verdict) bool {
+func isTemporary(v *placement.Verdict) bool {
 	if _, ok := errors.AsType[*engine.RemoteError](v.Err); ok || errors.Is(v.Err, engine.ErrDeadline) {
 		return true
 	}
@@ -85,27 +85,27 @@ type remoteQueue struct {
 	failures, patches workqueue.TypedRateLimiter[remediation.Key]
 
 	mu sync.Mutex
-	// questions holds the queries for each object: waiting, running or answered. A decided object has none.
-	questions map[remediation.Key][]*question
+	// queries holds the queries for each object: waiting, running or answered. A decided object has none.
+	queries map[remediation.Key][]*remoteQuery
 	// patching holds the objects that are being patched or wait for that.
-	patching map[remediation.Key]*patching
+	patching map[remediation.Key]*pendingPatch
 	// undecided holds, for each object, the policies that could not decide it for a temporary reason.
 	undecided map[remediation.Key][]string
 }
 
-// question is a query for one policy and one object. While it waits it holds no copy of the object. It reads the
+// remoteQuery is a query for one policy and one object. While it waits it holds no copy of the object. It reads the
 // current object when it runs.
-type question struct {
+type remoteQuery struct {
 	policy *placement.Policy
 	key    remediation.Key
 	task   *task
-	// part is the response and object the object that was decided. Both are nil until there is a response.
-	part   *remediation.Part
-	object *unstructured.Unstructured
+	// decision is the response and object the object that was decided. Both are nil until there is a response.
+	decision *remediation.PolicyDecision
+	object   *unstructured.Unstructured
 }
 
-// patching is a patch that waits or runs.
-type patching struct {
+// pendingPatch is a patch that waits or runs.
+type pendingPatch struct {
 	task *task
 	// again is set if the object must be decided after the patch.
 	again bool
@@ -116,33 +116,33 @@ func newRemoteQueue() *remoteQueue {
 		taskQueues: newTaskQueues(),
 		failures:   workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
 		patches:    workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
-		questions:  map[remediation.Key][]*question{}, patching: map[remediation.Key]*patching{},
+		queries:    map[remediation.Key][]*remoteQuery{}, patching: map[remediation.Key]*pendingPatch{},
 		undecided: map[remediation.Key][]string{},
 	}
 }
 
-// answer returns the decision of a remote engine on an object, or nil if it is not known. In that case it enqueues a
-// query unless there is one. The response enqueues the object again.
-func (c *Controller) answer(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.Part {
+// remoteDecision returns the decision of a remote engine on an object, or nil if it is not known. In that case it
+// enqueues a query unless there is one. The response enqueues the object again.
+func (c *Controller) remoteDecision(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.PolicyDecision {
 	a := c.remoteQueue
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	asked := a.questions[key]
-	var q *question
-	if i := slices.IndexFunc(asked, func(q *question) bool { return q.policy == p }); i >= 0 {
+	asked := a.queries[key]
+	var q *remoteQuery
+	if i := slices.IndexFunc(asked, func(q *remoteQuery) bool { return q.policy == p }); i >= 0 {
 		q = asked[i]
-		if q.part == nil {
+		if q.decision == nil {
 			return nil
 		}
 		if q.object == obj {
-			return q.part
+			return q.decision
 		}
-		q.part, q.object = nil, nil
+		q.decision, q.object = nil, nil
 	} else {
-		q = &question{policy: p, key: key}
-		a.questions[key] = append(asked, q)
+		q = &remoteQuery{policy: p, key: key}
+		a.queries[key] = append(asked, q)
 	}
-	q.task = a.taskQueues.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.ask(ctx, q) }) })
+	q.task = a.taskQueues.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.runQuery(ctx, q) }) })
 	return nil
 }
 
@@ -161,34 +161,34 @@ func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()
 	do()
 }
 
-// ask runs a query, stores its response, and enqueues the object if the response is still needed.
-func (c *Controller) ask(ctx context.Context, q *question) {
-	part, obj := c.question(ctx, q)
+// runQuery runs a query, stores its response, and enqueues the object if the response is still needed.
+func (c *Controller) runQuery(ctx context.Context, q *remoteQuery) {
+	decision, obj := c.queryEngine(ctx, q)
 	if ctx.Err() != nil {
 		return
 	}
 	a := c.remoteQueue
 	a.mu.Lock()
-	wanted := slices.Contains(a.questions[q.key], q)
-	if wanted && part == nil {
-		a.questions[q.key] = slices.DeleteFunc(a.questions[q.key], func(other *question) bool { return other == q })
+	wanted := slices.Contains(a.queries[q.key], q)
+	if wanted && decision == nil {
+		a.queries[q.key] = slices.DeleteFunc(a.queries[q.key], func(other *remoteQuery) bool { return other == q })
 	}
-	q.part, q.object = part, obj
+	q.decision, q.object = decision, obj
 	a.mu.Unlock()
 	if wanted {
 		c.enqueue(q.key)
 	}
 }
 
-// question returns the decision of a policy on the current object, and that object. It returns nil if there is nothing
+// queryEngine returns the decision of a policy on the current object, and that object. It returns nil if there is nothing
 // to decide any more.
 //
 // It decides the object as the workers do, but with all other policies pending. So the policy gets the same input as
 // there, which is not kept while the query waits.
-func (c *Controller) question(ctx context.Context, q *question) (*remediation.Part, *unstructured.Unstructured) {
-	obj, fields := c.targets.get(q.key)
-	standing := c.Registry.Get(q.policy.Name)
-	if obj == nil || standing == nil || standing.Policy != q.policy || !covers(fields, q.policy.Evaluator.Input()) {
+func (c *Controller) queryEngine(ctx context.Context, q *remoteQuery) (*remediation.PolicyDecision, *unstructured.Unstructured) {
+	obj, fields := c.objects.get(q.key)
+	state := c.Registry.Get(q.policy.Name)
+	if obj == nil || state == nil || state.Policy != q.policy || !covers(fields, q.policy.Evaluator.Input()) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -198,7 +198,7 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 	if span.IsRecording() {
 		span.SetAttributes(described(q.key)...)
 	}
-	part := remediation.NewPart(q.policy)
+	decision := remediation.NewPolicyDecision(q.policy)
 	outcome, err := c.Decider.Decide(ctx, c.request(q.key, obj, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
 		if p != q.policy {
 			return placement.Decision{}, errPending
@@ -214,21 +214,21 @@ func (c *Controller) question(ctx context.Context, q *question) (*remediation.Pa
 	if i < 0 {
 		return nil, nil
 	}
-	part.Decision, part.Err = outcome.Verdicts[i].Decision, outcome.Verdicts[i].Err
-	return part, obj
+	decision.Decision, decision.Err = outcome.Verdicts[i].Decision, outcome.Verdicts[i].Err
+	return decision, obj
 }
 
-// settled records that an object is decided, and drops its queries and their responses. It returns the delay before the
-// object must be decided again, or 0 if only a change requires that.
-func (a *remoteQueue) settled(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
-	a.dropQuestions(key)
+// finishDecision records that an object is decided, and drops its queries and their responses. It returns the delay
+// before the object must be decided again, or 0 if only a change requires that.
+func (a *remoteQueue) finishDecision(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
+	a.dropQueries(key)
 	var by []string
 	for _, v := range verdicts {
-		if passing(v) {
+		if isTemporary(v) {
 			by = append(by, v.Policy.Name)
 		}
 	}
-	a.leave(key, by)
+	a.setUndecided(key, by)
 	if len(by) == 0 {
 		a.failures.Forget(key)
 		return 0
@@ -238,8 +238,8 @@ func (a *remoteQueue) settled(key remediation.Key, verdicts []*placement.Verdict
 
 // forget drops all work and state for an object.
 func (a *remoteQueue) forget(key remediation.Key) {
-	a.dropQuestions(key)
-	a.leave(key, nil)
+	a.dropQueries(key)
+	a.setUndecided(key, nil)
 	a.failures.Forget(key)
 	a.patches.Forget(key)
 	a.mu.Lock()
@@ -250,8 +250,9 @@ func (a *remoteQueue) forget(key remediation.Key) {
 	}
 }
 
-// leave records the policies that could not decide an object for a temporary reason. An empty list removes the record.
-func (a *remoteQueue) leave(key remediation.Key, by []string) {
+// setUndecided records the policies that could not decide an object for a temporary reason. An empty list removes the
+// record.
+func (a *remoteQueue) setUndecided(key remediation.Key, by []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(by) == 0 {
@@ -274,13 +275,13 @@ func (c *Controller) Recovered(policy string) {
 	c.enqueue(keys...)
 }
 
-func (a *remoteQueue) dropQuestions(key remediation.Key) {
+func (a *remoteQueue) dropQueries(key remediation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, q := range a.questions[key] {
+	for _, q := range a.queries[key] {
 		a.taskQueues.drop(q.task)
 	}
-	delete(a.questions, key)
+	delete(a.queries, key)
 }
 
 // held reports whether an object is being patched. In that case the object is enqueued again after the patch.
@@ -309,7 +310,7 @@ func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj 
 	slices.Sort(endpoints)
 	log := ctrllog.FromContext(ctx)
 	a := c.remoteQueue
-	p := &patching{}
+	p := &pendingPatch{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patching[key] = p
@@ -321,7 +322,7 @@ func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj 
 }
 
 // patch patches an object, and enqueues it again if needed.
-func (c *Controller) patch(ctx context.Context, key remediation.Key, p *patching, obj *unstructured.Unstructured, due []*placement.Verdict) {
+func (c *Controller) patch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due []*placement.Verdict) {
 	ctx, span := c.Tracing.Root(ctx, "remediation patch")
 	defer span.End()
 	if span.IsRecording() {

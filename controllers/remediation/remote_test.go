@@ -204,8 +204,8 @@ func (l *leader) nothingLeft() {
 	defer l.remoteQueue.mu.Unlock()
 	l.remoteQueue.taskQueues.mu.Lock()
 	defer l.remoteQueue.taskQueues.mu.Unlock()
-	if len(l.remoteQueue.questions)+len(l.remoteQueue.patching)+len(l.remoteQueue.taskQueues.byName) > 0 {
-		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.questions), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
+	if len(l.remoteQueue.queries)+len(l.remoteQueue.patching)+len(l.remoteQueue.taskQueues.byName) > 0 {
+		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.queries), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
 	}
 }
 
@@ -235,7 +235,7 @@ func TestSlowEngineDelaysNobody(t *testing.T) {
 		if got := quick.all(); got != 80 {
 			t.Errorf("the quick one was asked %d times", got)
 		}
-		l.targets.Drop(deployments)
+		l.objects.Drop(deployments)
 		pass(t, queryTimeout)
 		l.nothingLeft()
 	})
@@ -276,7 +276,7 @@ func TestAnswersAreAboutTheNewestObject(t *testing.T) {
 		pass(t, 500*time.Millisecond)
 		newer := deployment("a-0", "a", "")
 		newer.SetResourceVersion("2")
-		l.targets.Put(deployments, newer)
+		l.objects.Put(deployments, newer)
 		pass(t, time.Second)
 		l.expect("of the older", "p", 0, 0, 0)
 		pass(t, time.Second)
@@ -300,16 +300,16 @@ func TestWaitingQuestions(t *testing.T) {
 		l.start()
 		l.fill(deployments, many(maxRunningTasks, "first"))
 		synctest.Wait()
-		l.targets.Put(deployments, deployment("changes", "a", ""))
-		l.targets.Put(deployments, deployment("goes", "a", ""))
+		l.objects.Put(deployments, deployment("changes", "a", ""))
+		l.objects.Put(deployments, deployment("goes", "a", ""))
 		synctest.Wait()
 		for i := range 5 {
 			o := deployment("changes", "a", "")
 			o.SetResourceVersion(fmt.Sprint(i + 2))
-			l.targets.Put(deployments, o)
+			l.objects.Put(deployments, o)
 			synctest.Wait()
 		}
-		l.targets.Delete(deployments, "shop", "goes")
+		l.objects.Delete(deployments, "shop", "goes")
 		synctest.Wait()
 		if n := l.waiting("https://e"); n != 1 {
 			t.Errorf("%d questions wait about one object", n)
@@ -453,7 +453,7 @@ func TestRevised(t *testing.T) {
 		pass(t, time.Minute)
 		revise := func() {
 			e.revision.Add(1)
-			l.Revised()
+			l.RemoteRevisionChanged()
 		}
 		revise()
 		pass(t, 900*time.Millisecond)
@@ -469,7 +469,7 @@ func TestRevised(t *testing.T) {
 		if got := e.all(); got != 40 {
 			t.Errorf("asked %d times about 20 objects and two changes in a second", got)
 		}
-		l.Revised()
+		l.RemoteRevisionChanged()
 		pass(t, time.Minute)
 		if got := e.all(); got != 40 {
 			t.Errorf("asked %d times without another revision", got)
@@ -502,7 +502,7 @@ func TestRevisionChangesFasterThanAnswers(t *testing.T) {
 				l.fill(deployments, many(10, "a"))
 				for i := range 20_000 {
 					e.revision.Add(1)
-					l.Revised()
+					l.RemoteRevisionChanged()
 					pass(t, time.Millisecond)
 					if i == 100 {
 						l.expect("soon", "p", 10, 10-tc.failed, tc.failed)
@@ -568,9 +568,9 @@ func TestUnsettledEngineIsLimited(t *testing.T) {
 		patches := 0
 		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			patches++
-			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			o = patched(o, want(o))
-			l.targets.Put(deployments, o.DeepCopy())
+			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil
 		}}
 		l.put("p", "", placementv1.RemediationAutomatic, e)
@@ -611,9 +611,9 @@ func TestPatchesWaitAside(t *testing.T) {
 			if name == "a-0" && n <= 5 {
 				return nil, failing
 			}
-			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			o = patched(o, "x")
-			l.targets.Put(deployments, o.DeepCopy())
+			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil
 		}}
 		l.put("p", "a", placementv1.RemediationAutomatic, e)
@@ -654,17 +654,17 @@ func TestObjectsWaitForTheirPatch(t *testing.T) {
 		var tries atomic.Int64
 		l.Client = patcher{patch: func(name string) (*unstructured.Unstructured, error) {
 			tries.Add(1)
-			o, _ := l.targets.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
+			o, _ := l.objects.get(remediation.Key{Resource: deployments, Namespace: "shop", Name: name})
 			<-time.NewTimer(queryTimeout).C
 			o = patched(o, "x")
-			l.targets.Put(deployments, o.DeepCopy())
+			l.objects.Put(deployments, o.DeepCopy())
 			return o, nil
 		}}
 		l.put("p", "", placementv1.RemediationAutomatic, e)
 		l.start()
 		l.fill(deployments, many(1, "a"))
 		pass(t, time.Second)
-		l.targets.Put(deployments, deployment("a-0", "a", "else"))
+		l.objects.Put(deployments, deployment("a-0", "a", "else"))
 		pass(t, time.Second)
 		if asked, tried := e.all(), tries.Load(); asked != 1 || tried != 1 {
 			t.Errorf("asked %d times and patched %d times before the patch is done", asked, tried)
@@ -697,7 +697,7 @@ func TestPatchesOfObjectsThatGo(t *testing.T) {
 		l.start()
 		l.fill(deployments, many(100, "a"))
 		pass(t, time.Second)
-		l.targets.Drop(deployments)
+		l.objects.Drop(deployments)
 		pass(t, time.Hour)
 		if got := tries.Load(); got != maxRunningTasks {
 			t.Errorf("patched %d times", got)

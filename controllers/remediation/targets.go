@@ -29,35 +29,35 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
-var _ watches.Sink = (*targets)(nil)
+var _ watches.Sink = (*objectCache)(nil)
 
-// targets holds the existing objects of every type that some policy matches, as the API server last sent them, with the
+// objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, with the
 // needed fields. Objects are never modified: the same pointer means the same version. It is safe for concurrent use.
-type targets struct {
+type objectCache struct {
 	// changed is called with objects that were added, changed or deleted.
 	changed func(...remediation.Key)
 
 	mu     sync.RWMutex
-	tables map[schema.GroupVersionResource]*table
+	tables map[schema.GroupVersionResource]*typeTable
 }
 
-// table holds the objects of one type.
-type table struct {
+// typeTable holds the objects of one type.
+type typeTable struct {
 	// fields is the field set of the objects; nil means whole objects.
 	fields  *projection.FieldSet
-	objects map[remediation.Key]*target
+	objects map[remediation.Key]*cachedObject
 	// queued is the number of queued objects.
 	queued int
 }
 
-type target struct {
+type cachedObject struct {
 	object *unstructured.Unstructured
 	// queued is set while the object is in the workqueue and no worker has taken it.
 	queued bool
 }
 
-func newTargets(changed func(...remediation.Key)) *targets {
-	return &targets{changed: changed, tables: map[schema.GroupVersionResource]*table{}}
+func newObjectCache(changed func(...remediation.Key)) *objectCache {
+	return &objectCache{changed: changed, tables: map[schema.GroupVersionResource]*typeTable{}}
 }
 
 func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) remediation.Key {
@@ -65,16 +65,16 @@ func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) r
 }
 
 // Replace implements watches.Sink.
-func (t *targets) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := &table{fields: fields, objects: make(map[remediation.Key]*target, len(objects))}
+func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
+	next := &typeTable{fields: fields, objects: make(map[remediation.Key]*cachedObject, len(objects))}
 	for _, o := range objects {
 		trim(fields, o)
-		next.objects[keyOf(resource, o)] = &target{object: o}
+		next.objects[keyOf(resource, o)] = &cachedObject{object: o}
 	}
 	t.mu.Lock()
 	old := t.tables[resource]
 	if old == nil {
-		old = &table{fields: fields}
+		old = &typeTable{fields: fields}
 	}
 	grown := !covers(old.fields, fields)
 	var changed []remediation.Key
@@ -109,26 +109,26 @@ func same(a, b *unstructured.Unstructured) bool {
 }
 
 // Put implements watches.Sink.
-func (t *targets) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 	key := keyOf(resource, o)
 	t.mu.Lock()
 	at := t.tables[resource]
 	if at == nil {
-		at = &table{objects: map[remediation.Key]*target{}}
+		at = &typeTable{objects: map[remediation.Key]*cachedObject{}}
 		t.tables[resource] = at
 	}
 	trim(at.fields, o)
-	if standing, ok := at.objects[key]; ok {
-		standing.object = o
+	if state, ok := at.objects[key]; ok {
+		state.object = o
 	} else {
-		at.objects[key] = &target{object: o}
+		at.objects[key] = &cachedObject{object: o}
 	}
 	t.mu.Unlock()
 	t.changed(key)
 }
 
 // Delete implements watches.Sink.
-func (t *targets) Delete(resource schema.GroupVersionResource, namespace, name string) {
+func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, name string) {
 	key := remediation.Key{Resource: resource, Namespace: namespace, Name: name}
 	t.mu.Lock()
 	if at := t.tables[resource]; at != nil {
@@ -142,7 +142,7 @@ func (t *targets) Delete(resource schema.GroupVersionResource, namespace, name s
 }
 
 // Drop implements watches.Sink.
-func (t *targets) Drop(resource schema.GroupVersionResource) {
+func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	t.mu.Lock()
 	old := t.tables[resource]
 	delete(t.tables, resource)
@@ -159,7 +159,7 @@ func (t *targets) Drop(resource schema.GroupVersionResource) {
 
 // take returns an object, or nil if it does not exist, and its field set, which is nil for the whole object. The key
 // may be enqueued again from now on.
-func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
+func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at := t.tables[key.Resource]; at != nil {
@@ -175,7 +175,7 @@ func (t *targets) take(key remediation.Key) (*unstructured.Unstructured, *projec
 }
 
 // get returns the same as take, but leaves the object queued.
-func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
+func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if at := t.tables[key.Resource]; at != nil {
@@ -187,7 +187,7 @@ func (t *targets) get(key remediation.Key) (*unstructured.Unstructured, *project
 }
 
 // queue marks objects as queued, and returns those that were not queued before.
-func (t *targets) queue(keys []remediation.Key) []remediation.Key {
+func (t *objectCache) queue(keys []remediation.Key) []remediation.Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]remediation.Key, 0, len(keys))
@@ -207,7 +207,7 @@ func (t *targets) queue(keys []remediation.Key) []remediation.Key {
 }
 
 // deciding reports whether an object of one of the types is queued.
-func (t *targets) deciding(resources []schema.GroupVersionResource) bool {
+func (t *objectCache) deciding(resources []schema.GroupVersionResource) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.ContainsFunc(resources, func(r schema.GroupVersionResource) bool {
@@ -217,7 +217,7 @@ func (t *targets) deciding(resources []schema.GroupVersionResource) bool {
 }
 
 // idle returns the objects that are not queued, of the types that selects selects, by type and namespace.
-func (t *targets) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured {
+func (t *objectCache) idle(selects func(schema.GroupVersionResource) bool) map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	out := map[schema.GroupVersionResource]map[string][]*unstructured.Unstructured{}
@@ -237,7 +237,7 @@ func (t *targets) idle(selects func(schema.GroupVersionResource) bool) map[schem
 }
 
 // within returns the objects of a namespace.
-func (t *targets) within(namespace string) []remediation.Key {
+func (t *objectCache) within(namespace string) []remediation.Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var out []remediation.Key

@@ -29,7 +29,7 @@ import (
 // TestDeciding checks that a type is being decided as long as one of its objects is queued, even if objects come and
 // go.
 func TestDeciding(t *testing.T) {
-	targets := newTargets(func(...remediation.Key) {})
+	targets := newObjectCache(func(...remediation.Key) {})
 	objects := many(3, "a")
 	keys := make([]remediation.Key, len(objects))
 	for i, o := range objects {

@@ -30,8 +30,8 @@ func TestPanicInLane(t *testing.T) {
 	c := &Controller{remoteQueue: newRemoteQueue()}
 	c.remoteQueue.taskQueues.start(t.Context())
 	key := remediation.Key{Name: "web"}
-	q := &question{policy: &placement.Policy{Name: "p"}, key: key, task: &task{}}
-	c.remoteQueue.questions[key] = []*question{q}
+	q := &remoteQuery{policy: &placement.Policy{Name: "p"}, key: key, task: &task{}}
+	c.remoteQueue.queries[key] = []*remoteQuery{q}
 	over := make(chan struct{})
 	c.remoteQueue.taskQueues.add("e", func(ctx context.Context) {
 		defer close(over)
@@ -40,7 +40,7 @@ func TestPanicInLane(t *testing.T) {
 	<-over
 	c.remoteQueue.mu.Lock()
 	defer c.remoteQueue.mu.Unlock()
-	if len(c.remoteQueue.questions) > 0 {
+	if len(c.remoteQueue.queries) > 0 {
 		t.Error("the object waits for an answer for ever")
 	}
 }

@@ -44,7 +44,7 @@ func TestTerminating(t *testing.T) {
 	if r.Matched != 2 || r.Violations != 1 || len(r.Unsettled) > 0 || r.Sample[0].Name != "held" || !strings.Contains(r.Sample[0].Message, "being deleted") {
 		t.Errorf("%+v", r)
 	}
-	l.targets.Delete(deployments, "shop", "held")
+	l.objects.Delete(deployments, "shop", "held")
 	l.decided()
 	if r := l.Ledger.Report("p"); r.Matched != 1 || r.Violations != 0 {
 		t.Errorf("after the end: %+v", r)

@@ -98,7 +98,7 @@ func fits() placementv1.PlacementPolicySpec {
 func (l *leader) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.backlog.world = true
+	l.backlog.predicateData = true
 }
 
 // TestWorldDecides checks that objects are decided again after changes of nodes and pods.

@@ -43,7 +43,7 @@ type Controller struct {
 	registry *placement.Registry
 	// data replicates what policies read under data; world replicates what predicates read. Both may contain the same
 	// types, each with other fields and in another form.
-	data, world *feed
+	data, predicates *feed
 	// wake receives a value when the set of policies changed.
 	wake chan struct{}
 	// stale holds the policies whose data is too old. It is nil before the first check.
@@ -56,7 +56,7 @@ func New(client dynamic.Interface, registry *placement.Registry, data engine.Dat
 	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
 	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
-	c.world = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.World })
+	c.predicates = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
 	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
 		select {
 		case c.wake <- struct{}{}:
@@ -83,7 +83,7 @@ func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
 // SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and
 // state when the state of the replication changes. Both must return quickly. Subscribe before Start.
 func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
-	c.world.subscribe(content, state)
+	c.predicates.subscribe(content, state)
 }
 
 // NeedLeaderElection returns false: every replica replicates, because the engine keeps its data in process memory.
@@ -104,7 +104,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) feeds() []*feed { return []*feed{c.data, c.world} }
+func (c *Controller) feeds() []*feed { return []*feed{c.data, c.predicates} }
 
 // State returns the state of the replication of some fields of a type that policies read, and the number of replicated
 // objects.
@@ -114,7 +114,7 @@ func (c *Controller) State(resource schema.GroupVersionResource, fields *project
 
 // PredicateState does the same as State for a type that predicates read.
 func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
-	return c.world.state(resource, fields)
+	return c.predicates.state(resource, fields)
 }
 
 // Settled reports whether, for every type that policies and their predicates read, the replica is complete or known to

@@ -230,7 +230,7 @@ func (r *replica) expect(what string, want, got any) {
 }
 
 var (
-	asking  = &policy.Binding{World: predicates.Reads()}
+	asking  = &policy.Binding{PredicateReads: predicates.Reads()}
 	reading = &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: projection.AllFields(), nodes: projection.AllFields()}}
 )
 
@@ -338,7 +338,7 @@ func pass(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t)
-		r.set("both", &policy.Binding{Fields: reading.Fields, World: asking.World}, nil)
+		r.set("both", &policy.Binding{Fields: reading.Fields, PredicateReads: asking.PredicateReads}, nil)
 		got := map[string]int{}
 		for _, replica := range r.Replicas() {
 			got[replica.Resource.String()] = replica.Objects

@@ -73,8 +73,8 @@ func (f *feed) subscribed() []subscriber {
 // wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
 func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.FieldSet {
 	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
-	for _, standing := range registry.All() {
-		for _, binding := range standing.Bindings() {
+	for _, state := range registry.All() {
+		for _, binding := range state.Bindings() {
 			for resource, fields := range f.reads(binding) {
 				// Many policies read the same fields.
 				if !slices.ContainsFunc(sets[resource], func(f *projection.FieldSet) bool { return f.Covers(fields) }) {

@@ -70,11 +70,11 @@ func (c *Controller) checkAge(now time.Time) {
 	all := maps.Collect(c.registry.All())
 	for _, f := range c.feeds() {
 		silent := map[schema.GroupVersionResource]bool{}
-		for name, standing := range all {
-			if standing.Binding == nil {
+		for name, state := range all {
+			if state.Binding == nil {
 				continue
 			}
-			if err := f.oldest(standing.Binding, now, silent); err != nil {
+			if err := f.oldest(state.Binding, now, silent); err != nil {
 				next[name] = err
 			}
 		}
@@ -83,9 +83,9 @@ func (c *Controller) checkAge(now time.Time) {
 		}
 	}
 	c.stale.Store(&next)
-	for name, standing := range all {
-		if standing.Binding != nil && (before[name] == nil) != (next[name] == nil) {
-			c.tell(standing.Binding)
+	for name, state := range all {
+		if state.Binding != nil && (before[name] == nil) != (next[name] == nil) {
+			c.tell(state.Binding)
 		}
 	}
 }

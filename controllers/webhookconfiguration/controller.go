@@ -123,13 +123,13 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
 		wake: make(chan event.GenericEvent, 1),
 	}
-	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) { out.ReadsMore() })
+	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) { out.FieldsReadChanged() })
 	return out
 }
 
-// ReadsMore enqueues a comparison of the rules because a policy reads more than the analysis found. The policy may read
-// what subresources change, which takes other rules. It does not block.
-func (c *Controller) ReadsMore() {
+// FieldsReadChanged enqueues a comparison of the rules because a policy reads more than the analysis found. The policy
+// may read what subresources change, which takes other rules. It does not block.
+func (c *Controller) FieldsReadChanged() {
 	select {
 	case c.wake <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
 	default:
@@ -357,11 +357,11 @@ func labels() map[string]string {
 // the API server rejects, so that an invalid rule of one policy does not affect other policies.
 func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerReference, to access) error {
 	policies := c.registry.InForce()
-	groups := match.Webhooks(hooks(policies), c.options.Namespace)
+	groups := match.Webhooks(policyWebhooks(policies), c.options.Namespace)
 	rejected := map[string]string{}
-	err := writeAccepted(groups, func(accepted []match.Group) error {
+	err := writeAccepted(groups, func(accepted []match.SharedWebhook) error {
 		return c.write(ctx, owners, accepted, to)
-	}, func(g match.Group, reason string) {
+	}, func(g match.SharedWebhook, reason string) {
 		for _, policy := range g.Policies {
 			rejected[policy] = to.hide(reason)
 		}
@@ -377,7 +377,7 @@ func (c *Controller) applyWorkloads(ctx context.Context, owners []metav1.OwnerRe
 	return nil
 }
 
-func hooks(policies []*placement.Policy) []match.PolicyWebhook {
+func policyWebhooks(policies []*placement.Policy) []match.PolicyWebhook {
 	out := make([]match.PolicyWebhook, len(policies))
 	for i, p := range policies {
 		out[i] = match.PolicyWebhook{Policy: p.Name, FailurePolicy: p.FailurePolicy, Matcher: p.Matcher, Decision: p.Evaluator.Input()}
@@ -385,7 +385,7 @@ func hooks(policies []*placement.Policy) []match.PolicyWebhook {
 	return out
 }
 
-func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.Group, to access) error {
+func (c *Controller) write(ctx context.Context, owners []metav1.OwnerReference, groups []match.SharedWebhook, to access) error {
 	have := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: WorkloadsName}, have)
 	if client.IgnoreNotFound(err) != nil {

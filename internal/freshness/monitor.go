@@ -221,8 +221,8 @@ func (m *Monitor) list(ctx context.Context) ([]metav1.PartialObjectMetadata, err
 }
 
 // loaded returns the policies that this replica has loaded.
-func (m *Monitor) loaded() map[string]placement.Loaded {
-	out := map[string]placement.Loaded{}
+func (m *Monitor) loaded() map[string]placement.LoadedVersion {
+	out := map[string]placement.LoadedVersion{}
 	for name, standing := range m.options.Registry.All() {
 		out[name] = standing.Loaded
 	}
@@ -232,7 +232,7 @@ func (m *Monitor) loaded() map[string]placement.Loaded {
 // behind returns an error that describes what the replica has not loaded yet; nil if it has loaded everything. The
 // parameter before is what was loaded when the list request began, and now is what is loaded now. A policy that was
 // loaded in between may be newer than the list.
-func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.Loaded) error {
+func behind(live []metav1.PartialObjectMetadata, before, now map[string]placement.LoadedVersion) error {
 	there := make(map[string]bool, len(live))
 	for _, p := range live {
 		there[p.Name] = true

@@ -36,12 +36,12 @@ func policy(name string, uid types.UID, generation int64) metav1.PartialObjectMe
 	return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, Generation: generation}}
 }
 
-type versions = map[string]placement.Loaded
+type versions = map[string]placement.LoadedVersion
 
 func TestBehind(t *testing.T) {
 	live := []metav1.PartialObjectMetadata{policy("a", "1", 2), policy("b", "2", 5)}
 	all := versions{"a": {UID: "1", Generation: 2}, "b": {UID: "2", Generation: 5}}
-	with := func(name string, l placement.Loaded) versions {
+	with := func(name string, l placement.LoadedVersion) versions {
 		out := versions{"a": all["a"], "b": all["b"]}
 		out[name] = l
 		return out
@@ -54,13 +54,13 @@ func TestBehind(t *testing.T) {
 		"it was loaded meanwhile":                  {versions{}, all, false},
 		"nothing is loaded":                        {versions{}, versions{}, true},
 		"one is not loaded":                        {versions{"a": all["a"]}, versions{"a": all["a"]}, true},
-		"an older version":                         {with("b", placement.Loaded{UID: "2", Generation: 4}), with("b", placement.Loaded{UID: "2", Generation: 4}), true},
-		"one that was deleted and created again":   {with("b", placement.Loaded{UID: "0", Generation: 5}), with("b", placement.Loaded{UID: "0", Generation: 5}), true},
-		"a newer version came meanwhile":           {all, with("b", placement.Loaded{UID: "2", Generation: 6}), false},
-		"a version that the store went back from":  {with("b", placement.Loaded{UID: "2", Generation: 6}), with("b", placement.Loaded{UID: "2", Generation: 6}), true},
-		"one that is deleted":                      {with("c", placement.Loaded{UID: "3", Generation: 1}), with("c", placement.Loaded{UID: "3", Generation: 1}), true},
-		"one that was created meanwhile":           {all, with("c", placement.Loaded{UID: "3", Generation: 1}), false},
-		"one that was created again meanwhile too": {all, with("b", placement.Loaded{UID: "4", Generation: 1}), false},
+		"an older version":                         {with("b", placement.LoadedVersion{UID: "2", Generation: 4}), with("b", placement.LoadedVersion{UID: "2", Generation: 4}), true},
+		"one that was deleted and created again":   {with("b", placement.LoadedVersion{UID: "0", Generation: 5}), with("b", placement.LoadedVersion{UID: "0", Generation: 5}), true},
+		"a newer version came meanwhile":           {all, with("b", placement.LoadedVersion{UID: "2", Generation: 6}), false},
+		"a version that the store went back from":  {with("b", placement.LoadedVersion{UID: "2", Generation: 6}), with("b", placement.LoadedVersion{UID: "2", Generation: 6}), true},
+		"one that is deleted":                      {with("c", placement.LoadedVersion{UID: "3", Generation: 1}), with("c", placement.LoadedVersion{UID: "3", Generation: 1}), true},
+		"one that was created meanwhile":           {all, with("c", placement.LoadedVersion{UID: "3", Generation: 1}), false},
+		"one that was created again meanwhile too": {all, with("b", placement.LoadedVersion{UID: "4", Generation: 1}), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func fixture(bound time.Duration) (*Monitor, *server, *placement.Registry, *atom
 }
 
 func load(r *placement.Registry, generation int64) {
-	r.Set("a", &placement.PolicyState{Policy: &placement.Policy{Name: "a"}, Loaded: placement.Loaded{UID: "1", Generation: generation}})
+	r.Set("a", &placement.PolicyState{Policy: &placement.Policy{Name: "a"}, Loaded: placement.LoadedVersion{UID: "1", Generation: generation}})
 }
 
 // TestConfirmShares checks that concurrent calls share a request, and never one that began before the call.

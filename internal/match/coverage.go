@@ -64,13 +64,13 @@ func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace s
 			case len(matched) > 0:
 				out.Covered = true
 				out.Namespaced = out.Namespaced && !slices.ContainsFunc(matched, func(t ServedType) bool { return !t.Namespaced })
-				out.ClusterScoped = out.ClusterScoped && !slices.ContainsFunc(matched, ServedType.inNamespace)
-			case served.hasSilent(rule.APIGroups, rule.APIVersions):
+				out.ClusterScoped = out.ClusterScoped && !slices.ContainsFunc(matched, ServedType.selectedByNamespace)
+			case served.hasUndiscovered(rule.APIGroups, rule.APIVersions):
 				out.Covered, out.Namespaced, out.ClusterScoped = true, false, false
 			case covered:
 				excluded = append(excluded, fmt.Sprintf("%s: wildcards do not match any of the types that it stands for", at))
 			default:
-				out.Unserved = append(out.Unserved, fmt.Sprintf("%s: %s", at, served.unserved(entry)))
+				out.Unserved = append(out.Unserved, fmt.Sprintf("%s: %s", at, served.unservedMessage(entry)))
 			}
 		}
 	}
@@ -78,8 +78,8 @@ func (m *Matcher) Coverage(served *ServedTypes, path *field.Path, ownNamespace s
 	switch {
 	case !out.Covered && len(out.Unserved) == 0:
 		out.Impossible = strings.Join(excluded, "; ")
-	case m.match.ObjectSelector != nil && contradicts(m.match.ObjectSelector) != "":
-		out.Impossible = path.Child("objectSelector").String() + ": " + contradicts(m.match.ObjectSelector)
+	case m.match.ObjectSelector != nil && contradiction(m.match.ObjectSelector) != "":
+		out.Impossible = path.Child("objectSelector").String() + ": " + contradiction(m.match.ObjectSelector)
 	case m.match.NamespaceSelector != nil && out.Namespaced && out.Covered:
 		if why := ReasonSelectsNone(m.match.NamespaceSelector, ownNamespace); why != "" {
 			out.Impossible = path.Child("namespaceSelector").String() + ": " + why
@@ -95,7 +95,7 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 		return nil, false
 	}
 	for _, rule := range m.match.ResourceRules[:m.rules] {
-		if slices.Contains(slices.Concat(rule.APIGroups, rule.APIVersions, rule.Resources), wildcard) || served.hasSilent(rule.APIGroups, rule.APIVersions) {
+		if slices.Contains(slices.Concat(rule.APIGroups, rule.APIVersions, rule.Resources), wildcard) || served.hasUndiscovered(rule.APIGroups, rule.APIVersions) {
 			return nil, false
 		}
 		for _, resource := range rule.Resources {
@@ -109,9 +109,9 @@ func (m *Matcher) Types(served *ServedTypes) (types []ServedType, ok bool) {
 	return types, true
 }
 
-// inNamespace reports whether a namespace selector applies to objects of the type. A Namespace is selected by its own
-// labels.
-func (t ServedType) inNamespace() bool {
+// selectedByNamespace reports whether a namespace selector applies to objects of the type. A Namespace is selected by
+// its own labels.
+func (t ServedType) selectedByNamespace() bool {
 	return t.Namespaced || t.GroupResource() == namespacesResource
 }
 
@@ -148,25 +148,25 @@ func (s *ServedTypes) matched(entry placementv1.ResourceRule) (matched []ServedT
 	return matched, covered
 }
 
-// unserved returns a message that nothing is served for an entry with one resource, and suggests what is probably
+// unservedMessage returns a message that nothing is served for an entry with one resource, and suggests what is probably
 // meant.
-func (s *ServedTypes) unserved(entry placementv1.ResourceRule) string {
+func (s *ServedTypes) unservedMessage(entry placementv1.ResourceRule) string {
 	name := entry.Resources[0]
 	if name == wildcard {
 		text := fmt.Sprintf("the API server serves nothing in apiGroups %s, apiVersions %s", stringList(entry.APIGroups), stringList(entry.APIVersions))
 		for _, group := range entry.APIGroups {
-			if meant, ok := s.groupMeant(group); ok && meant != group {
+			if meant, ok := s.suggestGroup(group); ok && meant != group {
 				return text + fmt.Sprintf(" (did you mean the group %q?)", meant)
 			}
 		}
 		return text
 	}
 	text := fmt.Sprintf("the API server does not serve %q in apiGroups %s, apiVersions %s", name, stringList(entry.APIGroups), stringList(entry.APIVersions))
-	plural, ok := s.Plural(name, entry.APIGroups)
+	plural, ok := s.FindPlural(name, entry.APIGroups)
 	if !ok {
 		return text
 	}
-	t := s.best(plural, entry.APIGroups, entry.APIVersions)
+	t := s.bestMatch(plural, entry.APIGroups, entry.APIVersions)
 	text += fmt.Sprintf(" (did you mean %s", t.Resource)
 	var in []string
 	if !contains(entry.APIGroups, t.Group) {
@@ -181,8 +181,8 @@ func (s *ServedTypes) unserved(entry placementv1.ResourceRule) string {
 	return text + "?)"
 }
 
-// contradicts returns why no object can have the labels that a selector requires; "" if one can.
-func contradicts(s *metav1.LabelSelector) string {
+// contradiction returns why no object can have the labels that a selector requires; "" if one can.
+func contradiction(s *metav1.LabelSelector) string {
 	list := normalizeSelector(s)
 	for _, r := range list {
 		values, bounded := valuesOf(list, r.Key)
@@ -195,7 +195,7 @@ func contradicts(s *metav1.LabelSelector) string {
 
 // ReasonSelectsNone returns why a namespace selector cannot select any namespace that may be matched; "" if it can.
 func ReasonSelectsNone(s *metav1.LabelSelector, ownNamespace string) string {
-	if why := contradicts(s); why != "" {
+	if why := contradiction(s); why != "" {
 		return why
 	}
 	values, bounded := valuesOf(normalizeSelector(s), corev1.LabelMetadataName)

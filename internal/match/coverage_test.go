@@ -182,7 +182,7 @@ func TestSelectsNoneOf(t *testing.T) {
 func TestMeant(t *testing.T) {
 	got := map[string]string{}
 	for _, text := range []string{"deployment.apps", "deployments", "deploy.apps", "widgets.example.com", "pods.apps"} {
-		got[text] = someServed.Meant(schema.ParseGroupResource(text))
+		got[text] = someServed.SuggestResource(schema.ParseGroupResource(text))
 	}
 	want := map[string]string{
 		"deployment.apps": " (did you mean deployments.apps?)", "deployments": " (did you mean deployments.apps?)", "deploy.apps": " (did you mean deployments.apps?)",

@@ -246,8 +246,8 @@ type Candidates[T comparable] struct {
 	rest    []T
 }
 
-// Of returns the items whose matchers select the resource type, as SelectsResource reports it.
-func (x *Index[T]) Of(resource schema.GroupVersionResource) Candidates[T] {
+// CandidatesFor returns the items whose matchers select the resource type, as SelectsResource reports it.
+func (x *Index[T]) CandidatesFor(resource schema.GroupVersionResource) Candidates[T] {
 	var out Candidates[T]
 	if NeverMatched(resource.GroupResource()) {
 		return out

@@ -57,7 +57,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 				m, _ := match.New(spec, field.NewPath("match"))
 				before := index
 				all[m], index = true, index.With(m)
-				if slices.Contains(before.Of(g.resource()).Matching(g.request().object), m) {
+				if slices.Contains(before.CandidatesFor(g.resource()).Matching(g.request().object), m) {
 					t.Fatal("a change shows in the index that it was made from")
 				}
 			}
@@ -71,7 +71,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 			if g.IntN(4) == 0 {
 				r.Namespace = ""
 			}
-			candidates := index.Of(r.Resource)
+			candidates := index.CandidatesFor(r.Resource)
 			selecting := slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(m *match.Matcher) bool { return m.SelectsResource(r.Resource) })
 			if candidates.Empty() == selecting {
 				t.Fatalf("some select %s: %t; the index has none: %t", r.Resource, selecting, candidates.Empty())
@@ -98,7 +98,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 			index = index.Without(m)
 		}
 		for range 10 {
-			if !index.Of(g.resource()).Empty() {
+			if !index.CandidatesFor(g.resource()).Empty() {
 				t.Fatal("something is left of an index without items")
 			}
 		}
@@ -148,13 +148,13 @@ func TestIndexTellsItemsApart(t *testing.T) {
 				index = index.With(compile(t, spec(i)))
 			}
 			o := match.Object{Resource: deployments, Namespace: "shop", NamespaceLabels: map[string]string{"env": "prod", "team": "7"}, Content: newObject(map[string]string{"app": "7", "tier": "front"})}
-			about := index.Of(o.Resource).Matching(o)
+			about := index.CandidatesFor(o.Resource).Matching(o)
 			// The first item may be found as well: the index had no other items when it chose the item's label.
 			if len(about) > 2 {
 				t.Errorf("finds %d of 500, of which one matches", len(about))
 			}
 			o.Old, o.Content = o.Content, newObject(nil)
-			if again := index.Of(o.Resource).Matching(o); len(again) == 0 {
+			if again := index.CandidatesFor(o.Resource).Matching(o); len(again) == 0 {
 				t.Error("finds nothing for an object that had the label before")
 			}
 		})

@@ -70,8 +70,8 @@ type Matcher struct {
 	conditions *conditions
 	// required are the labels that the selectors require of namespaces and objects.
 	required []required
-	// guarded is the result of the function guarded for the rules.
-	guarded bool
+	// needsGuard is the result of the function needsGuard for the rules.
+	needsGuard bool
 	// rules is the number of rules that the policy's author wrote. They are the first ones in match.
 	rules int
 }
@@ -94,8 +94,8 @@ func New(m placementv1.Match, path *field.Path) (*Matcher, field.ErrorList) {
 	out := &Matcher{}
 	m.DeepCopyInto(&out.match)
 	out.rules = len(m.ResourceRules)
-	out.match.ResourceRules = explicit(out.match.ResourceRules)
-	out.guarded = guarded(out.match.ResourceRules)
+	out.match.ResourceRules = withExplicitVersions(out.match.ResourceRules)
+	out.needsGuard = needsGuard(out.match.ResourceRules)
 
 	selector := func(s *metav1.LabelSelector, path *field.Path) (labels.Selector, *metav1.LabelSelector) {
 		if s == nil {
@@ -210,7 +210,7 @@ func (m *Matcher) Matches(ctx context.Context, o Object) (bool, error) {
 	if !m.SelectsResource(o.Resource) || !m.SelectsNamespace(o.Namespace, o.NamespaceLabels) {
 		return false, nil
 	}
-	if m.guarded && sentByAPIServer(o.Request) {
+	if m.needsGuard && sentByAPIServer(o.Request) {
 		return false, nil
 	}
 	// Skip the selectors where possible: copying the labels for each policy is slow if there are many of both.

@@ -142,11 +142,11 @@ func names(rule placementv1.ResourceRule, resource schema.GroupResource) bool {
 	return slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
 }
 
-// guarded reports whether a webhook with these rules needs the guard: the condition that excludes requests which the
+// needsGuard reports whether a webhook with these rules needs the guard: the condition that excludes requests which the
 // rules cover but the policies do not match. Rules that name types by group and resource do not need it. Neither does a
 // wildcard in a group without types that wildcards skip. The API server converts the object to evaluate a condition,
 // which costs it more than the rest of the call.
-func guarded(rules []placementv1.ResourceRule) bool {
+func needsGuard(rules []placementv1.ResourceRule) bool {
 	return slices.ContainsFunc(rules, func(rule placementv1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.APIGroups, func(group string) bool {
 			if group == wildcard || slices.Contains(neverMatchedGroups, group) {
@@ -154,7 +154,7 @@ func guarded(rules []placementv1.ResourceRule) bool {
 			}
 			return slices.ContainsFunc(rule.Resources, func(resource string) bool {
 				if resource == wildcard {
-					return mixed(group)
+					return isMixedGroup(group)
 				}
 				return NeverMatched(schema.GroupResource{Group: group, Resource: resource})
 			})
@@ -162,17 +162,17 @@ func guarded(rules []placementv1.ResourceRule) bool {
 	})
 }
 
-// mixed reports whether a group has types or objects that a wildcard does not match.
-func mixed(group string) bool {
+// isMixedGroup reports whether a group has types or objects that a wildcard does not match.
+func isMixedGroup(group string) bool {
 	ofGroup := func(r schema.GroupResource) bool { return r.Group == group }
 	return slices.Contains(mixedGroups, group) || slices.ContainsFunc(neverMatchedResources, ofGroup) || slices.ContainsFunc(bootstrapResources, ofGroup)
 }
 
-// explicit returns the rules, with additional ones for bootstrap types that a rule names. If a wildcard of another rule
-// covers such a type in more versions, explicit adds rules for these versions. The reason is that the API server sends
-// an object in the version of the request if any rule covers that version, even by a wildcard. It does not convert the
-// object to the version of the rule that names the type.
-func explicit(rules []placementv1.ResourceRule) []placementv1.ResourceRule {
+// withExplicitVersions returns the rules, with additional ones for bootstrap types that a rule names. If a wildcard of
+// another rule covers such a type in more versions, withExplicitVersions adds rules for these versions. The reason is
+// that the API server sends an object in the version of the request if any rule covers that version, even by a
+// wildcard. It does not convert the object to the version of the rule that names the type.
+func withExplicitVersions(rules []placementv1.ResourceRule) []placementv1.ResourceRule {
 	out := slices.Clone(rules)
 	for _, resource := range bootstrapNamed(rules) {
 		for _, rule := range rules {
@@ -235,9 +235,9 @@ func Warnings(m placementv1.Match, path *field.Path) []string {
 // maxListed is the number of unmatched types that a warning lists.
 const maxListed = 4
 
-// guard returns the condition that excludes what the policies of a webhook with wildcards do not match: types that are
-// never matched, bootstrap types that no rule names, and objects that the API server itself writes.
-func guard(rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MatchCondition {
+// guardCondition returns the condition that excludes what the policies of a webhook with wildcards do not match: types
+// that are never matched, bootstrap types that no rule names, and objects that the API server itself writes.
+func guardCondition(rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.MatchCondition {
 	const resource = `(request.resource.group + "/" + request.resource.resource)`
 	unnamed := slices.DeleteFunc(slices.Clone(bootstrapResources), func(resource schema.GroupResource) bool {
 		return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {

@@ -38,15 +38,15 @@ type ServedType struct {
 // ServedTypes is the set of resource types that the API server serves. It is immutable and safe for concurrent use. A nil
 // *ServedTypes means that nothing is known about the API server.
 type ServedTypes struct {
-	types  []ServedType
-	silent []schema.GroupVersion
+	types        []ServedType
+	undiscovered []schema.GroupVersion
 }
 
 // NewServedTypes returns the set of served types. The versions of a group must be in the order of the API server's
-// preference. silent are the group versions whose resources discovery could not list, such as those of an extension API
-// server that is down.
+// preference. undiscovered are the group versions whose resources discovery could not list, such as those of an
+// extension API server that is down.
 func NewServedTypes(types []ServedType, silent ...schema.GroupVersion) *ServedTypes {
-	return &ServedTypes{types: types, silent: silent}
+	return &ServedTypes{types: types, undiscovered: silent}
 }
 
 // Equal reports whether both sets have equal types in the same order.
@@ -54,7 +54,7 @@ func (s *ServedTypes) Equal(other *ServedTypes) bool {
 	if s == nil || other == nil {
 		return s == other
 	}
-	return slices.Equal(s.silent, other.silent) && slices.EqualFunc(s.types, other.types, func(a, b ServedType) bool {
+	return slices.Equal(s.undiscovered, other.undiscovered) && slices.EqualFunc(s.types, other.types, func(a, b ServedType) bool {
 		return a.GroupVersionResource == b.GroupVersionResource && a.Kind == b.Kind && a.Singular == b.Singular && a.Namespaced == b.Namespaced &&
 			slices.Equal(a.ShortNames, b.ShortNames)
 	})
@@ -63,28 +63,28 @@ func (s *ServedTypes) Equal(other *ServedTypes) bool {
 // Namespaced reports whether the API server serves the resource as namespaced. It also returns true if nothing is known
 // about the resource's group.
 func (s *ServedTypes) Namespaced(resource schema.GroupResource) bool {
-	if s == nil || s.hasSilent([]string{resource.Group}, []string{wildcard}) {
+	if s == nil || s.hasUndiscovered([]string{resource.Group}, []string{wildcard}) {
 		return true
 	}
 	return slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Namespaced && t.GroupResource() == resource })
 }
 
-// Names reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
-func (s *ServedTypes) Names(resource schema.GroupResource) bool {
-	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.Named(resource.Resource) && t.Group == resource.Group })
+// HasName reports whether a type in the resource's group has this plural name, kind, singular name, or short name.
+func (s *ServedTypes) HasName(resource schema.GroupResource) bool {
+	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.HasName(resource.Resource) && t.Group == resource.Group })
 }
 
-// Plural returns the plural name that name probably stands for. It looks for a type with that plural name, kind,
+// FindPlural returns the plural name that name probably stands for. It looks for a type with that plural name, kind,
 // singular name, or short name, in the groups first and then in all groups. If there is none, it looks for the most
 // similar plural name in the same order. ok is false if no name is similar.
-func (s *ServedTypes) Plural(name string, groups []string) (plural string, ok bool) {
+func (s *ServedTypes) FindPlural(name string, groups []string) (plural string, ok bool) {
 	if s == nil {
 		return "", false
 	}
 	within := slices.DeleteFunc(slices.Clone(s.types), func(t ServedType) bool { return !contains(groups, t.Group) })
 	for _, types := range [][]ServedType{within, s.types} {
 		for _, t := range types {
-			if t.Named(name) {
+			if t.HasName(name) {
 				return t.Resource, true
 			}
 		}
@@ -111,35 +111,35 @@ func (s *ServedTypes) HasVersion(apiVersion string) bool {
 	return s != nil && slices.ContainsFunc(s.types, func(t ServedType) bool { return t.GroupVersion().String() == apiVersion })
 }
 
-// Named reports whether name is the type's plural name, kind, singular name, or a short name, ignoring case.
-func (t ServedType) Named(name string) bool {
+// HasName reports whether name is the type's plural name, kind, singular name, or a short name, ignoring case.
+func (t ServedType) HasName(name string) bool {
 	same := func(other string) bool { return strings.EqualFold(name, other) }
 	return same(t.Resource) || same(t.Kind) || t.Singular != "" && same(t.Singular) || slices.ContainsFunc(t.ShortNames, same)
 }
 
-// Meant returns a question that suggests a served type in place of one that is not served, for example " (did you mean
-// deployments.apps?)". It returns "" if no served type is similar.
-func (s *ServedTypes) Meant(resource schema.GroupResource) string {
-	plural, ok := s.Plural(resource.Resource, []string{resource.Group})
+// SuggestResource returns a question that suggests a served type in place of one that is not served, for example " (did
+// you mean deployments.apps?)". It returns "" if no served type is similar.
+func (s *ServedTypes) SuggestResource(resource schema.GroupResource) string {
+	plural, ok := s.FindPlural(resource.Resource, []string{resource.Group})
 	if !ok {
 		return ""
 	}
-	t := s.best(plural, []string{resource.Group}, []string{wildcard})
+	t := s.bestMatch(plural, []string{resource.Group}, []string{wildcard})
 	return fmt.Sprintf(" (did you mean %s?)", t.GroupResource())
 }
 
-// SuggestPlural does the same as Meant for a name without a group.
+// SuggestPlural does the same as SuggestResource for a name without a group.
 func (s *ServedTypes) SuggestPlural(name string) string {
-	plural, ok := s.Plural(name, []string{wildcard})
+	plural, ok := s.FindPlural(name, []string{wildcard})
 	if !ok || plural == name {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s?)", plural)
 }
 
-// best returns the type with the plural name that fits the groups and versions best. It takes into account that users
+// bestMatch returns the type with the plural name that fits the groups and versions best. It takes into account that users
 // write group and version in each other's place. At least one type must have the plural name.
-func (s *ServedTypes) best(plural string, groups, versions []string) ServedType {
+func (s *ServedTypes) bestMatch(plural string, groups, versions []string) ServedType {
 	types := slices.DeleteFunc(slices.Clone(s.types), func(t ServedType) bool { return t.Resource != plural })
 	distance := func(t ServedType) int {
 		written := func(group string) bool {
@@ -161,13 +161,13 @@ func (s *ServedTypes) best(plural string, groups, versions []string) ServedType 
 	return slices.MinFunc(types, func(a, b ServedType) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
-// hasSilent reports whether the groups and versions include a group version whose resources are unknown.
-func (s *ServedTypes) hasSilent(groups, versions []string) bool {
-	return slices.ContainsFunc(s.silent, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
+// hasUndiscovered reports whether the groups and versions include a group version whose resources are unknown.
+func (s *ServedTypes) hasUndiscovered(groups, versions []string) bool {
+	return slices.ContainsFunc(s.undiscovered, func(gv schema.GroupVersion) bool { return contains(groups, gv.Group) && contains(versions, gv.Version) })
 }
 
-// groupMeant returns the group that an invalid group name probably stands for. ok is false if none is similar.
-func (s *ServedTypes) groupMeant(name string) (group string, ok bool) {
+// suggestGroup returns the group that an invalid group name probably stands for. ok is false if none is similar.
+func (s *ServedTypes) suggestGroup(name string) (group string, ok bool) {
 	if before, _, cut := strings.Cut(name, "/"); cut {
 		return before, true
 	}

@@ -159,7 +159,7 @@ func TestValuesShareAWebhook(t *testing.T) {
 				t.Fatalf("policies by webhook (-want +got):\n%s", diff)
 			}
 			// The name of a webhook for a single policy does not depend on the value either.
-			if first := match.Webhooks(hooks[:1], ownNamespace); name != "RulesTogether" && !slices.ContainsFunc(groups, func(g match.Group) bool { return g.Webhook.Name == first[0].Webhook.Name }) {
+			if first := match.Webhooks(hooks[:1], ownNamespace); name != "RulesTogether" && !slices.ContainsFunc(groups, func(g match.SharedWebhook) bool { return g.Webhook.Name == first[0].Webhook.Name }) {
 				t.Errorf("the first policy's webhook is %s alone, and has another name with the others", first[0].Webhook.Name)
 			}
 		})

@@ -72,9 +72,9 @@ func BuiltinReplicasPath(resource schema.GroupResource) (path []string, ok bool)
 // custom resource sets. The CustomResourceDefinition names that field, which can be any field below spec.
 func MayReadScale(reads *projection.FieldSet) bool { return readsPath(reads, []string{"spec"}) }
 
-// Reads returns the fields that the match or a decision depends on. decision are the fields that the decision depends
-// on. If a match condition refers to the object, Reads returns all fields.
-func (m *Matcher) Reads(decision *projection.FieldSet) *projection.FieldSet {
+// FieldsRead returns the fields that the match or a decision depends on. decision are the fields that the decision depends
+// on. If a match condition refers to the object, FieldsRead returns all fields.
+func (m *Matcher) FieldsRead(decision *projection.FieldSet) *projection.FieldSet {
 	for _, c := range m.match.MatchConditions {
 		// The CEL variables are called object and oldObject.
 		if strings.Contains(strings.ToLower(c.Expression), "object") {
@@ -88,24 +88,24 @@ func (m *Matcher) Reads(decision *projection.FieldSet) *projection.FieldSet {
 func readsPath(fields *projection.FieldSet, path []string) bool {
 	for _, name := range path {
 		if name == every {
-			fields = fields.Members(1)
+			fields = fields.UnionAtDepth(1)
 			continue
 		}
 		one := &projection.FieldSet{}
-		one.Name(name)
+		one.AddName(name)
 		if !fields.Covers(one.Seal()) {
 			return false
 		}
-		fields = fields.Below(name)
+		fields = fields.AtPath(name)
 	}
 	return true
 }
 
-// subresourceCommon returns what the subresource rules of two policies must have in common to share a webhook. The API
+// subresourceSharingKey returns what the subresource rules of two policies must have in common to share a webhook. The API
 // server evaluates object selectors and match conditions on the object in the request, which may be a Scale for a
 // subresource. So these webhooks have neither, and the process evaluates both on the object itself.
-func subresourceCommon(hook PolicyWebhook) common {
-	out := commonOf(hook)
+func subresourceSharingKey(hook PolicyWebhook) sharingKey {
+	out := sharingKeyOf(hook)
 	out.ObjectSelector, out.MatchConditions, out.Subresources = nil, nil, true
 	return out
 }
@@ -115,7 +115,7 @@ func subresourceRules(hook PolicyWebhook) []admissionregistrationv1.RuleWithOper
 	if hook.Decision == nil {
 		return nil
 	}
-	reads := hook.Matcher.Reads(hook.Decision)
+	reads := hook.Matcher.FieldsRead(hook.Decision)
 	var out []admissionregistrationv1.RuleWithOperations
 	for _, rule := range hook.Matcher.match.ResourceRules {
 		for _, group := range rule.APIGroups {

@@ -43,11 +43,11 @@ func reads(paths ...[]string) *projection.FieldSet {
 		for _, name := range path {
 			switch name {
 			case "*":
-				at = at.Each()
+				at = at.AddEach()
 			case "**":
-				at.All()
+				at.AddAll()
 			default:
-				at = at.Name(name)
+				at = at.AddName(name)
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestSubresourceWebhooksDependOnTheSetAlone(t *testing.T) {
 		}
 		for _, group := range match.Webhooks(without, ownNamespace) {
 			objects[group.Webhook.Name] = true
-			if !slices.ContainsFunc(want, func(other match.Group) bool { return cmp.Equal(group, other) }) {
+			if !slices.ContainsFunc(want, func(other match.SharedWebhook) bool { return cmp.Equal(group, other) }) {
 				t.Fatalf("webhook %s is another one", group.Webhook.Name)
 			}
 		}

@@ -40,18 +40,18 @@ type PolicyWebhook struct {
 	Decision *projection.FieldSet
 }
 
-// Group is a webhook of the configuration with the policies that share it.
-type Group struct {
+// SharedWebhook is a webhook of the configuration with the policies that share it.
+type SharedWebhook struct {
 	Webhook  admissionregistrationv1.MutatingWebhook
 	Policies []string
 }
 
-// common is what policies must have in common to share a webhook, whatever their resource rules are. The API server
+// sharingKey is what policies must have in common to share a webhook, whatever their resource rules are. The API server
 // sends an object in a version that one of the webhook's rules names. So policies may share a webhook only if all rules
 // of both name the same versions: then every policy matches any version that is sent. A policy with rules for different
 // versions shares only with policies with equal rules. Policies that need the guard share only with each other, so that
 // the webhooks of the others have no guard.
-type common struct {
+type sharingKey struct {
 	FailurePolicy     placementv1.FailurePolicy
 	NamespaceSelector requirementList
 	ObjectSelector    requirementList
@@ -63,11 +63,11 @@ type common struct {
 	Subresources bool `json:",omitempty"`
 }
 
-// shape is what policies must have in common to share a webhook if they require different values of one label:
+// mergedShape is what policies must have in common to share a webhook if they require different values of one label:
 // everything else, including their resource rules. Then the API server calls the webhook with all values exactly if it
 // would call it with one of them. This does not hold if the policies differ in two labels.
-type shape struct {
-	common
+type mergedShape struct {
+	sharingKey
 	ResourceRules []string
 	// OfNamespace reports which selector lacks a requirement: the namespace selector or the object selector. Key is its
 	// label.
@@ -75,16 +75,16 @@ type shape struct {
 	Key         string
 }
 
-// part is a future webhook for policies that have the same common, whatever their resource rules are.
-type part struct {
-	common
+// draftWebhook is a future webhook for policies that have the same common, whatever their resource rules are.
+type draftWebhook struct {
+	sharingKey
 	policies []string
 	rules    []admissionregistrationv1.RuleWithOperations
 }
 
-// cut is a part without one of its requirements. values are the values of that requirement.
-type cut struct {
-	shape
+// draftWithoutLabel is a part without one of its requirements. values are the values of that requirement.
+type draftWithoutLabel struct {
+	mergedShape
 	text   string
 	values []string
 }
@@ -98,52 +98,52 @@ type cut struct {
 //
 // The result is sorted and depends only on the set of hooks. A webhook's name does not depend on the label values that
 // it requires. The webhooks exclude kube-system and ownNamespace, which may be empty.
-func Webhooks(hooks []PolicyWebhook, ownNamespace string) []Group {
-	parts := partsOf(hooks)
-	cuts := make([][]cut, len(parts))
+func Webhooks(hooks []PolicyWebhook, ownNamespace string) []SharedWebhook {
+	parts := draftsOf(hooks)
+	cuts := make([][]draftWithoutLabel, len(parts))
 	count := map[string]int{}
 	for i, p := range parts {
-		cuts[i] = p.cuts()
+		cuts[i] = p.withoutEachLabel()
 		for _, c := range cuts[i] {
 			count[c.text]++
 		}
 	}
-	shared := map[string]*union{}
+	shared := map[string]*draftUnion{}
 	for i, p := range parts {
-		c := cut{shape: shape{common: p.common}, text: keyText(p.common)}
+		c := draftWithoutLabel{mergedShape: mergedShape{sharingKey: p.sharingKey}, text: keyText(p.sharingKey)}
 		if len(cuts[i]) > 0 {
 			// If a part could share a webhook in several ways, use the one that most parts share.
-			c = slices.MaxFunc(cuts[i], func(a, b cut) int {
+			c = slices.MaxFunc(cuts[i], func(a, b draftWithoutLabel) int {
 				return cmp.Or(cmp.Compare(count[a.text], count[b.text]), -strings.Compare(a.text, b.text))
 			})
 		}
 		u, ok := shared[c.text]
 		if !ok {
-			u = &union{cut: c, rules: p.rules}
+			u = &draftUnion{draftWithoutLabel: c, rules: p.rules}
 			shared[c.text] = u
 		}
 		u.policies = append(u.policies, p.policies...)
 		u.wanted = append(u.wanted, c.values...)
 	}
-	out := make([]Group, 0, len(shared))
+	out := make([]SharedWebhook, 0, len(shared))
 	for _, u := range shared {
 		out = append(out, u.group(ownNamespace))
 	}
-	slices.SortFunc(out, func(a, b Group) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
+	slices.SortFunc(out, func(a, b SharedWebhook) int { return strings.Compare(a.Webhook.Name, b.Webhook.Name) })
 	return out
 }
 
-// union is the set of parts that share a webhook. If their cut has a Key, wanted are all values that they require of
+// draftUnion is the set of parts that share a webhook. If their cut has a Key, wanted are all values that they require of
 // it.
-type union struct {
-	cut
+type draftUnion struct {
+	draftWithoutLabel
 	policies []string
 	rules    []admissionregistrationv1.RuleWithOperations
 	wanted   []string
 }
 
-func (u *union) group(ownNamespace string) Group {
-	key := u.common
+func (u *draftUnion) group(ownNamespace string) SharedWebhook {
+	key := u.sharingKey
 	if u.Key != "" {
 		wanted := requirementList{{Key: u.Key, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(u.wanted)))}}
 		if u.OfNamespace {
@@ -153,18 +153,18 @@ func (u *union) group(ownNamespace string) Group {
 		}
 	}
 	slices.Sort(u.policies)
-	return Group{Webhook: newWebhook(webhookName(u.FailurePolicy, u.text), key, u.rules, ownNamespace), Policies: u.policies}
+	return SharedWebhook{Webhook: newWebhook(webhookName(u.FailurePolicy, u.text), key, u.rules, ownNamespace), Policies: u.policies}
 }
 
-// partsOf merges the hooks that differ only in their resource rules.
-func partsOf(hooks []PolicyWebhook) []*part {
-	byKey := map[string]*part{}
-	var out []*part
-	add := func(policy string, key common, rules []admissionregistrationv1.RuleWithOperations) {
+// draftsOf merges the hooks that differ only in their resource rules.
+func draftsOf(hooks []PolicyWebhook) []*draftWebhook {
+	byKey := map[string]*draftWebhook{}
+	var out []*draftWebhook
+	add := func(policy string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations) {
 		text := keyText(key)
 		p, ok := byKey[text]
 		if !ok {
-			p = &part{common: key}
+			p = &draftWebhook{sharingKey: key}
 			byKey[text] = p
 			out = append(out, p)
 		}
@@ -174,9 +174,9 @@ func partsOf(hooks []PolicyWebhook) []*part {
 		}
 	}
 	for _, hook := range sortedByPolicy(hooks) {
-		add(hook.Policy, commonOf(hook), objectRules(hook))
+		add(hook.Policy, sharingKeyOf(hook), objectRules(hook))
 		if rules := subresourceRules(hook); len(rules) > 0 {
-			add(hook.Policy, subresourceCommon(hook), rules)
+			add(hook.Policy, subresourceSharingKey(hook), rules)
 		}
 	}
 	for _, p := range out {
@@ -187,12 +187,12 @@ func partsOf(hooks []PolicyWebhook) []*part {
 	return out
 }
 
-func commonOf(hook PolicyWebhook) common {
+func sharingKeyOf(hook PolicyWebhook) sharingKey {
 	m := hook.Matcher.match
-	key := common{
+	key := sharingKey{
 		FailurePolicy: hook.FailurePolicy, MatchConditions: m.MatchConditions,
 		NamespaceSelector: normalizeSelector(m.NamespaceSelector), ObjectSelector: normalizeSelector(m.ObjectSelector),
-		Guarded: hook.Matcher.guarded,
+		Guarded: hook.Matcher.needsGuard,
 	}
 	for i, rule := range m.ResourceRules {
 		versions := slices.Sorted(slices.Values(rule.APIVersions))
@@ -205,13 +205,13 @@ func commonOf(hook PolicyWebhook) common {
 	return key
 }
 
-// cuts returns a cut for each In requirement of the part.
-func (p *part) cuts() []cut {
+// withoutEachLabel returns a cut for each In requirement of the part.
+func (p *draftWebhook) withoutEachLabel() []draftWithoutLabel {
 	var rules []string
 	for _, r := range p.rules {
 		rules = append(rules, ruleText(r))
 	}
-	var out []cut
+	var out []draftWithoutLabel
 	for _, ofNamespace := range []bool{true, false} {
 		from := p.ObjectSelector
 		if ofNamespace {
@@ -221,13 +221,13 @@ func (p *part) cuts() []cut {
 			if r.Operator != metav1.LabelSelectorOpIn {
 				continue
 			}
-			c := cut{shape: shape{common: p.common, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
+			c := draftWithoutLabel{mergedShape: mergedShape{sharingKey: p.sharingKey, ResourceRules: rules, OfNamespace: ofNamespace, Key: r.Key}, values: r.Values}
 			if ofNamespace {
 				c.NamespaceSelector = from.except(i)
 			} else {
 				c.ObjectSelector = from.except(i)
 			}
-			c.text = keyText(c.shape)
+			c.text = keyText(c.mergedShape)
 			out = append(out, c)
 		}
 	}
@@ -250,10 +250,10 @@ func webhookName(failure placementv1.FailurePolicy, key string) string {
 	return strings.ToLower(string(failure)) + "-" + hex.EncodeToString(sum[:6]) + "." + placementv1.GroupVersion.Group
 }
 
-func newWebhook(name string, key common, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
+func newWebhook(name string, key sharingKey, rules []admissionregistrationv1.RuleWithOperations, ownNamespace string) admissionregistrationv1.MutatingWebhook {
 	conditions := key.MatchConditions
 	if key.Guarded {
-		conditions = slices.Concat([]admissionregistrationv1.MatchCondition{guard(rules)}, conditions)
+		conditions = slices.Concat([]admissionregistrationv1.MatchCondition{guardCondition(rules)}, conditions)
 	}
 	return admissionregistrationv1.MutatingWebhook{
 		Name:                    name,

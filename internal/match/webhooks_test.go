@@ -361,7 +361,7 @@ func TestSharedWebhooksAskEveryPolicy(t *testing.T) {
 				if want == "" {
 					continue
 				}
-				i := slices.IndexFunc(together, func(group match.Group) bool { return slices.Contains(group.Policies, hook.Policy) })
+				i := slices.IndexFunc(together, func(group match.SharedWebhook) bool { return slices.Contains(group.Policies, hook.Policy) })
 				if i < 0 {
 					t.Fatalf("no webhook stands for policy %s", hook.Policy)
 				}

@@ -168,7 +168,7 @@ func (c *Circuits) Collect(out chan<- prometheus.Metric) {
 		}
 		health := remote.Health()
 		value := 0.0
-		if health.Open {
+		if health.BreakerOpen {
 			value = 1
 		}
 		open[health.Endpoint] = max(open[health.Endpoint], value)

@@ -112,7 +112,7 @@ func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth
 
 func TestCircuits(t *testing.T) {
 	policies := []*placement.Policy{{Name: "own", Evaluator: nil}}
-	for i, h := range []placement.RemoteHealth{{Endpoint: "https://a"}, {Endpoint: "https://b", Open: true}, {Endpoint: "https://a", Open: true}, {Endpoint: "https://c"}, {Endpoint: "https://a"}} {
+	for i, h := range []placement.RemoteHealth{{Endpoint: "https://a"}, {Endpoint: "https://b", BreakerOpen: true}, {Endpoint: "https://a", BreakerOpen: true}, {Endpoint: "https://c"}, {Endpoint: "https://a"}} {
 		policies = append(policies, &placement.Policy{Name: fmt.Sprint(i), Evaluator: distant(h)})
 	}
 	r := prometheus.NewRegistry()

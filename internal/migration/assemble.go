@@ -30,7 +30,7 @@ import (
 
 // assemble joins the modules of a package, and the modules of other packages that it reads, into one text. A package of
 // one module that reads no others keeps its text.
-func (w *world) assemble(p *pkg) (*draft, error) {
+func (w *moduleSet) assemble(p *pkg) (*draft, error) {
 	modules, err := w.closure(p)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (w *world) assemble(p *pkg) (*draft, error) {
 }
 
 // closure returns the package's modules and the modules of other packages that they read, directly or indirectly.
-func (w *world) closure(p *pkg) ([]*module, error) {
+func (w *moduleSet) closure(p *pkg) ([]*module, error) {
 	modules := slices.Clone(p.modules)
 	for i := 0; i < len(modules); i++ {
 		var err error

@@ -160,7 +160,7 @@ func (r Result) LeftOut() int {
 func Convert(configMaps []corev1.ConfigMap, o Options) Result {
 	c := &converter{options: o}
 	c.gather(configMaps)
-	c.world = newWorld(c.modules)
+	c.world = newModuleSet(c.modules)
 	drafts := c.drafts()
 	nameAll(drafts)
 	for _, d := range drafts {
@@ -177,7 +177,7 @@ type converter struct {
 	options   Options
 	modules   []*module
 	documents []*document
-	world     *world
+	world     *moduleSet
 	result    Result
 }
 
@@ -428,7 +428,7 @@ func (c *converter) settle() {
 		case m.refused != "":
 			c.find(m.source, LeftOut, "%s", m.refused)
 		case !m.converted:
-			c.find(m.source, c.leftOver(m), "%s", c.world.whyNot(m, c.options.Packages))
+			c.find(m.source, c.leftOver(m), "%s", c.world.reasonOmitted(m, c.options.Packages))
 		}
 	}
 	for _, d := range c.documents {

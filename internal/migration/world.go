@@ -112,14 +112,14 @@ func (p *pkg) definesAny(rules []string) bool {
 	return slices.ContainsFunc(rules, func(name string) bool { return p.rules[name] != nil })
 }
 
-// world is the set of all modules in one OPA.
-type world struct {
+// moduleSet is the set of all modules in one OPA.
+type moduleSet struct {
 	// packages are sorted by path.
 	packages []*pkg
 }
 
-// newWorld groups modules into packages and resolves their references. The modules must be sorted by source.
-func newWorld(modules []*module) *world {
+// newModuleSet groups modules into packages and resolves their references. The modules must be sorted by source.
+func newModuleSet(modules []*module) *moduleSet {
 	packages := map[string]*pkg{}
 	parsed := map[string]*ast.Module{}
 	for _, m := range modules {
@@ -143,7 +143,7 @@ func newWorld(modules []*module) *world {
 	for _, m := range modules {
 		m.resolved = resolved[m.source.String()]
 	}
-	return &world{packages: slices.SortedFunc(maps.Values(packages), func(x, y *pkg) int { return slices.Compare(x.path, y.path) })}
+	return &moduleSet{packages: slices.SortedFunc(maps.Values(packages), func(x, y *pkg) int { return slices.Compare(x.path, y.path) })}
 }
 
 // errStop ends a compilation after the stage of interest. OPA requires an error of its own type.
@@ -216,7 +216,7 @@ type target struct {
 
 // targets returns the rule that a path below data names. If it names none, targets returns the packages that the path
 // reads completely or may read completely.
-func (w *world) targets(path []string) (rule *target, whole []*pkg) {
+func (w *moduleSet) targets(path []string) (rule *target, whole []*pkg) {
 	for _, p := range w.packages {
 		switch {
 		case !agree(path, p.path):
@@ -234,7 +234,7 @@ func (w *world) targets(path []string) (rule *target, whole []*pkg) {
 
 // reads returns the paths below data at which the module reads documents, up to the first part that is known only at
 // evaluation.
-func (w *world) reads(m *module) [][]string {
+func (w *moduleSet) reads(m *module) [][]string {
 	var out [][]string
 	m.references(func(_ ast.Ref, path []string) {
 		if rule, _ := w.targets(path); rule == nil && len(path) > 0 {
@@ -278,8 +278,8 @@ var denials = []string{"deny", "violation"}
 const admissionAdvice = "a placement policy's input is the object itself: write input.metadata for input.request.object.metadata and so on; " +
 	"operation, user and old object are not available, except in spec.match.matchConditions; and name the set of messages errors in place of deny"
 
-// whyNot returns why no policy contains a module that parses.
-func (w *world) whyNot(m *module, wanted []string) string {
+// reasonOmitted returns why no policy contains a module that parses.
+func (w *moduleSet) reasonOmitted(m *module, wanted []string) string {
 	if len(wanted) > 0 && !slices.Contains(wanted, m.pkg.String()) {
 		return fmt.Sprintf("neither is its package %s among those named, nor does one of them read it", m.pkg)
 	}

@@ -63,7 +63,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 		return nil, err
 	}
 	for _, list := range lists {
-		standing, err := listAt(a, list.of, list.name)
+		existing, err := listAt(a, list.of, list.name)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if next := appendMissing(standing, more); len(next) > len(standing) {
+		if next := appendMissing(existing, more); len(next) > len(existing) {
 			out = withMember(out, next, list.of, list.name)
 		}
 	}
@@ -119,9 +119,9 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 		}
 		for _, list := range lists {
 			more, _ := listAt(added[key], list.of, list.name)
-			standing, _ := listAt(whole, list.of, list.name)
+			existing, _ := listAt(whole, list.of, list.name)
 			mine, _ := listAt(requested, list.of, list.name)
-			stands := textSet(standing)
+			stands := textSet(existing)
 			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !stands.Has(jsonText(m)) }); len(kept) > 0 {
 				rest = withMember(rest, kept, list.of, list.name)
 			}

@@ -97,14 +97,14 @@ type Remote interface {
 type RemoteHealth struct {
 	// Endpoint is the address of the remote engine, for example https://opa.example:8181.
 	Endpoint string
-	// Asked reports whether this replica has queried the engine at all.
-	Asked bool
+	// Queried reports whether this replica has queried the engine at all.
+	Queried bool
 	// Err is the reason for the last failure, while that failure counts. It is nil if the engine answers.
 	Err error
 	// Since is the time at which the failures with Err began; zero if Err is nil.
 	Since time.Time
-	// Open reports whether the circuit breaker is open: the engine is not queried for a while.
-	Open bool
+	// BreakerOpen reports whether the circuit breaker is open: the engine is not queried for a while.
+	BreakerOpen bool
 }
 
 // Policy is one compiled version of a PlacementPolicy that is in force. It is immutable.
@@ -260,7 +260,7 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		}
 	}
 	ctx = WithNamespace(ctx, r.Namespace)
-	wait := elsewhere(ctx, verdicts, input, evaluate)
+	wait := evaluateRemote(ctx, verdicts, input, evaluate)
 	for i, v := range verdicts {
 		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
 			continue
@@ -283,8 +283,8 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	if err := d.hold(ctx, &r, &current, id, verdicts); err != nil {
 		return &Outcome{}, err
 	}
-	owned := d.owned(ctx, &r, &current, verdicts)
-	d.restore(&current, &r, id)
+	owned := d.templateIsOwned(ctx, &r, &current, verdicts)
+	d.keepImmutable(&current, &r, id)
 	m := &merger{
 		intent: current, verdicts: verdicts,
 		fixed: func(key string, values ...*string) string { return fixed(&r, owned, key, values...) },
@@ -319,12 +319,12 @@ func (d *Decider) paused(r *Request, p *Policy) bool {
 	return d.Paused != nil && moves && r.changesObject() && d.Paused(p.Name)
 }
 
-// owned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner only if a
-// policy decides on scheduling, or did so before. If the lookup fails, every policy that may decide on scheduling gets
-// the error in its verdict, and what policies set before stays.
-func (d *Decider) owned(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
+// templateIsOwned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner
+// only if a policy decides on scheduling, or did so before. If the lookup fails, every policy that may decide on
+// scheduling gets the error in its verdict, and what policies set before stays.
+func (d *Decider) templateIsOwned(ctx context.Context, r *Request, current *intent, verdicts []*Verdict) bool {
 	schedules := func(v *Verdict) bool { return v.Err == nil && len(v.Decision.Scheduling) > 0 }
-	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.standing.Scheduling) == 0 {
+	if !ownedReplicaSet(r) || !slices.ContainsFunc(verdicts, schedules) && len(current.applied.Scheduling) == 0 {
 		return false
 	}
 	made, err := d.madeByOwner(ctx, r)
@@ -339,28 +339,28 @@ func (d *Decider) owned(ctx context.Context, r *Request, current *intent, verdic
 	return true
 }
 
-// restore keeps the scheduling fields that policies set and that the API server no longer allows to change. It acts if
-// an update sets such a field back to the value that the developer requested, as applying the old manifest again does.
-// Without restore, the API server would reject the update.
-func (d *Decider) restore(current *intent, r *Request, id identity) {
+// keepImmutable keeps the scheduling fields that policies set and that the API server no longer allows to change. It
+// acts if an update sets such a field back to the value that the developer requested, as applying the old manifest
+// again does. Without restore, the API server would reject the update.
+func (d *Decider) keepImmutable(current *intent, r *Request, id identity) {
 	if current.pods.spec == nil || r.Old == nil || r.Old == r.Object || !mayBeFixed(r.Resource.GroupResource()) {
 		return
 	}
 	before := readIntent(d.Keyring, r.Old, r.Old, id, current.pods.path)
 	values := current.current[fieldScheduling]
-	for key, entry := range before.standing.Scheduling {
-		stood := before.current[fieldScheduling][key]
-		if _, stands := current.standing.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, false, key, &stood) == "" {
+	for key, entry := range before.applied.Scheduling {
+		previous := before.current[fieldScheduling][key]
+		if _, stands := current.applied.Scheduling[key]; stands || !equalOptional(optional(values, key), entry.Requested) || fixed(r, false, key, &previous) == "" {
 			continue
 		}
-		values[key] = stood
-		current.standing.put(fieldScheduling, key, entry)
+		values[key] = previous
+		current.applied.put(fieldScheduling, key, entry)
 	}
 }
 
-// elsewhere starts the evaluation of each policy with a remote engine on a goroutine of its own. It returns a function
+// evaluateRemote starts the evaluation of each policy with a remote engine on a goroutine of its own. It returns a function
 // that waits for all of them. Callers must not read the verdicts of these policies before.
-func elsewhere(ctx context.Context, verdicts []*Verdict, input map[string]any, evaluate evaluateFunc) (wait func()) {
+func evaluateRemote(ctx context.Context, verdicts []*Verdict, input map[string]any, evaluate evaluateFunc) (wait func()) {
 	var asked *sync.WaitGroup
 	for _, v := range verdicts {
 		if _, remote := v.Policy.Remote(); v.Err != nil || !remote {
@@ -439,7 +439,7 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	if pods := &current.pods; pods.spec != nil && pods.err == nil {
 		out.PodSpec = pods.path
 		// Unchanged items of the existing spec keep their positions.
-		object.Object = withPodSpec(object.Object, pods.path, place(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
+		object.Object = withPodSpec(object.Object, pods.path, applyScheduling(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
 	}
 	return out, nil
 }
@@ -478,11 +478,11 @@ func (d *Decider) schedulable(r *Request, current *intent) error {
 
 // matching returns a verdict without a decision for each policy that matches.
 func (d *Decider) matching(ctx context.Context, r Request) ([]*Verdict, error) {
-	candidates := d.Policies.Index().Of(r.Resource)
+	candidates := d.Policies.Index().CandidatesFor(r.Resource)
 	if namespace := r.matchedNamespace(); candidates.Empty() || (namespace != "" && namespace == d.OwnNamespace) {
 		return nil, nil
 	}
-	object, err := d.seen(ctx, &r, r.Object)
+	object, err := d.matchObject(ctx, &r, r.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -514,9 +514,9 @@ func (r *Request) matchedNamespace() string {
 	return r.Namespace
 }
 
-// seen returns content in the form that matchers evaluate. content is the request's object or the one before the
+// matchObject returns content in the form that matchers evaluate. content is the request's object or the one before the
 // update.
-func (d *Decider) seen(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
+func (d *Decider) matchObject(ctx context.Context, r *Request, content *unstructured.Unstructured) (match.Object, error) {
 	namespace := r.matchedNamespace()
 	object := match.Object{Resource: r.Resource, Namespace: namespace, Content: content, Old: r.Old, Request: r.Admission}
 	switch {

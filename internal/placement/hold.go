@@ -63,7 +63,7 @@ func (d *Decider) hold(ctx context.Context, r *Request, current *intent, id iden
 	if !r.mayHold(verdicts) {
 		return nil
 	}
-	old, err := d.seen(ctx, r, r.Old)
+	old, err := d.matchObject(ctx, r, r.Old)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func sameReads(p *Policy, inputs [2]map[string]any) bool {
 	if _, remote := p.Remote(); remote {
 		reads = projection.AllFields()
 	}
-	return reflect.DeepEqual(reads.Cut(inputs[0]), reads.Cut(inputs[1]))
+	return reflect.DeepEqual(reads.Project(inputs[0]), reads.Project(inputs[1]))
 }
 
 // writes returns the keys of a field that the policy sets now or, according to the records, has set before.
@@ -131,7 +131,7 @@ func writes(v *Verdict, field string, records ...*record) []string {
 // within a request.
 func sameKeys(v *Verdict, before, current *intent) bool {
 	for _, field := range fields {
-		for _, key := range writes(v, field, &before.standing, &current.standing) {
+		for _, key := range writes(v, field, &before.applied, &current.applied) {
 			if isContribution(key) && field == fieldScheduling {
 				key = affinity
 			}
@@ -146,19 +146,19 @@ func sameKeys(v *Verdict, before, current *intent) bool {
 // restoreKeys resets the keys that the policy writes, and their entries, to their state before the update.
 func restoreKeys(v *Verdict, before, current *intent) {
 	for _, field := range fields {
-		for _, key := range writes(v, field, &before.standing, &current.standing) {
-			if value, stood := before.current[field][key]; stood {
+		for _, key := range writes(v, field, &before.applied, &current.applied) {
+			if value, existed := before.current[field][key]; existed {
 				current.current[field][key] = value
 			} else {
 				delete(current.current[field], key)
 			}
-			if entry, stood := before.standing.of(field)[key]; stood {
-				current.standing.put(field, key, entry)
+			if entry, existed := before.applied.of(field)[key]; existed {
+				current.applied.put(field, key, entry)
 			} else {
-				delete(current.standing.of(field), key)
+				delete(current.applied.of(field), key)
 			}
 			if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
-				current.standing.Clusters = before.standing.Clusters
+				current.applied.Clusters = before.applied.Clusters
 			}
 		}
 	}

@@ -32,7 +32,7 @@ import (
 func zoned(t *testing.T, mode placementv1.RemediationMode, zone string) *placement.Policy {
 	t.Helper()
 	reads := &projection.FieldSet{}
-	reads.Name("metadata").Name("labels").Name("app")
+	reads.AddName("metadata").AddName("labels").AddName("app")
 	return &placement.Policy{
 		Name: "p", Matcher: allDeployments(t), Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: mode,
 		Evaluator: &fakeEvaluator{reads: reads.Seal(), clauses: []clause{

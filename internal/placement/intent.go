@@ -298,8 +298,8 @@ type intent struct {
 	// current are the values in the object as it is, and wanted are the requested values. Both are by field and key,
 	// and without the record.
 	current, wanted map[string]map[string]string
-	// standing are the record entries whose key still has the policy's value in the object.
-	standing record
+	// applied are the record entries whose key still has the policy's value in the object.
+	applied record
 	// pods is the pod spec of the object as it is.
 	pods podSpec
 }
@@ -426,16 +426,16 @@ func intentOf(obj *unstructured.Unstructured, path []string, records []*record) 
 		values := maps.Clone(current)
 		for _, r := range records {
 			for key, entry := range r.of(field) {
-				if _, seen := out.standing.of(field)[key]; seen {
+				if _, seen := out.applied.of(field)[key]; seen {
 					continue
 				}
 				value, present := current[key]
 				if !present || digest(value) != entry.Set {
 					continue
 				}
-				out.standing.put(field, key, entry)
+				out.applied.put(field, key, entry)
 				if field == fieldAnnotations && key == placementv1.ClustersAnnotation {
-					out.standing.Clusters = r.Clusters
+					out.applied.Clusters = r.Clusters
 				}
 				if entry.Requested == nil {
 					delete(values, key)
@@ -464,7 +464,7 @@ func (i *intent) setPods(values map[string]string) {
 		return
 	}
 	// The values are the developer's only, so there are no additions to compose.
-	spec := place(i.pods.spec, i.pods.flat, values)
+	spec := applyScheduling(i.pods.spec, i.pods.flat, values)
 	i.object.Object = withMember(i.object.Object, spec, i.pods.path...)
 }
 

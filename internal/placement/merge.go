@@ -152,12 +152,12 @@ type merger struct {
 // be merged get an error.
 func (m *merger) merge() (map[string]map[string]string, record, error) {
 	out := map[string]map[string]string{}
-	m.judgeAffinities()
+	m.decideAffinities()
 	for _, field := range fields {
 		wins := m.resolve(field)
 		values := maps.Clone(m.intent.wanted[field])
 		m.applyWins(field, wins, values)
-		m.settleRest(field, wins, values)
+		m.restoreUnclaimed(field, wins, values)
 		m.hypothetical(field, values)
 		if field == fieldAnnotations {
 			m.mergeClusters(values)
@@ -173,10 +173,10 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 	return out, m.next, nil
 }
 
-// judgeAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's
+// decideAffinities sets an error in the verdict of each policy whose affinity cannot be combined with the developer's
 // and the other policies'. It tries all enforced policies together first, so that the usual case takes one attempt
 // only.
-func (m *merger) judgeAffinities() {
+func (m *merger) decideAffinities() {
 	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
 	if !slices.ContainsFunc(m.verdicts, adding) {
@@ -255,10 +255,10 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 	for _, key := range slices.Sorted(maps.Keys(wins)) {
 		win := wins[key]
 		v := win.verdict
-		standing, there := current[key]
+		present, there := current[key]
 		// If the developer's own affinity already implies the addition, there is nothing to add.
 		needless := field == fieldScheduling && isContribution(key) && implied(optional(values, affinity), win.value)
-		changed := !there && !needless || there && standing != win.value
+		changed := !there && !needless || there && present != win.value
 		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v) {
 			m.leave(field, key, values)
 			continue
@@ -278,16 +278,16 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 	}
 }
 
-// settleRest handles the keys that a policy overwrote before and that no policy sets now. If the policy that overwrote
-// the key was evaluated and no longer sets it, the requested value returns. If it was not evaluated, or no longer
-// exists, its value stays: deleting a policy moves nothing.
-func (m *merger) settleRest(field string, wins map[string]winner, values map[string]string) {
+// restoreUnclaimed handles the keys that a policy overwrote before and that no policy sets now. If the policy that
+// overwrote the key was evaluated and no longer sets it, the requested value returns. If it was not evaluated, or no
+// longer exists, its value stays: deleting a policy moves nothing.
+func (m *merger) restoreUnclaimed(field string, wins map[string]winner, values map[string]string) {
 	current := m.intent.current[field]
-	for _, key := range slices.Sorted(maps.Keys(m.intent.standing.of(field))) {
+	for _, key := range slices.Sorted(maps.Keys(m.intent.applied.of(field))) {
 		if _, won := wins[key]; won || key == placementv1.ClustersAnnotation {
 			continue
 		}
-		entry := m.intent.standing.of(field)[key]
+		entry := m.intent.applied.of(field)[key]
 		i := slices.IndexFunc(m.verdicts, func(v *Verdict) bool { return v.Policy.Name == entry.By })
 		if i < 0 || m.verdicts[i].Err != nil || m.verdicts[i].Policy.Mode != placementv1.ModeEnforce {
 			m.leave(field, key, values)
@@ -311,7 +311,7 @@ func (m *merger) change(v *Verdict, c Change) bool {
 
 // leave keeps a key's current value and its record entry.
 func (m *merger) leave(field, key string, values map[string]string) {
-	if entry, ok := m.intent.standing.of(field)[key]; ok {
+	if entry, ok := m.intent.applied.of(field)[key]; ok {
 		values[key] = m.intent.current[field][key]
 		m.next.put(field, key, entry)
 	}

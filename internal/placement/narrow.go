@@ -33,17 +33,17 @@ import (
 // the developer's own list. The record also keeps what each policy allows. So if a policy cannot decide, or is held,
 // its last list still counts when another policy's list changes.
 
-// share is the list of clusters that one policy allows.
-type share struct {
+// clusterShare is the list of clusters that one policy allows.
+type clusterShare struct {
 	verdict *Verdict
 	names   []string
 	// kept reports whether names comes from the record: it is what the policy allowed when it was last followed.
 	kept bool
 }
 
-// remembered reports whether the record must keep the policy's list even if it equals what the developer requests. It
+// mustRecord reports whether the record must keep the policy's list even if it equals what the developer requests. It
 // must if the policy may be held later, or if the developer's list does not count.
-func (s share) remembered() bool {
+func (s clusterShare) mustRecord() bool {
 	p := s.verdict.Policy
 	return s.kept || p.Remediation != placementv1.RemediationAutomatic || p.Clusters.DeveloperChoice == placementv1.DeveloperChoiceOverride
 }
@@ -52,9 +52,9 @@ func (s share) remembered() bool {
 type clusterShares struct {
 	// counted are the lists that count now. A policy that is held or cannot decide is in it with the list from the
 	// record. The lists are in order of precedence.
-	counted []share
+	counted []clusterShare
 	// wanted are the lists that would count if no policy were held.
-	wanted []share
+	wanted []clusterShare
 	// moved are the verdicts of policies whose list has changed. differing are those of held policies whose list has
 	// changed.
 	moved, differing []*Verdict
@@ -67,7 +67,7 @@ type clusterShares struct {
 func (m *merger) mergeClusters(values map[string]string) {
 	const key = placementv1.ClustersAnnotation
 	asks := func(v *Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
-	entry, standing := m.intent.standing.Annotations[key]
+	entry, standing := m.intent.applied.Annotations[key]
 	if !standing && !slices.ContainsFunc(m.verdicts, asks) {
 		return
 	}
@@ -110,7 +110,7 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 			out.counted = append(out.counted, s)
 		}
 		if says {
-			out.wanted = append(out.wanted, share{verdict: v, names: names})
+			out.wanted = append(out.wanted, clusterShare{verdict: v, names: names})
 		}
 		same := had == says && slices.Equal(stood, names)
 		switch {
@@ -121,7 +121,7 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 		default:
 			out.decided = true
 			if says {
-				out.counted = append(out.counted, share{verdict: v, names: names})
+				out.counted = append(out.counted, clusterShare{verdict: v, names: names})
 				fresh = append(fresh, v)
 			}
 			if !same {
@@ -138,8 +138,8 @@ func (m *merger) clusterShares(entry overwritten, standing bool) clusterShares {
 
 // allowedBefore returns the clusters that each policy allowed when it was last followed, by policy name.
 func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]string {
-	if !standing || len(m.intent.standing.Clusters) > 0 {
-		return m.intent.standing.Clusters
+	if !standing || len(m.intent.applied.Clusters) > 0 {
+		return m.intent.applied.Clusters
 	}
 	names, _ := parseClusterNames(m.intent.current[fieldAnnotations][placementv1.ClustersAnnotation])
 	return map[string][]string{entry.By: names}
@@ -149,29 +149,29 @@ func (m *merger) allowedBefore(entry overwritten, standing bool) map[string][]st
 // was last followed. If the record does not have that, a held policy counts with the object's current clusters and
 // those that it allows now. So it moves nothing, and no other policy adds a cluster that it forbids. counts is false if
 // the policy is neither held nor failed, or has no list to count.
-func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s share, counts bool) {
+func (m *merger) heldShare(v *Verdict, stood []string, had bool) (s clusterShare, counts bool) {
 	switch held := m.held(v); {
 	case !held && v.Err == nil:
-		return share{}, false
+		return clusterShare{}, false
 	case had:
-		return share{v, stood, true}, true
+		return clusterShare{v, stood, true}, true
 	case !held || v.Err != nil || v.Decision.Clusters == nil:
-		return share{}, false
+		return clusterShare{}, false
 	}
 	names, _ := parseClusterNames(m.intent.current[fieldAnnotations][placementv1.ClustersAnnotation])
-	return share{verdict: v, names: sets.List(sets.New(names...).Insert(v.Decision.Clusters...))}, true
+	return clusterShare{verdict: v, names: sets.List(sets.New(names...).Insert(v.Decision.Clusters...))}, true
 }
 
 // leaveClusters keeps the annotation's current value and its record.
 func (m *merger) leaveClusters(values map[string]string) {
 	m.leave(fieldAnnotations, placementv1.ClustersAnnotation, values)
-	m.next.Clusters = m.intent.standing.Clusters
+	m.next.Clusters = m.intent.applied.Clusters
 }
 
 // setClusters sets the annotation. It records what the developer requested and, where needed, what each policy allows.
 func (m *merger) setClusters(shares clusterShares, requested, next *string, values map[string]string) {
 	const key = placementv1.ClustersAnnotation
-	if next == nil || equalOptional(requested, next) && !slices.ContainsFunc(shares.counted, share.remembered) {
+	if next == nil || equalOptional(requested, next) && !slices.ContainsFunc(shares.counted, clusterShare.mustRecord) {
 		return
 	}
 	values[key] = *next
@@ -205,7 +205,7 @@ func (m *merger) hypotheticalClusters(shares clusterShares, requested, current *
 		if v.Err != nil || v.Decision.Clusters == nil || v.held || v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
-		with := append(slices.Clip(shares.counted), share{verdict: v, names: v.Decision.Clusters})
+		with := append(slices.Clip(shares.counted), clusterShare{verdict: v, names: v.Decision.Clusters})
 		next, err := joinClusters(requested, with)
 		if err != nil {
 			deny(requested, with, err, func(other *Verdict) bool { return other != v })
@@ -222,15 +222,15 @@ var errNoCluster = errors.New("no cluster is left")
 // the developer's choice, that the developer requests. If the result has the same clusters as the developer's list, it
 // returns that list as it is written. It returns an error if the developer's list cannot be parsed, or if no cluster is
 // left and a policy denies that.
-func joinClusters(requested *string, shares []share) (*string, error) {
+func joinClusters(requested *string, shares []clusterShare) (*string, error) {
 	names := sets.New(shares[0].names...)
 	for _, s := range shares[1:] {
 		names = names.Intersection(sets.New(s.names...))
 	}
-	narrows := slices.ContainsFunc(shares, func(s share) bool {
+	narrows := slices.ContainsFunc(shares, func(s clusterShare) bool {
 		return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
 	})
-	denies := slices.ContainsFunc(shares, func(s share) bool { return s.verdict.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear })
+	denies := slices.ContainsFunc(shares, func(s clusterShare) bool { return s.verdict.Policy.Clusters.OnEmpty != placementv1.OnEmptyClear })
 	var own []string
 	var err error
 	if requested != nil {
@@ -271,7 +271,7 @@ func clustersText(names []string) string {
 
 // deny adds an error to the verdicts of the shares. It skips excluded verdicts, verdicts that could not decide, and
 // those that already have errors.
-func deny(requested *string, shares []share, err error, excluded func(*Verdict) bool) {
+func deny(requested *string, shares []clusterShare, err error, excluded func(*Verdict) bool) {
 	for i, s := range shares {
 		v := s.verdict
 		if v.Err != nil || len(v.Decision.Errors) > 0 || excluded(v) {
@@ -294,14 +294,14 @@ const (
 )
 
 // allowances describes which clusters each party allows. The message is for the policy of the i-th share.
-func allowances(requested *string, shares []share, i int) string {
-	parts := []string{"this policy allows " + few(shares[i].names)}
-	narrows := func(s share) bool {
+func allowances(requested *string, shares []clusterShare, i int) string {
+	parts := []string{"this policy allows " + firstNames(shares[i].names)}
+	narrows := func(s clusterShare) bool {
 		return s.verdict.Policy.Clusters.DeveloperChoice != placementv1.DeveloperChoiceOverride
 	}
 	if requested != nil && slices.ContainsFunc(shares, narrows) {
 		own, _ := parseClusterNames(*requested)
-		parts = append(parts, fmt.Sprintf("annotation %s asks for %s", placementv1.ClustersAnnotation, few(own)))
+		parts = append(parts, fmt.Sprintf("annotation %s asks for %s", placementv1.ClustersAnnotation, firstNames(own)))
 	}
 	for j, s := range shares {
 		switch {
@@ -309,21 +309,21 @@ func allowances(requested *string, shares []share, i int) string {
 		case len(parts) > maxPolicies:
 			return strings.Join(append(parts, "..."), "; ")
 		case s.kept:
-			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allowed %s", s.verdict.Policy.Name, few(s.names)))
+			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allowed %s", s.verdict.Policy.Name, firstNames(s.names)))
 		default:
-			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allows %s", s.verdict.Policy.Name, few(s.names)))
+			parts = append(parts, fmt.Sprintf("PlacementPolicy %q allows %s", s.verdict.Policy.Name, firstNames(s.names)))
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-// few lists the first maxNames clusters and the number of the others.
-func few(names []string) string {
+// firstNames lists the first maxNames clusters and the number of the others.
+func firstNames(names []string) string {
 	switch {
 	case len(names) == 0:
 		return "none"
 	case len(names) > maxNames:
-		return fmt.Sprintf("%s and %d more", few(names[:maxNames]), len(names)-maxNames)
+		return fmt.Sprintf("%s and %d more", firstNames(names[:maxNames]), len(names)-maxNames)
 	}
 	short := make([]string, len(names))
 	for i, name := range names {

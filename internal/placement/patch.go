@@ -62,15 +62,15 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 	var ops []jsonpatch.Operation
 	for _, name := range schedulingMembers {
 		at := base.String() + "/" + name
-		before, stood := old[name]
-		after, stands := next[name]
+		before, existed := old[name]
+		after, exists := next[name]
 		switch {
-		case stood == stands && patchText(before) == patchText(after):
-		case !stands:
+		case existed == exists && patchText(before) == patchText(after):
+		case !exists:
 			ops = append(ops, jsonpatch.NewOperation("remove", at, nil))
 		case name == nodeSelector:
 			ops = append(ops, patchMap(at, len(textsOf(before)) > 0, textsOf(before), textsOf(after))...)
-		case !stood:
+		case !existed:
 			ops = append(ops, jsonpatch.NewOperation("add", at, after))
 		default:
 			ops = append(ops, patchValue(at, before, after)...)
@@ -112,7 +112,7 @@ func patchObject(at string, old, next map[string]any) []jsonpatch.Operation {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(next)) {
-		if _, stood := old[name]; !stood {
+		if _, existed := old[name]; !existed {
 			ops = append(ops, jsonpatch.NewOperation("add", at+"/"+pointerEscaper.Replace(name), next[name]))
 		}
 	}

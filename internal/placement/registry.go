@@ -52,11 +52,11 @@ type PolicyState struct {
 	// Warnings are the compiler's warnings about the policy.
 	Warnings []string
 	// Loaded is the newest version that was loaded, even while it waits for its data.
-	Loaded Loaded
+	Loaded LoadedVersion
 }
 
-// Loaded identifies a version of a policy.
-type Loaded struct {
+// LoadedVersion identifies a version of a policy.
+type LoadedVersion struct {
 	UID        types.UID
 	Generation int64
 }
@@ -69,24 +69,24 @@ func (s *PolicyState) Bindings() []*policy.Binding {
 // Registry is the set of policies of one replica. It is safe for concurrent use. Readers take no lock.
 type Registry struct {
 	mu          sync.Mutex
-	current     atomic.Pointer[standings]
+	current     atomic.Pointer[registryState]
 	subscribers []func(name string, before, after *Policy)
 }
 
-// standings is one state of the registry. It is immutable. Both lists are sorted by name and have the same indexes.
-type standings struct {
-	all     []named
+// registryState is one state of the registry. It is immutable. Both lists are sorted by name and have the same indexes.
+type registryState struct {
+	states  []namedState
 	inForce []*Policy
 	index   *match.Index[*Policy]
 }
 
-type named struct {
-	name     string
-	standing *PolicyState
+type namedState struct {
+	name  string
+	state *PolicyState
 }
 
-func (s *standings) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.all, name, func(n named, name string) int { return strings.Compare(n.name, name) })
+func (s *registryState) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.states, name, func(n namedState, name string) int { return strings.Compare(n.name, name) })
 }
 
 // NewIndex returns an index of the policies.
@@ -101,7 +101,7 @@ func NewIndex(policies ...*Policy) *match.Index[*Policy] {
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	r := &Registry{}
-	r.current.Store(&standings{index: NewIndex()})
+	r.current.Store(&registryState{index: NewIndex()})
 	return r
 }
 
@@ -130,15 +130,15 @@ func (r *Registry) change(name string, s *PolicyState) {
 	to := at
 	var before, after *Policy
 	if known {
-		before, to = next.all[at].standing.Policy, at+1
+		before, to = next.states[at].state.Policy, at+1
 	}
-	var standing []named
+	var standing []namedState
 	var policy []*Policy
 	if s != nil {
 		after = s.Policy
-		standing, policy = []named{{name, s}}, []*Policy{after}
+		standing, policy = []namedState{{name, s}}, []*Policy{after}
 	}
-	next.all = slices.Concat(next.all[:at], standing, next.all[to:])
+	next.states = slices.Concat(next.states[:at], standing, next.states[to:])
 	next.inForce = slices.Concat(next.inForce[:at], policy, next.inForce[to:])
 	if before != after {
 		if before != nil {
@@ -167,7 +167,7 @@ func (r *Registry) Get(name string) *PolicyState {
 	if !known {
 		return nil
 	}
-	return current.all[at].standing
+	return current.states[at].state
 }
 
 // BindingsInForce returns the bindings of a generation of a policy; nil if that generation is not in force.
@@ -181,10 +181,10 @@ func (r *Registry) BindingsInForce(name string, uid types.UID, generation int64)
 
 // All returns the state of every policy at the time of the call, with its name, sorted by name.
 func (r *Registry) All() iter.Seq2[string, *PolicyState] {
-	all := r.current.Load().all
+	all := r.current.Load().states
 	return func(yield func(string, *PolicyState) bool) {
 		for _, n := range all {
-			if !yield(n.name, n.standing) {
+			if !yield(n.name, n.state) {
 				return
 			}
 		}

@@ -57,8 +57,8 @@ func (d *distant) Evaluate(ctx context.Context, input map[string]any) (placement
 
 func (*distant) Health() placement.RemoteHealth { return placement.RemoteHealth{} }
 
-// elsewhere returns the policy with a remote evaluator.
-func elsewhere(p *placement.Policy, takes time.Duration) *placement.Policy {
+// evaluateRemote returns the policy with a remote evaluator.
+func evaluateRemote(p *placement.Policy, takes time.Duration) *placement.Policy {
 	out := *p
 	out.Evaluator = &distant{Evaluator: p.Evaluator, takes: takes}
 	return &out
@@ -85,8 +85,8 @@ func TestSlowOnesDelayNobody(t *testing.T) {
 			return d, err
 		}
 		out, err := decider(t,
-			elsewhere(sets(t, "a-hangs", 9, "a", "1"), time.Hour), sets(t, "b-local", 0, "b", "1"), elsewhere(sets(t, "c-slow", 0, "c", "1"), 3*time.Second),
-			elsewhere(sets(t, "d-slow", 0, "d", "1"), 3*time.Second), elsewhere(sets(t, "e-hangs", 0, "e", "1"), time.Hour),
+			evaluateRemote(sets(t, "a-hangs", 9, "a", "1"), time.Hour), sets(t, "b-local", 0, "b", "1"), evaluateRemote(sets(t, "c-slow", 0, "c", "1"), 3*time.Second),
+			evaluateRemote(sets(t, "d-slow", 0, "d", "1"), 3*time.Second), evaluateRemote(sets(t, "e-hangs", 0, "e", "1"), time.Hour),
 		).Decide(ctx, placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata()), Evaluate: evaluate})
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestSlowOnesDelayNobody(t *testing.T) {
 
 // TestPanicElsewhere checks that a panic of an evaluation is an error of its policy only.
 func TestPanicElsewhere(t *testing.T) {
-	p := elsewhere(sets(t, "p", 0, "k", "1"), 0)
+	p := evaluateRemote(sets(t, "p", 0, "k", "1"), 0)
 	p.Evaluator.(*distant).panic = true
 	out, err := decider(t, p, sets(t, "q", 0, "l", "1")).Decide(t.Context(), placement.Request{Resource: deployments, Namespace: "default", Object: newObject("web", newMetadata())})
 	if err != nil {
@@ -142,7 +142,7 @@ func TestElsewhereDecidesTheSame(t *testing.T) {
 			var there []*placement.Policy
 			for _, p := range here {
 				if r.IntN(4) > 0 {
-					p = elsewhere(p, time.Duration(r.IntN(3))*time.Millisecond)
+					p = evaluateRemote(p, time.Duration(r.IntN(3))*time.Millisecond)
 				}
 				there = append(there, p)
 			}
@@ -187,7 +187,7 @@ func (l *learns) Input() *projection.FieldSet {
 
 var names = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("metadata").Name("name")
+	f.AddName("metadata").AddName("name")
 	return f.Seal()
 }()
 

@@ -73,16 +73,16 @@ func SchedulingFields(podSpec []string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	spec := f
 	for _, name := range podSpec {
-		spec = spec.Name(name)
+		spec = spec.AddName(name)
 	}
 	for _, name := range schedulingMembers {
-		spec.Name(name).All()
+		spec.AddName(name).AddAll()
 	}
 	// These fields show whether a Job can still be changed.
-	f.Name("spec").Name("suspend")
-	f.Name("status").Name("startTime")
+	f.AddName("spec").AddName("suspend")
+	f.AddName("status").AddName("startTime")
 	// This field shows whether another object controls a ReplicaSet.
-	f.Name("metadata").Name("ownerReferences").All()
+	f.AddName("metadata").AddName("ownerReferences").AddAll()
 	return f.Seal()
 }
 
@@ -126,12 +126,12 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			}
 		}
 	}
-	standing, err := workload.OptionalObject(spec, affinity)
+	existing, err := workload.OptionalObject(spec, affinity)
 	if err != nil {
 		return nil, err
 	}
-	if standing != nil {
-		out[affinity] = jsonText(standing)
+	if existing != nil {
+		out[affinity] = jsonText(existing)
 	}
 	return out, nil
 }
@@ -203,15 +203,15 @@ func compose(values map[string]string) (map[string]string, error) {
 func isContribution(key string) bool { return strings.HasPrefix(key, affinity+"/") }
 
 // implied reports whether the standing affinity already contains what more would add. Both are JSON.
-func implied(standing *string, more string) bool {
-	a := jsonObject(standing)
+func implied(existing *string, more string) bool {
+	a := jsonObject(existing)
 	out, err := and(a, jsonObject(&more))
 	return err == nil && equalText(a, out)
 }
 
-// place returns a copy of a pod spec with the scheduling values next. standing are the values that the spec has. place
-// changes only the values that differ, and unchanged items keep their positions.
-func place(spec map[string]any, standing, next map[string]string) map[string]any {
+// applyScheduling returns a copy of a pod spec with the scheduling values next. existing are the values that the spec
+// has. applyScheduling changes only the values that differ, and unchanged items keep their positions.
+func applyScheduling(spec map[string]any, existing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
 		if there {
@@ -221,14 +221,14 @@ func place(spec map[string]any, standing, next map[string]string) map[string]any
 		}
 	}
 	for _, name := range []string{priorityClassName, schedulerName} {
-		if value, there := next[name]; !sameAt(standing, next, name) {
+		if value, there := next[name]; !sameAt(existing, next, name) {
 			set(name, value, there)
 		}
 	}
-	if text, there := next[affinity]; !sameAt(standing, next, affinity) {
+	if text, there := next[affinity]; !sameAt(existing, next, affinity) {
 		set(affinity, jsonValue(text), there)
 	}
-	if changed := differing(standing, next, nodeSelector); len(changed) > 0 {
+	if changed := differing(existing, next, nodeSelector); len(changed) > 0 {
 		selector, _ := maps.Clone(spec)[nodeSelector].(map[string]any)
 		selector = maps.Clone(selector)
 		if selector == nil {
@@ -245,7 +245,7 @@ func place(spec map[string]any, standing, next map[string]string) map[string]any
 		set(nodeSelector, selector, len(selector) > 0)
 	}
 	for _, name := range []string{tolerations, topologySpreadConstraints} {
-		if changed := differing(standing, next, name); len(changed) > 0 {
+		if changed := differing(existing, next, name); len(changed) > 0 {
 			list, _ := spec[name].([]any)
 			list = placeList(name, list, changed, next)
 			set(name, list, len(list) > 0)
@@ -334,11 +334,11 @@ func Schedule(object map[string]any, podSpec []string, scheduling map[string]str
 	if err != nil {
 		return nil, err
 	}
-	standing, err := flatten(spec)
+	existing, err := flatten(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", strings.Join(podSpec, "."), err)
 	}
-	values := maps.Clone(standing)
+	values := maps.Clone(existing)
 	for key, value := range scheduling {
 		values[ownKey(fieldScheduling, key, "policy")] = value
 	}
@@ -346,7 +346,7 @@ func Schedule(object map[string]any, podSpec []string, scheduling map[string]str
 	if err != nil {
 		return nil, err
 	}
-	return withPodSpec(object, podSpec, place(spec, standing, next), spec), nil
+	return withPodSpec(object, podSpec, applyScheduling(spec, existing, next), spec), nil
 }
 
 // ownKey returns the key under which a policy's decision is merged. For the affinity, each policy has its own key.
@@ -383,7 +383,7 @@ const (
 // of ValidateJobUpdate (k8s.io/kubernetes/pkg/apis/batch/validation). values are the key's values before and after the
 // change.
 //
-// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.owned.
+// owned reports whether the object is a ReplicaSet that must keep its template; see Decider.templateIsOwned.
 func fixed(r *Request, owned bool, key string, values ...*string) string {
 	old := r.Old
 	if owned {

@@ -212,9 +212,9 @@ func readsOf(clauses []clause) *projection.FieldSet {
 		switch {
 		case c.ifKey == "":
 		case c.ifField == "scheduling":
-			out.Name("spec").All()
+			out.AddName("spec").AddAll()
 		default:
-			out.Name("metadata").Name(c.ifField).Name(c.ifKey)
+			out.AddName("metadata").AddName(c.ifField).AddName(c.ifKey)
 		}
 	}
 	return out.Seal()

@@ -85,14 +85,14 @@ func (d *Decider) Undo(ctx context.Context, resource schema.GroupVersionResource
 		return nil, current.pods.err
 	}
 	owned := false
-	if len(current.standing.Scheduling) > 0 {
+	if len(current.applied.Scheduling) > 0 {
 		var err error
 		if owned, err = d.madeByOwner(ctx, r); err != nil {
 			return nil, err
 		}
 	}
 	m := &merger{
-		intent: current, verdicts: withdrawnVerdicts(&current.standing),
+		intent: current, verdicts: withdrawnVerdicts(&current.applied),
 		fixed: func(key string, values ...*string) string { return fixed(r, owned, key, values...) },
 		held:  func(*Verdict) bool { return false },
 	}
@@ -149,10 +149,10 @@ func (d *Decider) readCopy(ctx context.Context, r *Request, of identity) (*recor
 }
 
 // withdrawnVerdicts returns a verdict that sets nothing for each policy in the record, sorted by name.
-func withdrawnVerdicts(standing *record) []*Verdict {
+func withdrawnVerdicts(applied *record) []*Verdict {
 	names := sets.New[string]()
 	for _, field := range fields {
-		for _, entry := range standing.of(field) {
+		for _, entry := range applied.of(field) {
 			names.Insert(entry.By)
 		}
 	}

@@ -59,15 +59,15 @@ type Binding struct {
 	// Fields are the fields that the policy reads of the prepared objects (replication.Prepare) of each resource in
 	// Resources. The field sets are sealed.
 	Fields map[schema.GroupVersionResource]*projection.FieldSet
-	// World holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls predicates.
-	// It is nil if the policy does not. World is separate from Fields because policies do not see these objects in
-	// data. Bind does not set it: the caller, which knows the predicates, does.
-	World map[schema.GroupVersionResource]*projection.FieldSet
+	// PredicateReads holds the fields of nodes and pods that predicates read (predicates.Reads) if the policy calls
+	// predicates. It is nil if the policy does not. PredicateReads is separate from Fields because policies do not see
+	// these objects in data. Bind does not set it: the caller, which knows the predicates, does.
+	PredicateReads map[schema.GroupVersionResource]*projection.FieldSet
 	// Remote is the remote engine that decides the policy; nil if the policy has no spec.remote.
 	Remote *Remote
-	// Supplies are the resource types whose objects are pushed to the remote engine, sorted. They are not in Resources,
+	// PushedTypes are the resource types whose objects are pushed to the remote engine, sorted. They are not in Resources,
 	// because no replica keeps them for its own evaluations.
-	Supplies []Resource
+	PushedTypes []Resource
 	// MaxStaleness is how long the data may go unconfirmed; 0 means no limit. Bind does not set it: the caller, which
 	// has the spec, does.
 	MaxStaleness time.Duration
@@ -117,7 +117,7 @@ func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedRes
 	b := &Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{}}
 	if m.Remote != nil {
 		b.Remote = m.Remote
-		b.bindSupplies(m.Remote.Spec.Replicate, served)
+		b.bindPushed(m.Remote.Spec.Replicate, served)
 		return b, nil
 	}
 	for _, read := range m.Reads {
@@ -164,7 +164,7 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes
 			others := candidates
 			candidates = slices.DeleteFunc(slices.Clone(candidates), func(r Resource) bool { return r.Group != group })
 			if len(candidates) == 0 {
-				read.Note = moved(schema.GroupResource{Group: group, Resource: read.Plural}, others)
+				read.Note = movedMessage(schema.GroupResource{Group: group, Resource: read.Plural}, others)
 			}
 		}
 		switch len(candidates) {
@@ -180,9 +180,9 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes
 	return nil
 }
 
-// moved returns a note for a type that is no longer served. The note names the group that the type was bound to, and
+// movedMessage returns a note for a type that is no longer served. The note names the group that the type was bound to, and
 // the types with the same plural name in other groups.
-func moved(bound schema.GroupResource, others []Resource) string {
+func movedMessage(bound schema.GroupResource, others []Resource) string {
 	note := "which was bound to " + bound.String()
 	if len(others) > 0 {
 		note += fmt.Sprintf(" (if the type has moved to another group, write %s)", exactForms(others))
@@ -243,9 +243,10 @@ func (e *NotServedError) Error() string {
 	return "the API server does not serve " + strings.Join(names, ", ")
 }
 
-// NotServed returns the errors of an update that reads types which the API server does not serve. The function meant
-// returns a question that suggests a similar plural name; NotServed appends it to the message.
-func NotServed(name string, missing []Read, meant func(plural string) string) *CompileError {
+// NewNotServedCompileError returns the errors of an update that reads types which the API server does not serve. The
+// function meant returns a question that suggests a similar plural name; NewNotServedCompileError appends it to the
+// message.
+func NewNotServedCompileError(name string, missing []Read, meant func(plural string) string) *CompileError {
 	out := &CompileError{}
 	for _, read := range missing {
 		text := "the API server does not serve " + read.Explained()
@@ -309,15 +310,15 @@ func (b *Binding) bindClusters(read *projection.FieldSet, served ServedTypes) {
 	}
 }
 
-// bindSupplies records the types that are pushed to the remote engine.
-func (b *Binding) bindSupplies(listed []placementv1.ReplicatedResource, served ServedTypes) {
+// bindPushed records the types that are pushed to the remote engine.
+func (b *Binding) bindPushed(listed []placementv1.ReplicatedResource, served ServedTypes) {
 	for _, l := range listed {
 		if r, ok := b.served(l, served); ok {
-			b.Supplies = append(b.Supplies, r)
+			b.PushedTypes = append(b.PushedTypes, r)
 		}
 	}
-	slices.SortFunc(b.Supplies, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
-	b.Supplies = slices.Compact(b.Supplies)
+	slices.SortFunc(b.PushedTypes, func(x, y Resource) int { return strings.Compare(x.String(), y.String()) })
+	b.PushedTypes = slices.Compact(b.PushedTypes)
 }
 
 // served returns the resource for a type that a policy lists. If the type is not served, it is added to Missing.
@@ -345,8 +346,8 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 // needs records that the policy reads some fields of a resource type.
 func (b *Binding) needs(r Resource, fields *projection.FieldSet) {
 	b.Resources = append(b.Resources, r)
-	if standing, ok := b.Fields[r.GroupVersionResource]; ok {
-		fields = projection.Union(standing, fields)
+	if known, ok := b.Fields[r.GroupVersionResource]; ok {
+		fields = projection.Union(known, fields)
 	}
 	b.Fields[r.GroupVersionResource] = fields
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Limits of the search for helpers. A policy that exceeds them has fewer helpers.
+// Limits of the search for cacheable rules. A policy that exceeds them has fewer of them.
 const (
 	maxHelpers     = 64
 	maxHelperSteps = 100_000
@@ -128,8 +128,8 @@ func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
 	return out
 }
 
-// helpers returns the rules that read less of the input than all rules together.
-func (a *fieldAnalyser) helpers(pkg ast.Ref) []CacheableRule {
+// cacheableRules returns the rules that read less of the input than all rules together.
+func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
 	steps := maxHelperSteps
 	all := a.closure(a.reader, &steps)
 	if all == nil {
@@ -205,9 +205,9 @@ func fieldsOf(nodes []*fieldNode, reads []byte) *projection.FieldSet {
 		case n.parent == nil:
 			return root
 		case n.each:
-			return at(n.parent).Each()
+			return at(n.parent).AddEach()
 		default:
-			return at(n.parent).Name(n.name)
+			return at(n.parent).AddName(n.name)
 		}
 	}
 	for number, depth := range reads {
@@ -215,7 +215,7 @@ func fieldsOf(nodes []*fieldNode, reads []byte) *projection.FieldSet {
 		case readItself:
 			at(nodes[number])
 		case readBelow:
-			at(nodes[number]).All()
+			at(nodes[number]).AddAll()
 		}
 	}
 	return root.Seal()

@@ -25,8 +25,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 )
 
-// TestHelpers checks which rules are helpers, and which fields of the input each of them reads.
-func TestHelpers(t *testing.T) {
+// TestCacheableRules checks which rules are cacheable, and which fields of the input each of them reads.
+func TestCacheableRules(t *testing.T) {
 	const id = "labels := {\"id\": input.id}\n"
 	tests := map[string]struct {
 		text string
@@ -69,7 +69,7 @@ func TestHelpers(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
-			for _, h := range m.Helpers {
+			for _, h := range m.CacheableRules {
 				got[strings.TrimPrefix(h.Ref.String(), "data.p.")] = strings.Join(h.Input.Paths(), " ")
 			}
 			if name != "Whole" {
@@ -82,7 +82,7 @@ func TestHelpers(t *testing.T) {
 	}
 }
 
-func TestHelpersAreBounded(t *testing.T) {
+func TestCacheableRulesAreBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("package p\nlabels := {\"id\": input.id}\nr0 := input.a\n")
 	for i := 1; i < 200; i++ {
@@ -94,7 +94,7 @@ func TestHelpersAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(m.Helpers); n == 0 || n > 64 {
+	if n := len(m.CacheableRules); n == 0 || n > 64 {
 		t.Errorf("%d helpers", n)
 	}
 }

@@ -118,12 +118,12 @@ func (m *Module) analyseFields(module *ast.Module) {
 	}
 	switch {
 	case a.lost:
-		a.input.All()
-		a.data.All()
+		a.input.AddAll()
+		a.data.AddAll()
 	case !m.Nodes && !m.Clusters:
 		// Results of predicates must be checked again after nodes, pods, or clusters change. The engine tracks these
-		// results for decisions only, so such policies have no helpers.
-		m.Helpers = a.helpers(m.Package)
+		// results for decisions only, so such policies have no cacheable rules.
+		m.CacheableRules = a.cacheableRules(m.Package)
 	}
 	m.Input, m.Data = a.input.Seal(), a.data.Seal()
 }
@@ -146,7 +146,7 @@ func (m *Module) ObjectFields(r Read, namespaced bool) *projection.FieldSet {
 	if namespaced {
 		levels = 2
 	}
-	return m.Data.Below(path...).Members(levels)
+	return m.Data.AtPath(path...).UnionAtDepth(levels)
 }
 
 func (a *fieldAnalyser) addRules(rules []*ast.Rule) {
@@ -222,7 +222,7 @@ func (a *fieldAnalyser) step() bool {
 // deepen marks everything below a value as read.
 func (a *fieldAnalyser) deepen(p places) {
 	for _, f := range p.fields {
-		f.at.All()
+		f.at.AddAll()
 		a.reader.read(a.nodes[f.at], true)
 	}
 }
@@ -273,11 +273,11 @@ func (a *fieldAnalyser) follow(from places, operands []operand) places {
 func (a *fieldAnalyser) descend(f place, o operand) places {
 	many := f.many || o.many
 	if len(o.texts) == 0 || slices.ContainsFunc(o.texts, isIndex) {
-		return places{fields: []place{{a.enter(f.at, f.at.Each(), fieldNode{each: true}), many}}}
+		return places{fields: []place{{a.enter(f.at, f.at.AddEach(), fieldNode{each: true}), many}}}
 	}
 	var out places
 	for _, text := range o.texts {
-		out.fields = append(out.fields, place{a.enter(f.at, f.at.Name(text), fieldNode{name: text}), many || len(o.texts) > 1})
+		out.fields = append(out.fields, place{a.enter(f.at, f.at.AddName(text), fieldNode{name: text}), many || len(o.texts) > 1})
 	}
 	return out
 }

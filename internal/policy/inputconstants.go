@@ -49,10 +49,10 @@ func (m *Module) InputConstants() []InputConstant {
 	if replaced {
 		return nil
 	}
-	standing := referencesOf(module)
+	refs := referencesOf(module)
 	var out []InputConstant
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
-		out = append(out, m.comparedConstants(e, standing)...)
+		out = append(out, m.comparedConstants(e, refs)...)
 		return false
 	})
 	slices.SortStableFunc(out, func(a, b InputConstant) int {
@@ -106,7 +106,7 @@ func typeField(ref ast.Ref) string {
 }
 
 // comparedConstants returns the constants that an expression compares with one of the type fields.
-func (m *Module) comparedConstants(e *ast.Expr, standing references) []InputConstant {
+func (m *Module) comparedConstants(e *ast.Expr, refs references) []InputConstant {
 	operands := e.Operands()
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
 		return nil
@@ -116,11 +116,11 @@ func (m *Module) comparedConstants(e *ast.Expr, standing references) []InputCons
 	operator := e.Operator()
 	switch {
 	case operator.Equal(ast.Member.Ref()):
-		at.Field, values = typeField(standing.of(operands[0])), m.members(operands[1], standing)
+		at.Field, values = typeField(refs.of(operands[0])), m.members(operands[1], refs)
 	case operator.Equal(ast.NotEqual.Ref()) || operator.Equal(ast.Equal.Ref()) || e.IsEquality():
 		at.Differs = at.Differs != operator.Equal(ast.NotEqual.Ref())
-		if at.Field, values = typeField(standing.of(operands[0])), operands[1:]; at.Field == "" {
-			at.Field, values = typeField(standing.of(operands[1])), operands[:1]
+		if at.Field, values = typeField(refs.of(operands[0])), operands[1:]; at.Field == "" {
+			at.Field, values = typeField(refs.of(operands[1])), operands[:1]
 		}
 	}
 	var out []InputConstant
@@ -137,8 +137,8 @@ func (m *Module) comparedConstants(e *ast.Expr, standing references) []InputCons
 
 // members returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
 // nil for other terms.
-func (m *Module) members(term *ast.Term, standing references) []*ast.Term {
-	if ref := standing.of(term); ref != nil {
+func (m *Module) members(term *ast.Term, refs references) []*ast.Term {
+	if ref := refs.of(term); ref != nil {
 		rules := m.Compiler.GetRulesExact(ref)
 		if len(rules) != 1 || rules[0].Head.Value == nil || rules[0].Else != nil || len(rules[0].Head.Args) > 0 {
 			return nil

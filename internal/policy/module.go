@@ -96,8 +96,8 @@ type Module struct {
 	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
 	// the decision.
 	Input, Data *projection.FieldSet
-	// Helpers are rules without arguments that read less of `input` than Input, in the order of the text.
-	Helpers []CacheableRule
+	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
+	CacheableRules []CacheableRule
 	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or
 	// by spec.predicates.
 	Nodes, Clusters bool
@@ -116,7 +116,7 @@ type Module struct {
 	Findings []Finding
 
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
-	unit *unit
+	unit *compilation
 }
 
 // Finding is a part of a policy's Rego that has no effect.
@@ -203,13 +203,13 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 		}
 		return m, nil
 	}
-	if err := sized(name+".rego", spec); err != nil {
+	if err := checkSize(name+".rego", spec); err != nil {
 		return nil, err
 	}
-	if spec.Rego == "" && filters(spec) {
+	if spec.Rego == "" && checksCandidates(spec) {
 		spec.Rego = nothing
 	}
-	u, err := unitOf(spec)
+	u, err := compilationOf(spec)
 	if err != nil {
 		return nil, withFileName(name, explainRecursion(err, spec))
 	}

@@ -48,7 +48,7 @@ func (m *Module) warnOfNearNames(module *ast.Module) {
 		if seen[name] || len(rule.Head.Args) > 0 || len(rule.Head.Ref()) > 1 && !rule.Head.Ref()[1].IsGround() || slices.Contains(ContractRules, name) {
 			continue
 		}
-		meant := meantBy(name)
+		meant := suggestRule(name)
 		if meant == "" || used[name] {
 			continue
 		}
@@ -60,8 +60,8 @@ func (m *Module) warnOfNearNames(module *ast.Module) {
 	}
 }
 
-// meantBy returns the rule that a name probably stands for, as the end of a question; "" if there is none.
-func meantBy(name string) string {
+// suggestRule returns the rule that a name probably stands for, as the end of a question; "" if there is none.
+func suggestRule(name string) string {
 	meant, ok := foreignRules[name]
 	if !ok {
 		if meant, ok = suggest.Nearest(name, ContractRules); !ok || meant == name {

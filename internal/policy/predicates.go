@@ -31,8 +31,8 @@ import (
 // nothing is the Rego used for a policy that has only spec.predicates.
 const nothing = "package " + rootKubernetes + ".placement"
 
-// filters reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
-func filters(spec placementv1.PlacementPolicySpec) bool {
+// checksCandidates reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
+func checksCandidates(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Predicates != nil && spec.Predicates.Candidates != ""
 }
 
@@ -42,7 +42,7 @@ var clusterFields = []string{"labels", "properties", "taints", "ready", "region"
 var sealedClusterFields = func() *projection.FieldSet {
 	out := &projection.FieldSet{}
 	for _, name := range clusterFields {
-		out.Name(name).All()
+		out.AddName(name).AddAll()
 	}
 	return out.Seal()
 }()
@@ -78,10 +78,10 @@ func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {
 		a.deepen(p)
 		return
 	}
-	if each := fields.Every(); each != nil {
+	if each := fields.EveryMember(); each != nil {
 		a.readFields(a.follow(p, []operand{{many: true}}), each)
 	}
-	for name, below := range fields.Named() {
+	for name, below := range fields.NamedMembers() {
 		a.readFields(a.follow(p, []operand{{texts: []string{name}}}), below)
 	}
 }
@@ -108,7 +108,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 		}
 		each := &projection.FieldSet{}
 		for _, name := range clusterFields {
-			each.Name(rootClusters).Each().Name(name).All()
+			each.AddName(rootClusters).AddEach().AddName(name).AddAll()
 		}
 		m.Data = projection.Union(m.Data, each.Seal())
 	default:

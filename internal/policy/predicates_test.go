@@ -115,8 +115,8 @@ func TestPredicatesRead(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if len(m.Helpers) > 0 && (m.Nodes || m.Clusters) && spec.Rego != "" && tc.spec == nil {
-				t.Errorf("values are remembered of %d rules, without what predicates said", len(m.Helpers))
+			if len(m.CacheableRules) > 0 && (m.Nodes || m.Clusters) && spec.Rego != "" && tc.spec == nil {
+				t.Errorf("values are remembered of %d rules, without what predicates said", len(m.CacheableRules))
 			}
 			if len(m.Warnings) > 0 && tc.text == "" {
 				t.Errorf("warnings %q", m.Warnings)
@@ -144,7 +144,7 @@ func TestPredicatesOfOneText(t *testing.T) {
 		t.Errorf("clusters %t, predicates (-want +got):\n%s", filtering.Clusters, diff)
 	}
 	b, err := policy.Bind("q", filtering, nil, served{resource("cluster.open-cluster-management.io", "v1", "managedclusters")})
-	if err != nil || len(b.Clusters) == 0 || len(b.Resources) != 1 || b.World != nil {
+	if err != nil || len(b.Clusters) == 0 || len(b.Resources) != 1 || b.PredicateReads != nil {
 		t.Errorf("binding %+v, %v", b, err)
 	}
 }

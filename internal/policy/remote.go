@@ -64,8 +64,8 @@ type RemoteModule struct {
 	Text string
 }
 
-// Supplied reports whether Berth pushes data or modules to the engine.
-func (r *Remote) Supplied() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
+// NeedsPush reports whether Berth pushes data or modules to the engine.
+func (r *Remote) NeedsPush() bool { return len(r.Spec.Replicate)+len(r.Modules) > 0 }
 
 // SecretUse is a field of spec.remote that names a Secret in the operator's own namespace.
 type SecretUse struct {
@@ -304,7 +304,7 @@ func further(a, b *CompileError) bool {
 func compileModules(modules map[string]*ast.Module) (warnings []string, wrong []*ast.Error) {
 	rules := 0
 	for file, module := range modules {
-		if rules += len(module.Rules); bounded(file, module) != nil || rules > maxRules {
+		if rules += len(module.Rules); checkBounds(file, module) != nil || rules > maxRules {
 			return []string{"the modules are too large to be compiled here: whether they compile is for the engine to say"}, nil
 		}
 	}

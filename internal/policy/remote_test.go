@@ -167,7 +167,7 @@ func TestRemoteIsLocated(t *testing.T) {
 			if base != tc.base || m.Remote.V0 != tc.v0 || m.Remote.Document.String() != address {
 				t.Errorf("it is %s, below %q, v0 %t", m.Remote.Document, base, m.Remote.V0)
 			}
-			if m.Remote.ModulesDigest != "" || m.Remote.Supplied() {
+			if m.Remote.ModulesDigest != "" || m.Remote.NeedsPush() {
 				t.Error("something is supplied")
 			}
 		})

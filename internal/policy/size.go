@@ -41,8 +41,8 @@ const (
 
 const codeSize = "berth_size_error"
 
-// sized rejects a policy that is too large to compile within the time of a request.
-func sized(file string, spec placementv1.PlacementPolicySpec) error {
+// checkSize rejects a policy that is too large to compile within the time of a request.
+func checkSize(file string, spec placementv1.PlacementPolicySpec) error {
 	if n := len(spec.Rego); n > maxRego {
 		return oneError(file, nil, codeSize, fmt.Sprintf("spec.rego: has %d bytes, at most %d are compiled", n, maxRego))
 	}
@@ -52,8 +52,8 @@ func sized(file string, spec placementv1.PlacementPolicySpec) error {
 	return nil
 }
 
-// bounded rejects a module that is nested too deeply or has too many rules.
-func bounded(file string, module *ast.Module) error {
+// checkBounds rejects a module that is nested too deeply or has too many rules.
+func checkBounds(file string, module *ast.Module) error {
 	var place *ast.Location
 	terms, bodies, rules, tooDeep := 0, 0, 0, false
 	count := func(x any, n int) {

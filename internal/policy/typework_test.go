@@ -67,7 +67,7 @@ type doubling struct{ first, step, last string }
 func compileTime(t testing.TB, text string) (time.Duration, error) {
 	t.Helper()
 	began := time.Now()
-	_, err := compileUnit(placementv1.RegoV1, text, false)
+	_, err := newCompilation(placementv1.RegoV1, text, false)
 	return time.Since(began), err
 }
 

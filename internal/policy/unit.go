@@ -34,8 +34,8 @@ import (
 // name.
 const textFile = "<policy>.rego"
 
-// unit is the shared compilation of all policies that have the same Rego.
-type unit struct {
+// compilation is the shared compilation of all policies that have the same Rego.
+type compilation struct {
 	// module has the results that depend only on the Rego.
 	module Module
 	// static has the references to top-level documents that Berth does not provide, keyed by document name.
@@ -47,16 +47,16 @@ type unit struct {
 }
 
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
-var units weakcache.Cache[unit]
+var units weakcache.Cache[compilation]
 
-// unitOf returns the unit of a policy's Rego. An error is a *CompileError with the file name textFile.
-func unitOf(spec placementv1.PlacementPolicySpec) (*unit, error) {
-	// The key covers everything that influences the unit.
+// compilationOf returns the compilation of a policy's Rego. An error is a *CompileError with the file name textFile.
+func compilationOf(spec placementv1.PlacementPolicySpec) (*compilation, error) {
+	// The key covers everything that influences the compilation.
 	v0, listed := spec.RegoVersion == placementv1.RegoV0, len(spec.Replicate) > 0
 	sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", v0, listed, spec.Rego))
 	digest := hex.EncodeToString(sum[:])
-	return units.Get(digest, func() (*unit, error) {
-		u, err := compileUnit(spec.RegoVersion, spec.Rego, listed)
+	return units.Get(digest, func() (*compilation, error) {
+		u, err := newCompilation(spec.RegoVersion, spec.Rego, listed)
 		if err != nil {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func unitOf(spec placementv1.PlacementPolicySpec) (*unit, error) {
 	})
 }
 
-// compileUnit compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
-func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) (*unit, error) {
+// newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
+func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool) (*compilation, error) {
 	version, capabilities := language(regoVersion)
 	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if err != nil {
@@ -79,7 +79,7 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 	if parsed == nil {
 		return nil, oneError(textFile, nil, ast.ParseErr, "the text has no package")
 	}
-	if err := bounded(textFile, parsed); err != nil {
+	if err := checkBounds(textFile, parsed); err != nil {
 		return nil, err
 	}
 	compiler, inferred := newTypedCompiler(capabilities)
@@ -91,7 +91,7 @@ func compileUnit(regoVersion placementv1.RegoVersion, text string, listed bool) 
 		return nil, oneError(textFile, parsed.Package.Location, codeContract,
 			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, rootKubernetes))
 	}
-	u := &unit{module: Module{Compiler: compiler, Package: parsed.Package.Path}}
+	u := &compilation{module: Module{Compiler: compiler, Package: parsed.Package.Path}}
 	m, module := &u.module, compiler.Modules[textFile]
 	if err := m.findRules(textFile, module); err != nil {
 		return nil, err

@@ -40,11 +40,11 @@ type PluginConfig struct {
 }
 
 // configure sets the arguments of the predicates. Predicates without configured arguments get the defaults.
-func configure(predicates []configured, config []PluginConfig) error {
+func configure(predicates []configuredPredicate, config []PluginConfig) error {
 	given := map[string]bool{}
 	for i, c := range config {
 		path := field.NewPath("pluginConfig").Index(i)
-		at := slices.IndexFunc(predicates, func(p configured) bool { return p.Name == c.Name })
+		at := slices.IndexFunc(predicates, func(p configuredPredicate) bool { return p.Name == c.Name })
 		if at < 0 {
 			return field.Invalid(path.Child("name"), c.Name, "there are arguments for a predicate that is not in use")
 		}
@@ -69,7 +69,7 @@ func configure(predicates []configured, config []PluginConfig) error {
 
 // configure decodes the plugin's arguments. For the scheduler's own plugins it uses the scheduler's scheme, which is
 // strict and sets defaults. Other plugins get the raw arguments, as in the scheduler.
-func (p *configured) configure(path *field.Path, raw []byte) error {
+func (p *configuredPredicate) configure(path *field.Path, raw []byte) error {
 	raw = bytes.TrimSpace(raw)
 	if bytes.Equal(raw, []byte("null")) {
 		raw = nil

@@ -127,7 +127,7 @@ func TestArguments(t *testing.T) {
 // TestOwnArguments checks that a user's plugin gets its arguments in the form in which the scheduler passes them.
 func TestOwnArguments(t *testing.T) {
 	var got []runtime.Object
-	mine := Predicate{Name: "Mine", Judges: Nodes, New: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	mine := Predicate{Name: "Mine", Candidates: Nodes, New: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 		got = append(got, args)
 		return fake{"Mine", func(string) *fwk.Status { return nil }}, nil
 	}}

@@ -56,7 +56,7 @@ func clusterOf(t testing.TB, s *Snapshot) cluster {
 	}
 	return cluster{
 		Labels: info.Node().Labels, Taints: info.Node().Spec.Taints,
-		Allocatable: quantitiesOf(info.GetAllocatable()), Boundless: s.boundless(info.Node().Name),
+		Allocatable: quantitiesOf(info.GetAllocatable()), Boundless: s.hasUnlimitedResources(info.Node().Name),
 	}
 }
 

@@ -50,7 +50,7 @@ import (
 )
 
 // The tests compare with the scheduler's framework. It uses the scheduler's own snapshot, which is rebuilt from the
-// complete objects for each judgment. For a comparison with a real kube-scheduler, see
+// complete objects for each evaluation. For a comparison with a real kube-scheduler, see
 // test/integration/schedulerdifferential.
 
 // defaults returns kube-scheduler's default profile without plugins that do not filter, and without the filters that
@@ -112,7 +112,7 @@ func newOracle(t testing.TB, profile *schedulerconfig.KubeSchedulerProfile, w pr
 	return oracle{f, snapshot}
 }
 
-// judge returns verdicts without replica counts.
+// evaluate returns verdicts without replica counts.
 func (o oracle) judge(t testing.TB, pod *corev1.Pod) map[string]predicates.Verdict {
 	t.Helper()
 	state := framework.NewCycleState()
@@ -195,7 +195,7 @@ func cut(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *
 	if err := json.Unmarshal(text, &out); err != nil {
 		t.Fatal(err)
 	}
-	return &unstructured.Unstructured{Object: predicates.Reads()[resource].Cut(out)}
+	return &unstructured.Unstructured{Object: predicates.Reads()[resource].Project(out)}
 }
 
 var (
@@ -238,18 +238,18 @@ func (m *match) play(t testing.TB) {
 	var reports []*predicates.Report
 	for range 3 {
 		of := m.workload()
-		report, err := m.set.Judge(t.Context(), m.snapshot(t), of, predicates.Query{Kind: predicates.Nodes})
+		report, err := m.set.Evaluate(t.Context(), m.snapshot(t), of, predicates.Query{Kind: predicates.Nodes})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, show(t, of.Pod))
 		}
 		m.compare(t, of, report)
-		if again, err := m.set.Judge(t.Context(), m.snapshot(t), of, predicates.Query{Kind: predicates.Nodes}); err != nil || !cmp.Equal(report.Verdicts, again.Verdicts) {
+		if again, err := m.set.Evaluate(t.Context(), m.snapshot(t), of, predicates.Query{Kind: predicates.Nodes}); err != nil || !cmp.Equal(report.Verdicts, again.Verdicts) {
 			t.Fatalf("judged once more: %v\n%s", err, cmp.Diff(report.Verdicts, again.Verdicts))
 		}
 		judged, reports = append(judged, of), append(reports, report)
 		m.change(t)
 		for i, old := range reports {
-			next, err := m.set.Again(t.Context(), m.snapshot(t), old)
+			next, err := m.set.Reevaluate(t.Context(), m.snapshot(t), old)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,37 +29,37 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
-// mostReplicas bounds the replica count that is tried on one candidate. A pod without requests may fit any number of
-// times on a cluster, and each replica that is tried takes memory.
-const mostReplicas = 1 << 16
+// maxReplicasPerCandidate bounds the replica count that is tried on one candidate. A pod without requests may fit any
+// number of times on a cluster, and each replica that is tried takes memory.
+const maxReplicasPerCandidate = 1 << 16
 
-// allReplicas bounds the replicas that are tried on all candidates together. But at least fewReplicas are tried on
-// each. The author of a workload chooses its number of replicas, and must not be able to make the policy exceed its
-// deadline.
+// maxReplicasTotal bounds the replicas that are tried on all candidates together. But at least minReplicasTried are
+// tried on each. The author of a workload chooses its number of replicas, and must not be able to make the policy
+// exceed its deadline.
 const (
-	allReplicas = 1 << 20
-	fewReplicas = 1 << 10
+	maxReplicasTotal = 1 << 20
+	minReplicasTried = 1 << 10
 )
 
 // stride is the first increment in the search for the replica count. Most workloads have no more replicas, and fit, so
 // one attempt is usually enough.
 const stride = 16
 
-// worker evaluates one candidate of a judgment after the other.
+// worker evaluates one candidate of an evaluation after the other.
 type worker struct {
-	*judgment
+	*evaluation
 
-	// tried is the cycle state with which replicas are counted. It is cloned from the judgment's state when it is first
+	// tried is the cycle state with which replicas are counted. It is cloned from the evaluation's state when it is first
 	// needed, because cloning takes time proportional to the number of nodes. After each candidate it equals the
-	// judgment's state again, because all added copies are removed.
+	// evaluation's state again, because all added copies are removed.
 	tried fwk.CycleState
 
 	// outcomes are the last distinct outcomes.
 	outcomes []*Outcome
 }
 
-// mostOutcomes bounds the number of outcomes that are compared. Most candidates share a few outcomes.
-const mostOutcomes = 16
+// maxOutcomes bounds the number of outcomes that are compared. Most candidates share a few outcomes.
+const maxOutcomes = 16
 
 // share returns an outcome equal to o, which other candidates may share.
 func (w *worker) share(o Outcome) *Outcome {
@@ -68,7 +68,7 @@ func (w *worker) share(o Outcome) *Outcome {
 			return known
 		}
 	}
-	if len(w.outcomes) == mostOutcomes {
+	if len(w.outcomes) == maxOutcomes {
 		w.outcomes = w.outcomes[:0]
 	}
 	kept := o
@@ -78,7 +78,7 @@ func (w *worker) share(o Outcome) *Outcome {
 
 // verdict evaluates a candidate.
 func (w *worker) verdict(ctx context.Context, info fwk.NodeInfo) (Verdict, error) {
-	w.asked.Add(1)
+	w.evaluated.Add(1)
 	name := info.Node().Name
 	o, err := w.outcome(ctx, name, info)
 	return Verdict{Name: name, Outcome: w.share(o)}, err
@@ -105,7 +105,7 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	if !status.IsSuccess() {
 		o.Predicate, o.Reasons, o.Preemption = objecting, sorted(status.Reasons()), status.Code() == fwk.Unschedulable
 		if objecting == names.TaintToleration && w.kind == Clusters {
-			taint, _ := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), info.Node().Spec.Taints, w.Pod.Spec.Tolerations, keepsAway, true)
+			taint, _ := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), info.Node().Spec.Taints, w.Pod.Spec.Tolerations, repelsPods, true)
 			o.Taint = taint.ToString()
 		}
 		return o, nil
@@ -115,8 +115,8 @@ func (w *worker) outcome(ctx context.Context, name string, info fwk.NodeInfo) (o
 	return o, err
 }
 
-// keepsAway reports whether a taint keeps pods away from a candidate, as TaintToleration decides it.
-func keepsAway(taint *corev1.Taint) bool {
+// repelsPods reports whether a taint keeps pods away from a candidate, as TaintToleration decides it.
+func repelsPods(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }
 
@@ -130,15 +130,15 @@ func sorted(reasons []string) []string {
 }
 
 // applies reports whether the i-th plugin evaluates a candidate.
-func (j *judgment) applies(i int, info fwk.NodeInfo) bool {
+func (j *evaluation) applies(i int, info fwk.NodeInfo) bool {
 	if j.skipped[i] {
 		return false
 	}
-	return !j.plugins[i].resources || !j.world.boundless(info.Node().Name)
+	return !j.plugins[i].resources || !j.world.hasUnlimitedResources(info.Node().Name)
 }
 
 // filter runs each plugin until one rejects the candidate. It returns the name and status of that plugin.
-func (j *judgment) filter(
+func (j *evaluation) filter(
 	ctx context.Context, state fwk.CycleState, info fwk.NodeInfo,
 ) (objecting string, status *fwk.Status, err error) {
 	defer func() {
@@ -176,11 +176,11 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 		state = w.state
 	}
 	// With "fits" copies there is room for one more; with "objects" copies there is not.
-	fits, objects, doubling := 0, w.most, true
+	fits, objects, doubling := 0, w.maxReplicas, true
 	for step := stride; objects-fits > 1; step *= 2 {
 		next := fits + (objects-fits)/2
 		if doubling {
-			next = min(fits+step, w.most-1)
+			next = min(fits+step, w.maxReplicas-1)
 		}
 		more, err := w.with(ctx, state, info, next-fits)
 		if err != nil {
@@ -204,19 +204,19 @@ func (w *worker) replicas(ctx context.Context, info fwk.NodeInfo) (int, error) {
 
 // bound returns the maximum replica count to try on each of the candidates. It is smaller for pods with many parts,
 // because the cost of adding a copy of a pod grows with its size.
-func (j *judgment) bound(candidates int) int {
+func (j *evaluation) bound(candidates int) int {
 	parts := len(j.Pod.Spec.Volumes)
 	for _, containers := range [][]corev1.Container{j.Pod.Spec.InitContainers, j.Pod.Spec.Containers} {
 		for _, c := range containers {
 			parts += 1 + len(c.Ports)
 		}
 	}
-	each := max(fewReplicas, allReplicas/max(1, candidates)) / (1 + parts/16)
-	return min(j.Replicas, max(stride, min(each, mostReplicas)))
+	each := max(minReplicasTried, maxReplicasTotal/max(1, candidates)) / (1 + parts/16)
+	return min(j.Replicas, max(stride, min(each, maxReplicasPerCandidate)))
 }
 
 // podless reports whether none of the predicates for the candidate reads the pods on it.
-func (j *judgment) podless(info fwk.NodeInfo) bool {
+func (j *evaluation) podless(info fwk.NodeInfo) bool {
 	for i := range j.plugins {
 		if j.applies(i, info) && !j.plugins[i].podless {
 			return false
@@ -226,7 +226,7 @@ func (j *judgment) podless(info fwk.NodeInfo) bool {
 }
 
 // extends reports whether a plugin prepared state that depends on existing pods.
-func (j *judgment) extends() bool {
+func (j *evaluation) extends() bool {
 	for i, p := range j.plugins {
 		if p.extensions != nil && !j.skipped[i] {
 			return true
@@ -245,7 +245,7 @@ func (w *worker) with(ctx context.Context, state fwk.CycleState, info fwk.NodeIn
 		if n%stride == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		info.AddPodInfo(w.another)
+		info.AddPodInfo(w.podCopy)
 	}
 	return info, w.extend(ctx, state, info, copies, fwk.PreFilterExtensions.AddPod)
 }
@@ -262,7 +262,7 @@ func (w *worker) extend(ctx context.Context, state fwk.CycleState, info fwk.Node
 		}
 		status, err := guard(p.Name, func() (status *fwk.Status) {
 			for range copies {
-				if status = tell(p.extensions, ctx, state, w.Pod, w.another, info); !status.IsSuccess() {
+				if status = tell(p.extensions, ctx, state, w.Pod, w.podCopy, info); !status.IsSuccess() {
 					break
 				}
 			}

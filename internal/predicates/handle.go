@@ -91,7 +91,7 @@ func claims(pod *corev1.Pod) bool {
 // registered.
 var initMetrics = sync.OnceFunc(schedulermetrics.InitMetrics)
 
-// lister shows the snapshot of the current judgment. Plugins keep the lister and what its methods return.
+// lister shows the snapshot of the current evaluation. Plugins keep the lister and what its methods return.
 type lister struct{ *Snapshot }
 
 func (l *lister) NodeInfos() fwk.NodeInfoLister { return l }

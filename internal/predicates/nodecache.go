@@ -48,13 +48,13 @@ type NodeCache struct {
 	loaded map[schema.GroupVersionResource]bool
 	// hosts are the nodes by name, including unknown nodes that have pods.
 	hosts map[string]*host
-	// touched are the hosts that changed since the current snapshot. regrouped reports whether nodes were added or
+	// changedNodes are the hosts that changed since the current snapshot. regrouped reports whether nodes were added or
 	// removed.
-	touched   []string
-	regrouped bool
-	pods      *btree.BTree[record]
-	shapes    shapes
-	labelled  map[string]labelled
+	changedNodes        []string
+	nodesAddedOrRemoved bool
+	pods                *btree.BTree[record]
+	shapes              shapes
+	labelled            map[string]namespaceEntry
 	// sorted are the namespaces in the order of a snapshot. It is nil if it has to be computed.
 	sorted []*corev1.Namespace
 
@@ -79,8 +79,8 @@ type host struct {
 
 func (h *host) known() bool { return h.info.Node() != nil }
 
-// labelled is a namespace with the digest of its projection.
-type labelled struct {
+// namespaceEntry is a namespace with the digest of its projection.
+type namespaceEntry struct {
 	key       digest
 	namespace *corev1.Namespace
 }
@@ -104,8 +104,8 @@ func NewNodeCache() *NodeCache {
 	return &NodeCache{
 		loaded:   map[schema.GroupVersionResource]bool{},
 		hosts:    map[string]*host{},
-		pods:     btree.New(degree, sooner),
-		labelled: map[string]labelled{},
+		pods:     btree.New(degree, lessRecord),
+		labelled: map[string]namespaceEntry{},
 	}
 }
 
@@ -136,7 +136,7 @@ func (w *NodeCache) Load(resource schema.GroupVersionResource, objects []*unstru
 	for _, change := range apply {
 		changed = change() || changed
 	}
-	return w.count(changed)
+	return w.countChange(changed)
 }
 
 // Put adds or replaces an object. It has no effect unless the type is complete.
@@ -147,14 +147,14 @@ func (w *NodeCache) Put(resource schema.GroupVersionResource, o *unstructured.Un
 	change := w.prepare(resource, o)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.loaded[resource] && w.count(change())
+	return w.loaded[resource] && w.countChange(change())
 }
 
 // Delete removes an object.
 func (w *NodeCache) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.count(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
+	return w.countChange(w.remove(resource, types.NamespacedName{Namespace: namespace, Name: name}))
 }
 
 // Drop removes a type and its objects. The world is incomplete then.
@@ -169,8 +169,8 @@ func (w *NodeCache) Drop(resource schema.GroupVersionResource) bool {
 		w.remove(resource, name)
 	}
 	w.current.Store(nil)
-	w.regrouped = true
-	return w.count(true)
+	w.nodesAddedOrRemoved = true
+	return w.countChange(true)
 }
 
 // Size returns the number of objects of a type. ok is false while the type is incomplete. Pods that are not on a node
@@ -213,11 +213,11 @@ func (w *NodeCache) Snapshot() (*Snapshot, error) {
 		}
 	}
 	var s *Snapshot
-	if old == nil || w.regrouped {
-		s = w.gather()
+	if old == nil || w.nodesAddedOrRemoved {
+		s = w.snapshotAll()
 	} else {
-		others := make(map[int]fwk.NodeInfo, len(w.touched))
-		for _, name := range w.touched {
+		others := make(map[int]fwk.NodeInfo, len(w.changedNodes))
+		for _, name := range w.changedNodes {
 			if i, ok := slices.BinarySearch(old.names, name); ok {
 				others[i] = w.hosts[name].info
 			}
@@ -226,13 +226,13 @@ func (w *NodeCache) Snapshot() (*Snapshot, error) {
 	}
 	s.revision, s.pods, s.namespaces = w.changes, w.pods.Clone(), w.sorted
 	w.epoch++
-	w.touched, w.regrouped = nil, false
+	w.changedNodes, w.nodesAddedOrRemoved = nil, false
 	w.current.Store(s)
 	return s, nil
 }
 
-// gather makes a new snapshot of all known nodes.
-func (w *NodeCache) gather() *Snapshot {
+// snapshotAll makes a new snapshot of all known nodes.
+func (w *NodeCache) snapshotAll() *Snapshot {
 	var s Snapshot
 	for name, h := range w.hosts {
 		if h.known() {
@@ -258,8 +258,8 @@ func (w *NodeCache) missing() []string {
 	return out
 }
 
-// count increments the revision if something changed, and returns changed.
-func (w *NodeCache) count(changed bool) bool {
+// countChange increments the revision if something changed, and returns changed.
+func (w *NodeCache) countChange(changed bool) bool {
 	if changed {
 		w.changes++
 	}
@@ -331,7 +331,7 @@ func (w *NodeCache) prepare(resource schema.GroupVersionResource, o *unstructure
 		return func() bool { return w.setPod(p) }
 	}
 	document, key := cut(resource, o)
-	if standing, ok := w.standing(resource, name.Name); ok && standing == key {
+	if standing, ok := w.storedDigest(resource, name.Name); ok && standing == key {
 		return func() bool { return false }
 	}
 	if resource == nodeResource {
@@ -348,8 +348,8 @@ func (w *NodeCache) prepare(resource schema.GroupVersionResource, o *unstructure
 	return func() bool { return w.setNamespace(namespace, key) }
 }
 
-// standing returns the digest of a stored node or namespace.
-func (w *NodeCache) standing(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
+// storedDigest returns the digest of a stored node or namespace.
+func (w *NodeCache) storedDigest(resource schema.GroupVersionResource, name string) (key digest, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if resource == nodeResource {
@@ -370,28 +370,28 @@ func (w *NodeCache) setPod(p *pod) bool {
 	}
 	place.pod = p
 	w.pods.ReplaceOrInsert(place)
-	seen := replaced && w.leave(old.pod)
+	seen := replaced && w.removeFromNode(old.pod)
 	node := p.object.Spec.NodeName
 	h, ok := w.hosts[node]
 	if !ok {
 		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
 		w.hosts[node] = h
 	}
-	w.own(h, node).AddPodInfo(&p.info)
+	w.mutableInfo(h, node).AddPodInfo(&p.info)
 	return h.known() || seen
 }
 
 func (w *NodeCache) removePod(name types.NamespacedName) bool {
 	old, ok := w.pods.Delete(at(name.Namespace, name.Name))
-	return ok && w.leave(old.pod)
+	return ok && w.removeFromNode(old.pod)
 }
 
-// leave removes a pod from its node, and reports whether the node is known.
-func (w *NodeCache) leave(p *pod) bool {
+// removeFromNode removes a pod from its node, and reports whether the node is known.
+func (w *NodeCache) removeFromNode(p *pod) bool {
 	node := p.object.Spec.NodeName
 	h := w.hosts[node]
-	leave(w.own(h, node), &p.object)
-	w.tidy(h, node)
+	leave(w.mutableInfo(h, node), &p.object)
+	w.removeIfEmpty(h, node)
 	return h.known()
 }
 
@@ -401,8 +401,8 @@ func (w *NodeCache) setNode(node *corev1.Node, key digest) bool {
 		h = &host{info: framework.NewNodeInfo(), epoch: w.epoch}
 		w.hosts[node.Name] = h
 	}
-	w.regrouped = w.regrouped || !h.known()
-	w.own(h, node.Name).SetNode(node)
+	w.nodesAddedOrRemoved = w.nodesAddedOrRemoved || !h.known()
+	w.mutableInfo(h, node.Name).SetNode(node)
 	h.key = key
 	return true
 }
@@ -412,30 +412,30 @@ func (w *NodeCache) removeNode(name string) bool {
 	if !ok || !h.known() {
 		return false
 	}
-	w.own(h, name).RemoveNode()
-	w.regrouped = true
-	w.tidy(h, name)
+	w.mutableInfo(h, name).RemoveNode()
+	w.nodesAddedOrRemoved = true
+	w.removeIfEmpty(h, name)
 	return true
 }
 
-// own returns a host's NodeInfo for changes. It copies the NodeInfo if a snapshot has it.
-func (w *NodeCache) own(h *host, name string) *framework.NodeInfo {
+// mutableInfo returns a host's NodeInfo for changes. It copies the NodeInfo if a snapshot has it.
+func (w *NodeCache) mutableInfo(h *host, name string) *framework.NodeInfo {
 	if h.epoch != w.epoch {
 		h.info, h.epoch = h.info.SnapshotConcrete(), w.epoch
-		w.touched = append(w.touched, name)
+		w.changedNodes = append(w.changedNodes, name)
 	}
 	return h.info
 }
 
-// tidy removes a host that is unknown and has no pods.
-func (w *NodeCache) tidy(h *host, name string) {
+// removeIfEmpty removes a host that is unknown and has no pods.
+func (w *NodeCache) removeIfEmpty(h *host, name string) {
 	if !h.known() && len(h.info.Pods) == 0 {
 		delete(w.hosts, name)
 	}
 }
 
 func (w *NodeCache) setNamespace(namespace *corev1.Namespace, key digest) bool {
-	w.labelled[namespace.Name] = labelled{key, namespace}
+	w.labelled[namespace.Name] = namespaceEntry{key, namespace}
 	w.sorted = nil
 	return true
 }

@@ -60,7 +60,7 @@ type record struct {
 	pod             *pod
 }
 
-func sooner(a, b record) bool {
+func lessRecord(a, b record) bool {
 	if a.namespace != b.namespace {
 		return a.namespace < b.namespace
 	}
@@ -79,7 +79,7 @@ func onNode(o *unstructured.Unstructured) bool {
 
 // pod converts an object to a pod. It returns an error for an object that the API server would reject.
 func (s *shapes) pod(o *unstructured.Unstructured) (*pod, error) {
-	document := reads()[podResource].Cut(o.Object)
+	document := reads()[podResource].Project(o.Object)
 	prune(document)
 	spec, _ := document["spec"].(map[string]any)
 	status, _ := document["status"].(map[string]any)
@@ -130,8 +130,8 @@ func (s *shapes) shape(namespace string, spec, status map[string]any) (*shape, e
 	defer spaces.Put(space)
 	fields := reads()[podResource]
 	var ok, there bool
-	if *space, ok = fields.Below("spec").AppendKey((*space)[:0], spec); ok {
-		*space, ok = fields.Below("status").AppendKey(*space, status)
+	if *space, ok = fields.AtPath("spec").AppendKey((*space)[:0], spec); ok {
+		*space, ok = fields.AtPath("status").AppendKey(*space, status)
 	}
 	if !ok {
 		return nil, errors.New("no JSON")
@@ -164,7 +164,7 @@ func (s *shapes) labelled(value any) (*map[string]string, error) {
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
 	var ok bool
-	if *space, ok = reads()[podResource].Below("metadata", "labels").AppendKey((*space)[:0], value); !ok {
+	if *space, ok = reads()[podResource].AtPath("metadata", "labels").AppendKey((*space)[:0], value); !ok {
 		return nil, errors.New("no JSON")
 	}
 	key := sha256.Sum256(*space)

@@ -55,75 +55,75 @@ var reads = sync.OnceValue(func() map[schema.GroupVersionResource]*projection.Fi
 
 func namespaceFields() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("metadata").Name("name")
+	f.AddName("metadata").AddName("name")
 	// InterPodAffinity reads them for a term's namespaceSelector.
-	f.Name("metadata").Name("labels").All()
+	f.AddName("metadata").AddName("labels").AddAll()
 	return f
 }
 
 func nodeFields() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("metadata").Name("name")
+	f.AddName("metadata").AddName("name")
 	// Read by NodeAffinity, PodTopologySpread, InterPodAffinity, VolumeZone, and VolumeBinding.
-	f.Name("metadata").Name("labels").All()
-	f.Name("spec").Name("unschedulable")
+	f.AddName("metadata").AddName("labels").AddAll()
+	f.AddName("spec").AddName("unschedulable")
 	// Read by TaintToleration, and by PodTopologySpread if it honors taints.
-	taint := f.Name("spec").Name("taints").Each()
-	taint.Name("key")
-	taint.Name("value")
-	taint.Name("effect")
+	taint := f.AddName("spec").AddName("taints").AddEach()
+	taint.AddName("key")
+	taint.AddName("value")
+	taint.AddName("effect")
 	// Read by NodeInfo.SetNode.
-	f.Name("status").Name("allocatable").All()
-	f.Name("status").Name("declaredFeatures").All()
+	f.AddName("status").AddName("allocatable").AddAll()
+	f.AddName("status").AddName("declaredFeatures").AddAll()
 	return f
 }
 
 func podFields() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	meta := f.Name("metadata")
-	meta.Name("name")
-	meta.Name("namespace")
+	meta := f.AddName("metadata")
+	meta.AddName("name")
+	meta.AddName("namespace")
 	// NodeInfo identifies pods by the UID. NodeVolumeLimits compares it with the owner of a claim.
-	meta.Name("uid")
-	meta.Name("labels").All()
+	meta.AddName("uid")
+	meta.AddName("labels").AddAll()
 	// PodTopologySpread does not count pods that are being deleted.
-	meta.Name("deletionTimestamp")
+	meta.AddName("deletionTimestamp")
 
-	spec := f.Name("spec")
-	spec.Name("nodeName")
+	spec := f.AddName("spec")
+	spec.AddName("nodeName")
 	// Read by PodInfo for its terms. The pod's own node affinity no longer matters.
-	spec.Name("affinity").Name("podAffinity").All()
-	spec.Name("affinity").Name("podAntiAffinity").All()
+	spec.AddName("affinity").AddName("podAffinity").AddAll()
+	spec.AddName("affinity").AddName("podAntiAffinity").AddAll()
 	// Read by PodInfo.CalculateResource, which calls resource.PodRequests, and by util.GetHostPorts.
-	spec.Name("overhead").All()
-	spec.Name("resources").Name("requests").All()
+	spec.AddName("overhead").AddAll()
+	spec.AddName("resources").AddName("requests").AddAll()
 	for _, name := range []string{"containers", "initContainers"} {
-		container := spec.Name(name).Each()
-		container.Name("name")
-		container.Name("resources").Name("requests").All()
-		port := container.Name("ports").Each()
-		port.Name("hostPort")
-		port.Name("hostIP")
-		port.Name("protocol")
+		container := spec.AddName(name).AddEach()
+		container.AddName("name")
+		container.AddName("resources").AddName("requests").AddAll()
+		port := container.AddName("ports").AddEach()
+		port.AddName("hostPort")
+		port.AddName("hostIP")
+		port.AddName("protocol")
 		if name == "initContainers" {
-			container.Name("restartPolicy")
+			container.AddName("restartPolicy")
 		}
 	}
-	volumeFields(spec.Name("volumes").Each())
+	volumeFields(spec.AddName("volumes").AddEach())
 
 	// A pod that is resized in place counts with its allocated as well as its requested resources.
-	status := f.Name("status")
-	status.Name("phase")
-	condition := status.Name("conditions").Each()
-	condition.Name("type")
-	condition.Name("reason")
-	status.Name("allocatedResources").All()
-	status.Name("resources").Name("requests").All()
+	status := f.AddName("status")
+	status.AddName("phase")
+	condition := status.AddName("conditions").AddEach()
+	condition.AddName("type")
+	condition.AddName("reason")
+	status.AddName("allocatedResources").AddAll()
+	status.AddName("resources").AddName("requests").AddAll()
 	for _, name := range []string{"containerStatuses", "initContainerStatuses"} {
-		container := status.Name(name).Each()
-		container.Name("name")
-		container.Name("allocatedResources").All()
-		container.Name("resources").Name("requests").All()
+		container := status.AddName(name).AddEach()
+		container.AddName("name")
+		container.AddName("allocatedResources").AddAll()
+		container.AddName("resources").AddName("requests").AddAll()
 	}
 	return f
 }
@@ -131,15 +131,15 @@ func podFields() *projection.FieldSet {
 // volumeFields adds the volume sources that VolumeRestrictions compares and those that NodeVolumeLimits counts: claims,
 // and in-tree volumes that CSI drivers have taken over.
 func volumeFields(f *projection.FieldSet) {
-	f.Name("name")
-	f.Name("persistentVolumeClaim").Name("claimName")
+	f.AddName("name")
+	f.AddName("persistentVolumeClaim").AddName("claimName")
 	// The name of its claim is derived from the names of the pod and the volume.
-	f.Name("ephemeral")
+	f.AddName("ephemeral")
 	for _, source := range []string{
 		"awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk", "iscsi", "portworxVolume", "rbd",
 		"vsphereVolume",
 	} {
-		f.Name(source).All()
+		f.AddName(source).AddAll()
 	}
 }
 
@@ -150,7 +150,7 @@ type digest [sha256.Size / 2]byte
 // cut returns the fields of a node or a namespace that predicates read, and the digest of these.
 func cut(resource schema.GroupVersionResource, object *unstructured.Unstructured) (map[string]any, digest) {
 	fields := reads()[resource]
-	out := fields.Cut(object.Object)
+	out := fields.Project(object.Object)
 	space := spaces.Get().(*[]byte)
 	defer spaces.Put(space)
 	// Ignore the result: a value without a key is not JSON, and cannot be converted later.

@@ -226,7 +226,7 @@ func volumes(namespace, claim string, pods []*corev1.Pod) []runtime.Object {
 // cutTo returns an object as a watch that only keeps the read fields stores it.
 func cutTo(t testing.TB, resource schema.GroupVersionResource, o runtime.Object) *unstructured.Unstructured {
 	t.Helper()
-	return &unstructured.Unstructured{Object: Reads()[resource].Cut(unstructuredOf(t, o).Object)}
+	return &unstructured.Unstructured{Object: Reads()[resource].Project(unstructuredOf(t, o).Object)}
 }
 
 // unstructuredOf returns an object as the API server returns it.

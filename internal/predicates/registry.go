@@ -63,8 +63,8 @@ func (c Candidates) noun() string {
 // Predicate is a filter plugin with its properties.
 //
 // The plugin's handle only offers the nodes and the pods on them (SnapshotSharedLister), the namespaces (the Namespaces
-// lister of SharedInformerFactory), and the Parallelizer. They show the snapshot of the current judgment. As in the
-// scheduler, it changes between one PreFilter and the next. The judgment fails if the plugin uses anything else of the
+// lister of SharedInformerFactory), and the Parallelizer. They show the snapshot of the current evaluation. As in the
+// scheduler, it changes between one PreFilter and the next. The evaluation fails if the plugin uses anything else of the
 // handle.
 //
 // Additional pods on a node may make the plugin reject the node, but must never make it accept the node. The search for
@@ -72,17 +72,17 @@ func (c Candidates) noun() string {
 type Predicate struct {
 	// Name is the plugin's name in lists of predicates.
 	Name string
-	// New creates the plugin. It is called when a judgment needs a plugin and all existing ones are in use by other
-	// judgments.
+	// New creates the plugin. It is called when an evaluation needs a plugin and all existing ones are in use by other
+	// evaluations.
 	New Factory
-	// Judges are the kinds of candidates that the plugin evaluates.
-	Judges Candidates
+	// Candidates are the kinds of candidates that the plugin evaluates.
+	Candidates Candidates
 	// Local reports whether a verdict on a node depends only on the pod and on that node with its pods.
 	Local bool
 }
 
-// known is a predicate of a registry.
-type known struct {
+// knownPredicate is a predicate of a registry.
+type knownPredicate struct {
 	Predicate
 	// inTree reports whether the plugin, with its type of arguments, is the scheduler's own.
 	inTree bool
@@ -100,32 +100,32 @@ type known struct {
 
 // Registry is the set of known predicates. It is immutable.
 type Registry struct {
-	predicates []known
+	predicates []knownPredicate
 }
 
 // scheduler returns the predicates of kube-scheduler, in the order of its default profile: cheap ones come first.
 //
 // The plugins are imported individually, because the scheduler's own registry (framework/plugins) would link all of
 // them.
-func scheduler() []known {
+func scheduler() []knownPredicate {
 	fts := plfeature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	both, nodes := Nodes|Clusters, Nodes
-	own := func(name string, judges Candidates, local bool, factory Factory) known {
-		return known{Predicate: Predicate{Name: name, New: factory, Judges: judges, Local: local}, inTree: true}
+	own := func(name string, judges Candidates, local bool, factory Factory) knownPredicate {
+		return knownPredicate{Predicate: Predicate{Name: name, New: factory, Candidates: judges, Local: local}, inTree: true}
 	}
-	podless := func(name string, judges Candidates, factory Factory) known {
+	podless := func(name string, judges Candidates, factory Factory) knownPredicate {
 		k := own(name, judges, true, factory)
 		k.podless = true
 		return k
 	}
-	volumes := func(name string, factory Factory) known {
+	volumes := func(name string, factory Factory) knownPredicate {
 		k := own(name, nodes, false, factory)
 		k.optional, k.volumes = true, true
 		return k
 	}
 	fit := own(noderesources.Name, both, true, frameworkruntime.FactoryAdapter(fts, noderesources.NewFit))
 	fit.resources = true
-	return []known{
+	return []knownPredicate{
 		podless(nodeunschedulable.Name, both, frameworkruntime.FactoryAdapter(fts, nodeunschedulable.New)),
 		podless(nodename.Name, nodes, frameworkruntime.FactoryAdapter(fts, nodename.New)),
 		podless(tainttoleration.Name, both, frameworkruntime.FactoryAdapter(fts, tainttoleration.New)),
@@ -156,16 +156,16 @@ func NewRegistry(others ...Predicate) (*Registry, error) {
 			return nil, fmt.Errorf("there are two predicates %s", p.Name)
 		case p.New == nil:
 			return nil, fmt.Errorf("predicate %s: nothing makes it", p.Name)
-		case p.Judges&(Nodes|Clusters) == 0:
+		case p.Candidates&(Nodes|Clusters) == 0:
 			return nil, fmt.Errorf("predicate %s: it judges neither nodes nor clusters", p.Name)
 		}
-		r.predicates = append(r.predicates, known{Predicate: p})
+		r.predicates = append(r.predicates, knownPredicate{Predicate: p})
 	}
 	return r, nil
 }
 
-func (r *Registry) lookup(name string) *known {
-	i := slices.IndexFunc(r.predicates, func(k known) bool { return k.Name == name })
+func (r *Registry) lookup(name string) *knownPredicate {
+	i := slices.IndexFunc(r.predicates, func(k knownPredicate) bool { return k.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -174,17 +174,17 @@ func (r *Registry) lookup(name string) *known {
 
 // Names returns the names of all known predicates: the scheduler's own in the scheduler's order, then the others.
 func (r *Registry) Names() []string {
-	return r.names(func(known) bool { return true })
+	return r.names(func(knownPredicate) bool { return true })
 }
 
 // Default returns the names of the predicates that are used if no list is configured. These are all except the
 // predicates for volumes. Those have no effect on pod templates, and fail for pods with volume claims, because Berth
 // does not watch claims. Predicates that NewRegistry added are included.
 func (r *Registry) Default() []string {
-	return r.names(func(k known) bool { return !k.optional })
+	return r.names(func(k knownPredicate) bool { return !k.optional })
 }
 
-func (r *Registry) names(want func(known) bool) []string {
+func (r *Registry) names(want func(knownPredicate) bool) []string {
 	var names []string
 	for _, k := range r.predicates {
 		if want(k) {
@@ -212,7 +212,7 @@ func (r *Registry) New(whitelist []string, config ...PluginConfig) (*Set, error)
 			return nil, fmt.Errorf("predicate %s is there twice", name)
 		}
 		s.names = append(s.names, name)
-		s.predicates = append(s.predicates, configured{known: *k})
+		s.predicates = append(s.predicates, configuredPredicate{knownPredicate: *k})
 	}
 	if err := configure(s.predicates, config); err != nil {
 		return nil, err

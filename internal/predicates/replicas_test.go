@@ -67,7 +67,7 @@ func TestReplicasEnd(t *testing.T) {
 	w := podOf(t, `{spec: {containers: [{name: c}]}}`)
 	w.Replicas = 1 << 30
 	r := judge(t, s, snapshotWith(t, big("a", "")), w, Query{})
-	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: mostReplicas}}}, r.Verdicts)
+	diff(t, "There is an end to trying.", []Verdict{{Name: "a", Outcome: &Outcome{Feasible: true, Replicas: maxReplicasPerCandidate}}}, r.Verdicts)
 }
 
 // TestReplicasAreBoundedTogether checks that the search for replica counts ends in time, for any number of replicas and
@@ -75,10 +75,10 @@ func TestReplicasEnd(t *testing.T) {
 func TestReplicasAreBoundedTogether(t *testing.T) {
 	s := setOf(t, []string{"Any"}, predicate("Any", func(string) *fwk.Status { return nil }))
 	for name, c := range map[string]struct{ nodes, containers, want int }{
-		"One":    {1, 1, mostReplicas},
-		"Many":   {64, 1, allReplicas / 64},
-		"More":   {2000, 1, fewReplicas},
-		"Large":  {64, 160, allReplicas / 64 / 11},
+		"One":    {1, 1, maxReplicasPerCandidate},
+		"Many":   {64, 1, maxReplicasTotal / 64},
+		"More":   {2000, 1, minReplicasTried},
+		"Large":  {64, 160, maxReplicasTotal / 64 / 11},
 		"Larger": {2000, 1600, stride},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestReplicasCancelled(t *testing.T) {
 	}))
 	w := podOf(t, `{spec: {containers: [{name: c}]}}`)
 	w.Replicas = 1 << 16
-	if _, err := s.Judge(ctx, snapshotWith(t, big("a", "")), w, Query{Kind: Nodes}); !errors.Is(err, context.Canceled) || calls > 4 {
+	if _, err := s.Evaluate(ctx, snapshotWith(t, big("a", "")), w, Query{Kind: Nodes}); !errors.Is(err, context.Canceled) || calls > 4 {
 		t.Errorf("it goes on once it is cancelled: %v after %d calls", err, calls)
 	}
 }

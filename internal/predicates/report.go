@@ -88,16 +88,16 @@ type Report struct {
 	// whole is the message with which a plugin rejected all candidates at once. It is empty if they were evaluated one
 	// by one.
 	whole string
-	// The remaining fields are needed by Again.
+	// The remaining fields are needed by Reevaluate.
 	set      *Set
 	workload workload.Workload
 	query    Query
-	// seen is the snapshot for which the verdicts were last found to be valid.
-	seen atomic.Pointer[seen]
+	// validFor is the snapshot for which the verdicts were last found to be valid.
+	validFor atomic.Pointer[validity]
 }
 
-// seen is what verdicts are based on.
-type seen struct {
+// validity is what verdicts are based on.
+type validity struct {
 	snapshot *Snapshot
 	// local reports whether each verdict depended on its own candidate only.
 	local bool
@@ -121,7 +121,7 @@ func EstimateBytes(reports []*Report) int {
 	if len(reports) == 0 {
 		return 0
 	}
-	n := snapshotBytes + nodeBytes*reports[0].seen.Load().snapshot.Len()
+	n := snapshotBytes + nodeBytes*reports[0].validFor.Load().snapshot.Len()
 	pods, outcomes := sets.New[*corev1.Pod](), sets.New[*Outcome]()
 	for _, r := range reports {
 		n += verdictBytes * len(r.Verdicts)

@@ -33,19 +33,19 @@ import (
 // Set is an ordered list of allowed predicates. It is immutable and safe for concurrent use.
 type Set struct {
 	names      []string
-	predicates []configured
+	predicates []configuredPredicate
 
 	// narrowed are all sets that Narrow made of the same list, including this one, by their joined names.
 	narrowed *sync.Map
 
 	nodes, clusters pool
-	// asked counts how many candidates were evaluated for a pod.
-	asked atomic.Int64
+	// evaluated counts how many candidates were evaluated for a pod.
+	evaluated atomic.Int64
 }
 
-// configured is a predicate of a set with its arguments.
-type configured struct {
-	known
+// configuredPredicate is a predicate of a set with its arguments.
+type configuredPredicate struct {
+	knownPredicate
 
 	args runtime.Object
 }
@@ -56,16 +56,16 @@ func complete(s *Set) *Set {
 		s.narrowed = &sync.Map{}
 	}
 	s.nodes.kind, s.clusters.kind = Nodes, Clusters
-	s.nodes.predicates = judging(Nodes, s.predicates)
-	s.clusters.predicates = judging(Clusters, s.predicates)
+	s.nodes.predicates = predicatesFor(Nodes, s.predicates)
+	s.clusters.predicates = predicatesFor(Clusters, s.predicates)
 	kept, _ := s.narrowed.LoadOrStore(strings.Join(s.names, ","), s)
 	return kept.(*Set)
 }
 
-func judging(kind Candidates, predicates []configured) []configured {
-	var out []configured
+func predicatesFor(kind Candidates, predicates []configuredPredicate) []configuredPredicate {
+	var out []configuredPredicate
 	for _, p := range predicates {
-		if p.Judges&kind != 0 {
+		if p.Candidates&kind != 0 {
 			out = append(out, p)
 		}
 	}
@@ -78,7 +78,7 @@ func (s *Set) Names() []string { return slices.Clone(s.names) }
 // NamesOf returns the names of the predicates that evaluate candidates of a kind, in their order.
 func (s *Set) NamesOf(kind Candidates) []string {
 	var out []string
-	for _, p := range judging(kind, s.predicates) {
+	for _, p := range predicatesFor(kind, s.predicates) {
 		out = append(out, p.Name)
 	}
 	return out
@@ -107,16 +107,16 @@ func (s *Set) Narrow(names []string) (*Set, error) {
 }
 
 // pool holds the plugins of a set that evaluate one kind of candidates. There are as many instances of each plugin as
-// there were concurrent judgments, because a plugin sees the snapshot of only one judgment.
+// there were concurrent evaluations, because a plugin sees the snapshot of only one evaluation.
 type pool struct {
 	kind       Candidates
-	predicates []configured
+	predicates []configuredPredicate
 
 	mu   sync.Mutex
 	idle []*plugins
 }
 
-// plugins are the plugins for one judgment at a time.
+// plugins are the plugins for one evaluation at a time.
 type plugins struct {
 	handle handle
 	list   []plugin
@@ -124,7 +124,7 @@ type plugins struct {
 
 // plugin is an instance of a predicate's plugin.
 type plugin struct {
-	*configured
+	*configuredPredicate
 
 	filter fwk.FilterPlugin
 	// pre is nil if the plugin has no PreFilter. extensions is nil if its prepared state does not depend on pods.
@@ -132,7 +132,7 @@ type plugin struct {
 	extensions fwk.PreFilterExtensions
 }
 
-// take returns plugins that no other judgment uses. They see the snapshot world until they are returned.
+// take returns plugins that no other evaluation uses. They see the snapshot world until they are returned.
 func (p *pool) take(world *Snapshot) (*plugins, error) {
 	p.mu.Lock()
 	var taken *plugins
@@ -156,7 +156,7 @@ func (p *pool) take(world *Snapshot) (*plugins, error) {
 	return taken, nil
 }
 
-// give returns plugins to the pool after a judgment that ended with err. If a plugin failed, it drops them, because
+// give returns plugins to the pool after an evaluation that ended with err. If a plugin failed, it drops them, because
 // their state is unknown.
 func (p *pool) give(taken *plugins, err error) {
 	if failed := (*PluginError)(nil); errors.As(err, &failed) {
@@ -168,9 +168,9 @@ func (p *pool) give(taken *plugins, err error) {
 	p.idle = append(p.idle, taken)
 }
 
-// make creates the plugin of a predicate. The plugin outlives the judgment that needs it first, so it does not get the
-// judgment's context.
-func (c *configured) make(h *handle) (made plugin, err error) {
+// make creates the plugin of a predicate. The plugin outlives the evaluation that needs it first, so it does not get the
+// evaluation's context.
+func (c *configuredPredicate) make(h *handle) (made plugin, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = failure(c.Name, r)
@@ -188,7 +188,7 @@ func (c *configured) make(h *handle) (made plugin, err error) {
 	if !ok {
 		return plugin{}, &PluginError{Predicate: c.Name, Err: fmt.Errorf("it can't be made: a %T filters nothing", p)}
 	}
-	made = plugin{configured: c, filter: filter}
+	made = plugin{configuredPredicate: c, filter: filter}
 	if pre, ok := p.(fwk.PreFilterPlugin); ok {
 		made.pre, made.extensions = pre, pre.PreFilterExtensions()
 	}

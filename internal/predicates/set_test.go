@@ -46,11 +46,11 @@ func TestRegistry(t *testing.T) {
 		"InterPodAffinity", "Mine",
 	}, r.Default())
 	for reason, p := range map[string]Predicate{
-		"a predicate needs a name":                                     {New: mine.New, Judges: Nodes},
-		"there are two predicates NodeName":                            {Name: "NodeName", New: mine.New, Judges: Nodes},
-		"predicate Mine: nothing makes it":                             {Name: "Mine", Judges: Nodes},
+		"a predicate needs a name":                                     {New: mine.New, Candidates: Nodes},
+		"there are two predicates NodeName":                            {Name: "NodeName", New: mine.New, Candidates: Nodes},
+		"predicate Mine: nothing makes it":                             {Name: "Mine", Candidates: Nodes},
 		"predicate Mine: it judges neither nodes nor clusters":         {Name: "Mine", New: mine.New},
-		`predicate "A,B": a name has no commas, blanks or line breaks`: {Name: "A,B", New: mine.New, Judges: Nodes},
+		`predicate "A,B": a name has no commas, blanks or line breaks`: {Name: "A,B", New: mine.New, Candidates: Nodes},
 	} {
 		if _, err := NewRegistry(p); err == nil || err.Error() != reason {
 			t.Errorf("%v instead of %s", err, reason)
@@ -133,12 +133,12 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNothingIsMade checks that plugins are created for the first judgment that needs them, and reused afterwards.
+// TestNothingIsMade checks that plugins are created for the first evaluation that needs them, and reused afterwards.
 func TestNothingIsMade(t *testing.T) {
 	made := map[string]int{}
 	counted := func(name string, judges Candidates) Predicate {
 		p := predicate(name, func(string) *fwk.Status { return nil })
-		p.Judges = judges
+		p.Candidates = judges
 		make := p.New
 		p.New = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			made[name]++
@@ -168,7 +168,7 @@ func TestNothingIsMade(t *testing.T) {
 // TestFailedIsDropped checks that a plugin that failed is created again.
 func TestFailedIsDropped(t *testing.T) {
 	var made int
-	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Judges: Nodes,
+	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Candidates: Nodes,
 		New: func(ctx context.Context, _ runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 			made++
 			broken := made == 1
@@ -180,7 +180,7 @@ func TestFailedIsDropped(t *testing.T) {
 			}).New(ctx, nil, nil)
 		}})
 	world, w := snapshotWith(t, big("a", "")), podOf(t, `{spec: {containers: [{name: c}]}}`)
-	if _, err := s.Judge(t.Context(), world, w, Query{Kind: Nodes}); err == nil {
+	if _, err := s.Evaluate(t.Context(), world, w, Query{Kind: Nodes}); err == nil {
 		t.Fatal("it did not fail")
 	}
 	diff(t, "What failed is not asked again.", "1/1 nodes fit", judge(t, s, world, w, Query{}).Summary())
@@ -210,7 +210,7 @@ func TestCancelled(t *testing.T) {
 			return answer
 		}))
 		for range 2 {
-			if _, err := s.Judge(ctx, world, w, Query{Kind: Nodes}); !errors.Is(err, context.Canceled) || errors.As(err, new(*PluginError)) {
+			if _, err := s.Evaluate(ctx, world, w, Query{Kind: Nodes}); !errors.Is(err, context.Canceled) || errors.As(err, new(*PluginError)) {
 				t.Errorf("%s: %v is not the context's error", reason, err)
 			}
 		}
@@ -294,7 +294,7 @@ func TestPreFilter(t *testing.T) {
 			for i, prepare := range tc.prepare {
 				name := fmt.Sprintf("P%d", i)
 				whitelist = append(whitelist, name)
-				others = append(others, Predicate{Name: name, Judges: Nodes,
+				others = append(others, Predicate{Name: name, Candidates: Nodes,
 					New: func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 						objects := func(string) *fwk.Status { return fwk.NewStatus(fwk.Unschedulable, "no") }
 						return preparing{fake{name, objects}, func(ctx context.Context, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -303,7 +303,7 @@ func TestPreFilter(t *testing.T) {
 					}})
 			}
 			s := setOf(t, whitelist, others...)
-			r, err := s.Judge(t.Context(), snapshotWith(t, big("a", ""), big("b", "")), podOf(t, `{spec: {containers: [{name: c}]}}`), Query{Kind: Nodes})
+			r, err := s.Evaluate(t.Context(), snapshotWith(t, big("a", ""), big("b", "")), podOf(t, `{spec: {containers: [{name: c}]}}`), Query{Kind: Nodes})
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Errorf("%s: %v instead of %s", tc.reason, err, tc.err)
@@ -321,10 +321,10 @@ func TestPreFilter(t *testing.T) {
 	}
 }
 
-// TestHandle checks that a plugin's handle shows the world of the current judgment, even to parts that the plugin
+// TestHandle checks that a plugin's handle shows the world of the current evaluation, even to parts that the plugin
 // stored earlier.
 func TestHandle(t *testing.T) {
-	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Judges: Nodes,
+	s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", Candidates: Nodes,
 		New: func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 			infos, storage := h.SnapshotSharedLister().NodeInfos(), h.SnapshotSharedLister().StorageInfos()
 			namespaces := h.SharedInformerFactory().Core().V1().Namespaces().Lister()
@@ -399,7 +399,7 @@ func TestVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := podOf(t, "{spec: {containers: [{name: c}], "+tc.volumes+"}}")
 			w.Name = tc.name
-			r, err := setOf(t, tc.predicates).Judge(t.Context(), world, w, Query{Kind: Nodes})
+			r, err := setOf(t, tc.predicates).Evaluate(t.Context(), world, w, Query{Kind: Nodes})
 			got := ""
 			if err != nil {
 				got = err.Error()

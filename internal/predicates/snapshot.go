@@ -183,9 +183,9 @@ func (s *Snapshot) namespace(name string) (*corev1.Namespace, bool) {
 	return s.namespaces[i], true
 }
 
-// boundless reports whether a candidate's resources are unknown. No Allocatable can express this, because a pod may
-// request resources of any name. So plugins that check resources are skipped for such candidates.
-func (s *Snapshot) boundless(name string) bool { return s.unlimited.Has(name) }
+// hasUnlimitedResources reports whether a candidate's resources are unknown. No Allocatable can express this, because a
+// pod may request resources of any name. So plugins that check resources are skipped for such candidates.
+func (s *Snapshot) hasUnlimitedResources(name string) bool { return s.unlimited.Has(name) }
 
 // without returns the snapshot without some pods of a namespace: those that the selector own selects, and the one with
 // the name. A nil selector selects none. Candidates without such pods keep their NodeInfos.
@@ -215,7 +215,7 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	others := make(map[int]fwk.NodeInfo, len(gone))
 	for node, pods := range gone {
 		if i, known := slices.BinarySearch(s.names, node); known {
-			others[i] = lacking(s.infos[i], pods)
+			others[i] = withoutPods(s.infos[i], pods)
 		}
 	}
 	if len(others) == 0 {
@@ -224,8 +224,8 @@ func (s *Snapshot) without(namespace string, own labels.Selector, name string) *
 	return s.with(others)
 }
 
-// lacking returns a copy of a node without some of its pods.
-func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
+// withoutPods returns a copy of a node without some of its pods.
+func withoutPods(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	out := info.Snapshot()
 	for _, p := range pods {
 		leave(out, p)
@@ -233,7 +233,7 @@ func lacking(info fwk.NodeInfo, pods []*corev1.Pod) fwk.NodeInfo {
 	return out
 }
 
-// leave removes a pod from its node.
+// removeFromNode removes a pod from its node.
 func leave(info fwk.NodeInfo, p *corev1.Pod) {
 	// The only possible error is that the pod is not there.
 	_ = info.RemovePod(klog.Background(), p)

@@ -46,9 +46,9 @@ func (f *FieldSet) Covers(other *FieldSet) bool {
 	return true
 }
 
-// Cut returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
+// Project returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
 // original. It shares the parts that the set contains completely with the original, which is not changed.
-func (f *FieldSet) Cut(document map[string]any) map[string]any {
+func (f *FieldSet) Project(document map[string]any) map[string]any {
 	if f.all {
 		return document
 	}
@@ -56,7 +56,7 @@ func (f *FieldSet) Cut(document map[string]any) map[string]any {
 		out := make(map[string]any, min(len(f.names), len(document)))
 		for _, n := range f.names {
 			if member, ok := document[n.text]; ok {
-				out[n.text] = n.fields.cut(member)
+				out[n.text] = n.fields.project(member)
 			}
 		}
 		return out
@@ -67,25 +67,25 @@ func (f *FieldSet) Cut(document map[string]any) map[string]any {
 		if !ok {
 			fields = f.each
 		}
-		out[key] = fields.cut(member)
+		out[key] = fields.project(member)
 	}
 	return out
 }
 
-func (f *FieldSet) cut(document any) any {
+func (f *FieldSet) project(document any) any {
 	if f.all {
 		return document
 	}
 	switch d := document.(type) {
 	case map[string]any:
-		return f.Cut(d)
+		return f.Project(d)
 	case []any:
 		if f.each == nil {
 			return []any{}
 		}
 		out := make([]any, len(d))
 		for i, member := range d {
-			out[i] = f.each.cut(member)
+			out[i] = f.each.project(member)
 		}
 		return out
 	default:
@@ -93,23 +93,23 @@ func (f *FieldSet) cut(document any) any {
 	}
 }
 
-// Below returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
-func Below(name string, fields *FieldSet) *FieldSet {
+// Nest returns a sealed set of the form {name: fields}: the given sealed set becomes the fields of the member name.
+func Nest(name string, fields *FieldSet) *FieldSet {
 	budget := maxFields
 	return union([]*FieldSet{{named: map[string]*FieldSet{name: fields}}}, &budget)
 }
 
-// Same reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal values.
-// Both must have at least these fields. Numbers are equal only if their texts are, because a policy can distinguish
-// them.
-func (f *FieldSet) Same(a, b ast.Value) bool {
+// EqualValues reports whether two values are equal in the fields of the sealed set, so that cutting them gives equal
+// values. Both must have at least these fields. Numbers are equal only if their texts are, because a policy can
+// distinguish them.
+func (f *FieldSet) EqualValues(a, b ast.Value) bool {
 	switch x := a.(type) {
 	case ast.Object:
 		y, ok := b.(ast.Object)
-		return ok && (x == y || f.sameObjects(x, y))
+		return ok && (x == y || f.equalObjects(x, y))
 	case *ast.Array:
 		y, ok := b.(*ast.Array)
-		return ok && (x == y || f.sameArrays(x, y))
+		return ok && (x == y || f.equalArrays(x, y))
 	case ast.String, ast.Number, ast.Boolean, ast.Null:
 		return a == b
 	default:
@@ -117,11 +117,11 @@ func (f *FieldSet) Same(a, b ast.Value) bool {
 	}
 }
 
-func (f *FieldSet) sameObjects(a, b ast.Object) bool {
+func (f *FieldSet) equalObjects(a, b ast.Object) bool {
 	if !f.all && f.each == nil {
 		for _, n := range f.names {
 			x, y := a.Get(n.term), b.Get(n.term)
-			if (x == nil) != (y == nil) || x != nil && x != y && !n.fields.Same(x.Value, y.Value) {
+			if (x == nil) != (y == nil) || x != nil && x != y && !n.fields.EqualValues(x.Value, y.Value) {
 				return false
 			}
 		}
@@ -129,7 +129,7 @@ func (f *FieldSet) sameObjects(a, b ast.Object) bool {
 	}
 	return a.Len() == b.Len() && !a.Until(func(key, x *ast.Term) bool {
 		y := b.Get(key)
-		return y == nil || x != y && !f.member(key).Same(x.Value, y.Value)
+		return y == nil || x != y && !f.member(key).EqualValues(x.Value, y.Value)
 	})
 }
 
@@ -146,7 +146,7 @@ func (f *FieldSet) member(key *ast.Term) *FieldSet {
 	return f.each
 }
 
-func (f *FieldSet) sameArrays(a, b *ast.Array) bool {
+func (f *FieldSet) equalArrays(a, b *ast.Array) bool {
 	fields := f.each
 	if f.all {
 		fields = f
@@ -158,7 +158,7 @@ func (f *FieldSet) sameArrays(a, b *ast.Array) bool {
 		return false
 	}
 	for i := range a.Len() {
-		if !fields.Same(a.Elem(i).Value, b.Elem(i).Value) {
+		if !fields.EqualValues(a.Elem(i).Value, b.Elem(i).Value) {
 			return false
 		}
 	}

@@ -40,14 +40,14 @@ func collect(r *rand.Rand, f *projection.FieldSet, depth int) {
 		return
 	}
 	if r.IntN(8) == 0 {
-		f.All()
+		f.AddAll()
 	}
 	if r.IntN(3) == 0 {
-		collect(r, f.Each(), depth-1)
+		collect(r, f.AddEach(), depth-1)
 	}
 	for _, name := range []string{"metadata", "spec", "labels", "level", "other"} {
 		if r.IntN(3) == 0 {
-			collect(r, f.Name(name), depth-1)
+			collect(r, f.AddName(name), depth-1)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cut := f.Cut(d)
+		cut := f.Project(d)
 		want, err := f.Value(d)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestCut(t *testing.T) {
 		if want.Compare(got) != 0 || !bytes.Equal(wantKey, gotKey) {
 			t.Fatalf("%v of %s cuts it to %v: value %s, want %s", f.Paths(), before, cut, got, want)
 		}
-		if diff := cmp.Diff(cut, f.Cut(cut)); diff != "" {
+		if diff := cmp.Diff(cut, f.Project(cut)); diff != "" {
 			t.Fatalf("cut again (-once +twice):\n%s", diff)
 		}
 		after, err := json.Marshal(d)
@@ -108,7 +108,7 @@ func TestCut(t *testing.T) {
 // TestCutLeavesOut checks that a cut has only the fields in the set, and that partly included objects are copied.
 func TestCutLeavesOut(t *testing.T) {
 	d := document(t, `{"metadata": {"labels": {"level": "1", "team": "a"}, "uid": "x"}, "spec": {"containers": [{"name": "a", "env": [1]}, 2], "hints": {"a": 1}}, "status": {"b": 1}}`)
-	cut := fields().Cut(d)
+	cut := fields().Project(d)
 	want := document(t, `{"metadata": {"labels": {"level": "1"}}, "spec": {"containers": [{"name": "a"}, 2], "hints": {"a": 1}}}`)
 	if diff := cmp.Diff(want, cut); diff != "" {
 		t.Errorf("cut (-want +got):\n%s", diff)
@@ -145,7 +145,7 @@ func TestCovers(t *testing.T) {
 		for range 20 {
 			d := randomObject(r)
 			want, _ := b.AppendKey(nil, d)
-			got, _ := b.AppendKey(nil, a.Cut(d))
+			got, _ := b.AppendKey(nil, a.Project(d))
 			if !bytes.Equal(want, got) {
 				t.Fatalf("%v covers %v, but not of %v", a.Paths(), b.Paths(), d)
 			}
@@ -163,11 +163,11 @@ func TestCoversTable(t *testing.T) {
 		for _, name := range path {
 			switch name {
 			case "*":
-				at = at.Each()
+				at = at.AddEach()
 			case "**":
-				at.All()
+				at.AddAll()
 			default:
-				at = at.Name(name)
+				at = at.AddName(name)
 			}
 		}
 		return f.Seal()
@@ -196,8 +196,9 @@ func TestCoversTable(t *testing.T) {
 	}
 }
 
-// TestSame checks that Same is true if and only if the cut values are equal, whatever other fields the values have.
-func TestSame(t *testing.T) {
+// TestEqualValues checks that EqualValues is true if and only if the cut values are equal, whatever other fields the
+// values have.
+func TestEqualValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	same := 0
 	for range 4_000 {
@@ -205,7 +206,7 @@ func TestSame(t *testing.T) {
 		more := projection.Union(f, randomFields(r, 2))
 		a, b := randomObject(r), randomObject(r)
 		for r.IntN(2) == 0 {
-			b = f.Cut(a)
+			b = f.Project(a)
 			b["other"] = randomDocument(r, 1)
 		}
 		value := func(f *projection.FieldSet, d map[string]any) ast.Value {
@@ -220,7 +221,7 @@ func TestSame(t *testing.T) {
 			return v
 		}
 		want := value(f, a).String() == value(f, b).String()
-		if got := f.Same(value(more, a), value(f, b)); got != want {
+		if got := f.EqualValues(value(more, a), value(f, b)); got != want {
 			t.Fatalf("%v: %s and %s show the same: %t", f.Paths(), value(f, a), value(f, b), got)
 		}
 		if want {
@@ -231,13 +232,13 @@ func TestSame(t *testing.T) {
 		t.Errorf("%d pairs show the same", same)
 	}
 	one, other := ast.Number("1"), ast.Number("1.0")
-	if (&projection.FieldSet{}).Same(one, other) || one.Compare(other) != 0 {
+	if (&projection.FieldSet{}).EqualValues(one, other) || one.Compare(other) != 0 {
 		t.Error("numbers of different texts are the same")
 	}
-	if !(&projection.FieldSet{}).Same(nil, nil) || (&projection.FieldSet{}).Same(nil, one) || (&projection.FieldSet{}).Same(one, nil) {
+	if !(&projection.FieldSet{}).EqualValues(nil, nil) || (&projection.FieldSet{}).EqualValues(nil, one) || (&projection.FieldSet{}).EqualValues(one, nil) {
 		t.Error("nothing is the same as nothing alone")
 	}
-	below := projection.Below("a", randomFields(r, 0))
+	below := projection.Nest("a", randomFields(r, 0))
 	if diff := cmp.Diff([]string{".a"}, below.Paths()); diff != "" {
 		t.Error(diff)
 	}

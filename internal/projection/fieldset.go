@@ -32,27 +32,27 @@ const maxFields = 4096
 
 // FieldSet is a set of fields of a document, including the document itself. For a field in the set, a reader knows
 // whether it exists, its type, and its value if that is a scalar. The members of an object or an array, and their
-// number, are in the set only if All, Name, or Each adds them.
+// number, are in the set only if AddAll, AddName, or AddEach adds them.
 //
-// One goroutine collects the fields by Name, Each, and All. Seal returns a read-only set that is safe for concurrent
-// use. The other methods require a sealed set.
+// One goroutine collects the fields by AddName, AddEach, and AddAll. Seal returns a read-only set that is safe for
+// concurrent use. The other methods require a sealed set.
 type FieldSet struct {
 	all   bool
 	each  *FieldSet
 	named map[string]*FieldSet
 
 	// names is set by Seal and sorted by name.
-	names []name
+	names []namedMember
 }
 
-type name struct {
+type namedMember struct {
 	text   string
 	term   *ast.Term
 	fields *FieldSet
 }
 
-// Name adds the member of that name to the set and returns the member's fields.
-func (f *FieldSet) Name(name string) *FieldSet {
+// AddName adds the member of that name to the set and returns the member's fields.
+func (f *FieldSet) AddName(name string) *FieldSet {
 	next, ok := f.named[name]
 	if !ok {
 		next = &FieldSet{}
@@ -64,27 +64,27 @@ func (f *FieldSet) Name(name string) *FieldSet {
 	return next
 }
 
-// Each returns the fields that are read of every member of an object or array. It adds the names and the number of the
+// AddEach returns the fields that are read of every member of an object or array. It adds the names and the number of the
 // members to the set.
-func (f *FieldSet) Each() *FieldSet {
+func (f *FieldSet) AddEach() *FieldSet {
 	if f.each == nil {
 		f.each = &FieldSet{}
 	}
 	return f.each
 }
 
-// All adds everything below to the set.
-func (f *FieldSet) All() { f.all = true }
+// AddAll adds everything below to the set.
+func (f *FieldSet) AddAll() { f.all = true }
 
 // IsAll reports whether the set contains the whole document.
 func (f *FieldSet) IsAll() bool { return f.all }
 
 // AllFields returns the sealed set of all fields. It returns the same pointer each time.
-func AllFields() *FieldSet { return whole }
+func AllFields() *FieldSet { return allFields }
 
-// Names returns the names of the document's members in a sealed set. The result ok is false if all members are in the
+// MemberNames returns the names of the document's members in a sealed set. The result ok is false if all members are in the
 // set.
-func (f *FieldSet) Names() (names []string, ok bool) {
+func (f *FieldSet) MemberNames() (names []string, ok bool) {
 	if f.all || f.each != nil {
 		return nil, false
 	}
@@ -94,12 +94,12 @@ func (f *FieldSet) Names() (names []string, ok bool) {
 	return names, true
 }
 
-// Every returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
-func (f *FieldSet) Every() *FieldSet { return f.each }
+// EveryMember returns the sealed fields that a sealed set has of every member; nil if it has no such fields.
+func (f *FieldSet) EveryMember() *FieldSet { return f.each }
 
-// Named returns the named members in a sealed set, sorted by name, with their fields. The fields include those of every
-// member.
-func (f *FieldSet) Named() iter.Seq2[string, *FieldSet] {
+// NamedMembers returns the named members in a sealed set, sorted by name, with their fields. The fields include those
+// of every member.
+func (f *FieldSet) NamedMembers() iter.Seq2[string, *FieldSet] {
 	return func(yield func(string, *FieldSet) bool) {
 		for _, n := range f.names {
 			if !yield(n.text, n.fields) {
@@ -147,13 +147,13 @@ func union(sets []*FieldSet, budget *int) *FieldSet {
 			out.named = make(map[string]*FieldSet, len(names))
 		}
 		out.named[text] = next
-		out.names = append(out.names, name{text, ast.StringTerm(text), next})
+		out.names = append(out.names, namedMember{text, ast.StringTerm(text), next})
 	}
 	return out
 }
 
-// Below returns the sealed fields at a path of names. Fields of every member apply to each name.
-func (f *FieldSet) Below(path ...string) *FieldSet {
+// AtPath returns the sealed fields at a path of names. Fields of every member apply to each name.
+func (f *FieldSet) AtPath(path ...string) *FieldSet {
 	at := f
 	for _, name := range path {
 		if at.all {
@@ -171,8 +171,8 @@ func (f *FieldSet) Below(path ...string) *FieldSet {
 	return at
 }
 
-// Members returns the sealed union of the fields of all members that are the given number of levels below.
-func (f *FieldSet) Members(levels int) *FieldSet {
+// UnionAtDepth returns the sealed union of the fields of all members that are the given number of levels below.
+func (f *FieldSet) UnionAtDepth(levels int) *FieldSet {
 	sets := []*FieldSet{f}
 	for range levels {
 		var next []*FieldSet

@@ -26,7 +26,7 @@ import (
 // text.
 func TestNumbersAreAsInJSON(t *testing.T) {
 	all := &FieldSet{}
-	all.All()
+	all.AddAll()
 	for number, want := range map[float64]string{1e8: "100000000", 1234567.5: "1234567.5", 0.00001: "0.00001", 1e21: "1e+21", 0.5: "0.5", 1: "1"} {
 		document := map[string]any{"a": []any{map[string]any{"b": number}}}
 		got, err := all.Seal().Value(document)
@@ -46,7 +46,7 @@ func FuzzIntegers(f *testing.F) {
 		f.Add(n)
 	}
 	fields := &FieldSet{}
-	fields.All()
+	fields.AddAll()
 	fields.Seal()
 	f.Fuzz(func(t *testing.T, n int64) {
 		float := float64(n)
@@ -69,7 +69,7 @@ func FuzzIntegers(f *testing.F) {
 // TestNegativeZeroIsNoInteger checks that -0 keeps its sign.
 func TestNegativeZeroIsNoInteger(t *testing.T) {
 	fields := &FieldSet{}
-	fields.All()
+	fields.AddAll()
 	fields.Seal()
 	a, _ := fields.AppendKey(nil, int64(0))
 	if b, _ := fields.AppendKey(nil, math.Copysign(0, -1)); bytes.Equal(a, b) {

@@ -31,13 +31,13 @@ import (
 // spec.hints.
 func fields() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	metadata := f.Name("metadata")
-	metadata.Name("labels").Name("level")
-	metadata.Name("annotations").Each()
-	containers := f.Name("spec").Name("containers").Each()
-	containers.Name("name")
-	containers.Name("image")
-	f.Name("spec").Name("hints").All()
+	metadata := f.AddName("metadata")
+	metadata.AddName("labels").AddName("level")
+	metadata.AddName("annotations").AddEach()
+	containers := f.AddName("spec").AddName("containers").AddEach()
+	containers.AddName("name")
+	containers.AddName("image")
+	f.AddName("spec").AddName("hints").AddAll()
 	return f.Seal()
 }
 
@@ -191,11 +191,11 @@ func TestAppendKeyAllocatesNothing(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	f := &projection.FieldSet{}
-	f.Name("a").Each().Name("b")
-	f.Name("a").Name("x/y").Name("c")
-	f.Name("d").All()
-	f.Name("d").Name("e")
-	f.Name("f")
+	f.AddName("a").AddEach().AddName("b")
+	f.AddName("a").AddName("x/y").AddName("c")
+	f.AddName("d").AddAll()
+	f.AddName("d").AddName("e")
+	f.AddName("f")
 	sealed := f.Seal()
 	want := []string{`.a.*.b`, `.a["x/y"].b`, `.a["x/y"].c`, ".d.**", ".f"}
 	if diff := cmp.Diff(want, sealed.Paths()); diff != "" {
@@ -205,14 +205,14 @@ func TestPaths(t *testing.T) {
 		fields *projection.FieldSet
 		want   []string
 	}{
-		{sealed.Below("a", "x/y"), []string{".b", ".c"}},
-		{sealed.Below("a", "other"), []string{".b"}},
-		{sealed.Below("d", "e", "f"), []string{".**"}},
-		{sealed.Below("g"), nil},
-		{sealed.Below("f", "g", "h"), nil},
-		{sealed.Below("a").Members(1), []string{".b", ".c"}},
-		{sealed.Members(1), []string{".**"}},
-		{sealed.Below("a").Members(2), nil},
+		{sealed.AtPath("a", "x/y"), []string{".b", ".c"}},
+		{sealed.AtPath("a", "other"), []string{".b"}},
+		{sealed.AtPath("d", "e", "f"), []string{".**"}},
+		{sealed.AtPath("g"), nil},
+		{sealed.AtPath("f", "g", "h"), nil},
+		{sealed.AtPath("a").UnionAtDepth(1), []string{".b", ".c"}},
+		{sealed.UnionAtDepth(1), []string{".**"}},
+		{sealed.AtPath("a").UnionAtDepth(2), nil},
 	} {
 		if diff := cmp.Diff(tc.want, tc.fields.Paths()); diff != "" {
 			t.Errorf("paths (-want +got):\n%s", diff)
@@ -225,9 +225,9 @@ func TestSealIsBounded(t *testing.T) {
 	f := &projection.FieldSet{}
 	deepest := f
 	for range 40 {
-		deepest.Name("a")
-		deepest.Name("b")
-		deepest = deepest.Each()
+		deepest.AddName("a")
+		deepest.AddName("b")
+		deepest = deepest.AddEach()
 	}
 	if n := len(f.Seal().Paths()); n > 5000 {
 		t.Errorf("%d paths", n)

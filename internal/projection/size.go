@@ -31,7 +31,7 @@ func (f *FieldSet) Size(document any) int {
 	case []any:
 		fields := f.each
 		if f.all {
-			fields = whole
+			fields = allFields
 		}
 		if fields == nil || len(d) == 0 {
 			return len("[]")
@@ -73,7 +73,7 @@ func (f *FieldSet) objectSize(object map[string]any) int {
 	switch {
 	case f.all:
 		for name, member := range object {
-			add(whole, name, member)
+			add(allFields, name, member)
 		}
 	case f.each != nil:
 		for name, member := range object {

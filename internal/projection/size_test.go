@@ -40,10 +40,10 @@ func sizeOf(t *testing.T, document any) int {
 // TestSize checks that the size is that of the JSON of the cut document.
 func TestSize(t *testing.T) {
 	all, some, each := &projection.FieldSet{}, &projection.FieldSet{}, &projection.FieldSet{}
-	all.All()
-	some.Name("a").Name("b").All()
-	some.Name("missing")
-	each.Each().Name("b").All()
+	all.AddAll()
+	some.AddName("a").AddName("b").AddAll()
+	some.AddName("missing")
+	each.AddEach().AddName("b").AddAll()
 	document := map[string]any{"a": map[string]any{"b": []any{"x", int64(-12), true}, "c": strings.Repeat("\n", 5)}, "d": map[string]any{"b": nil, "e": 1.5}}
 	for name, tc := range map[string]struct {
 		fields *projection.FieldSet
@@ -63,7 +63,7 @@ func TestSize(t *testing.T) {
 func FuzzSizeOfTexts(f *testing.F) {
 	f.Add("a\"b\\\n\t\x00\u2028\u2029\u20ac")
 	all := &projection.FieldSet{}
-	all.All()
+	all.AddAll()
 	sealed := all.Seal()
 	f.Fuzz(func(t *testing.T, text string) {
 		text = strings.ToValidUTF8(text, "")
@@ -75,7 +75,7 @@ func FuzzSizeOfTexts(f *testing.F) {
 
 func TestSizeOfRandomTexts(t *testing.T) {
 	all := &projection.FieldSet{}
-	all.All()
+	all.AddAll()
 	sealed := all.Seal()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -207,14 +207,14 @@ func appendText(out []byte, text string) []byte {
 	return append(binary.AppendUvarint(out, uint64(len(text))), text...)
 }
 
-// whole is the field set of everything below a field that is read completely.
-var whole = &FieldSet{all: true}
+// allFields is the field set of everything below a field that is read completely.
+var allFields = &FieldSet{all: true}
 
 func (f *FieldSet) appendArray(out []byte, array []any, space *[]string) ([]byte, bool) {
 	out = append(out, keyArray)
 	fields := f.each
 	if f.all {
-		fields = whole
+		fields = allFields
 	}
 	if fields == nil {
 		return out, true
@@ -255,7 +255,7 @@ func (f *FieldSet) appendObject(out []byte, object map[string]any, space *[]stri
 	slices.Sort((*space)[from:to])
 	for i := from; i < to && ok; i++ {
 		key := (*space)[i]
-		fields := whole
+		fields := allFields
 		if !f.all {
 			if fields = f.named[key]; fields == nil {
 				fields = f.each

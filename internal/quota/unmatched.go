@@ -70,7 +70,7 @@ func SuggestResourceName(name corev1.ResourceName, served *match.ServedTypes) st
 	before, after, _ := strings.Cut(string(name), "/")
 	for _, part := range []string{before, after} {
 		t := schema.ParseGroupResource(part)
-		if meant := served.Meant(t); meant != "" && served.Names(t) {
+		if meant := served.SuggestResource(t); meant != "" && served.HasName(t) {
 			return fmt.Sprintf(" (did you mean %s%s", countPrefix, strings.TrimPrefix(meant, " (did you mean "))
 		}
 	}

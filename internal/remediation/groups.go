@@ -40,20 +40,20 @@ import (
 // whenever data is missing.
 type Groups struct {
 	mu       sync.Mutex
-	policies map[*placement.Policy]*grouping
+	policies map[*placement.Policy]*policyGroups
 	objects  map[Key]*object
 	seed     maphash.Seed
 }
 
-// grouping holds the groups of one policy.
-type grouping struct {
+// policyGroups holds the groups of one policy.
+type policyGroups struct {
 	policy *placement.Policy
 	fields *projection.FieldSet
 	groups map[string]*group
 	// rest are the members that are in no group. Those of them without another equal object are also in single, by a
 	// hash of the fields that the policy reads. To save memory, a group is only created for the second equal object.
-	rest   []*seat
-	single map[uint64]*seat
+	rest   []*membership
+	single map[uint64]*membership
 	// members is the number of members, including those in rest.
 	members int
 	// swept is the revision of the data in the last sweep. decided reports whether a decision on data has been recorded
@@ -70,38 +70,38 @@ type group struct {
 	// revision is the revision of the data when the evaluation of decision began. If the data changed during the
 	// evaluation, this revision is outdated and never occurs again.
 	revision uint64
-	members  []*seat
+	members  []*membership
 }
 
-// object is one object with its seats, one for each policy that matches it.
+// object is one object with its memberships, one for each policy that matches it.
 type object struct {
-	key   Key
-	seats []*seat
+	key         Key
+	memberships []*membership
 }
 
-// seat is the membership of an object in a grouping.
-type seat struct {
+// membership is the membership of an object in a policy's groups.
+type membership struct {
 	object *object
-	in     *grouping
+	in     *policyGroups
 	// group is nil for a member of rest. index is the position in the list of the group or in rest.
 	group *group
 	index int
-	// hash is the key of the seat in single; 0 if the seat is not there.
+	// hash is the key of the membership in single; 0 if the membership is not there.
 	hash uint64
 }
 
 // NewGroups returns empty groups.
 func NewGroups() *Groups {
-	return &Groups{policies: map[*placement.Policy]*grouping{}, objects: map[Key]*object{}, seed: maphash.MakeSeed()}
+	return &Groups{policies: map[*placement.Policy]*policyGroups{}, objects: map[Key]*object{}, seed: maphash.MakeSeed()}
 }
 
 // keyBytes is a capacity that is sufficient for most keys.
 const keyBytes = 256
 
-// Part is the decision of one policy on one object, with what it is based on. Look or NewPart create it, and Record
-// uses it.
-type Part struct {
-	// Decision is valid only if Err is nil. Look sets it if Known is true. Otherwise the caller sets it after
+// PolicyDecision is the decision of one policy on one object, with what it is based on. Lookup or NewPolicyDecision
+// create it, and Record uses it.
+type PolicyDecision struct {
+	// Decision is valid only if Err is nil. Lookup sets it if Known is true. Otherwise the caller sets it after
 	// evaluating the policy.
 	Decision placement.Decision
 	Err      error
@@ -117,16 +117,16 @@ type Part struct {
 	key   []byte
 }
 
-// NewPart returns a part for a decision that is not shared with other objects. Call it before evaluating the policy, so
-// that Record can detect data that changes during the evaluation.
-func NewPart(p *placement.Policy) *Part {
-	return &Part{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
+// NewPolicyDecision returns a PolicyDecision that is not shared with other objects. Call it before evaluating the
+// policy, so that Record can detect data that changes during the evaluation.
+func NewPolicyDecision(p *placement.Policy) *PolicyDecision {
+	return &PolicyDecision{policy: p, fields: p.Evaluator.Input(), revision: p.Evaluator.Revision()}
 }
 
-// Look returns a part with the policy's decision on the input, if it is known. Call it before evaluating the policy, so
+// Lookup returns a PolicyDecision with the policy's decision on the input, if it is known. Call it before evaluating the policy, so
 // that Record can detect data that changes during the evaluation.
-func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
-	out := NewPart(p)
+func (g *Groups) Lookup(p *placement.Policy, input map[string]any) *PolicyDecision {
+	out := NewPolicyDecision(p)
 	out.input = input
 	if out.fields.IsAll() || out.revision == 0 {
 		return out
@@ -150,33 +150,33 @@ func (g *Groups) Look(p *placement.Policy, input map[string]any) *Part {
 
 // Record replaces the recorded decisions on an object by those of the policies that match it now. It returns the
 // objects that must be decided again. The object itself is among them if its data changed during the evaluation.
-func (g *Groups) Record(key Key, parts []*Part) (again []Key) {
+func (g *Groups) Record(key Key, decisions []*PolicyDecision) (again []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	o := g.objects[key]
 	if o == nil {
-		if len(parts) == 0 {
+		if len(decisions) == 0 {
 			return nil
 		}
 		o = &object{key: key}
 		g.objects[key] = o
 	}
-	before := o.seats
-	o.seats = make([]*seat, 0, len(parts))
-	for _, part := range parts {
-		s := take(before, part.policy)
+	before := o.memberships
+	o.memberships = make([]*membership, 0, len(decisions))
+	for _, decision := range decisions {
+		s := take(before, decision.policy)
 		if s == nil {
-			s = &seat{object: o}
+			s = &membership{object: o}
 		}
-		o.seats = append(o.seats, s)
-		again = append(again, g.seat(s, part)...)
+		o.memberships = append(o.memberships, s)
+		again = append(again, g.assign(s, decision)...)
 	}
 	for _, s := range before {
 		if s != nil {
 			g.leave(s)
 		}
 	}
-	if len(o.seats) == 0 {
+	if len(o.memberships) == 0 {
 		delete(g.objects, key)
 	}
 	return again
@@ -185,8 +185,8 @@ func (g *Groups) Record(key Key, parts []*Part) (again []Key) {
 // Forget removes an object.
 func (g *Groups) Forget(key Key) { g.Record(key, nil) }
 
-// take removes the seat for a policy from the list and returns it. It returns nil if there is none.
-func take(seats []*seat, p *placement.Policy) *seat {
+// take removes the membership for a policy from the list and returns it. It returns nil if there is none.
+func take(seats []*membership, p *placement.Policy) *membership {
 	for i, s := range seats {
 		if s != nil && s.in.policy == p {
 			seats[i] = nil
@@ -196,14 +196,14 @@ func take(seats []*seat, p *placement.Policy) *seat {
 	return nil
 }
 
-// seat moves a seat to the group that its part belongs to, or to rest.
-func (g *Groups) seat(s *seat, part *Part) (again []Key) {
-	in := g.policies[part.policy]
+// assign moves a membership to the group that its decision belongs to, or to rest.
+func (g *Groups) assign(s *membership, decision *PolicyDecision) (again []Key) {
+	in := g.policies[decision.policy]
 	if in == nil {
-		in = &grouping{policy: part.policy, fields: part.fields, groups: map[string]*group{}, single: map[uint64]*seat{}, swept: part.revision}
-		g.policies[part.policy] = in
+		in = &policyGroups{policy: decision.policy, fields: decision.fields, groups: map[string]*group{}, single: map[uint64]*membership{}, swept: decision.revision}
+		g.policies[decision.policy] = in
 	}
-	fields := part.policy.Evaluator.Input()
+	fields := decision.policy.Evaluator.Input()
 	if in.fields != fields {
 		again = in.regroup(fields)
 	}
@@ -212,32 +212,32 @@ func (g *Groups) seat(s *seat, part *Part) (again []Key) {
 		in.members++
 		in.enter(s, nil)
 	}
-	if part.Err != nil || part.key == nil || part.fields != fields {
+	if decision.Err != nil || decision.key == nil || decision.fields != fields {
 		in.move(s, nil)
 	} else {
-		again = append(again, g.join(s, part)...)
+		again = append(again, g.join(s, decision)...)
 	}
-	in.decided = in.decided || part.revision != 0
-	changed := part.fields != fields || part.revision != part.policy.Evaluator.Revision()
+	in.decided = in.decided || decision.revision != 0
+	changed := decision.fields != fields || decision.revision != decision.policy.Evaluator.Revision()
 	// If revision is 0, data was missing at the start. If there is a decision all the same, the data arrived meanwhile.
-	if changed || part.revision == 0 && part.Err == nil {
+	if changed || decision.revision == 0 && decision.Err == nil {
 		return append(again, s.object.key)
 	}
-	return append(again, s.agree(part)...)
+	return append(again, s.agree(decision)...)
 }
 
-// join moves a seat to the group of objects equal to its own. It creates the group for the second such object.
-func (g *Groups) join(s *seat, part *Part) (again []Key) {
+// join moves a membership to the group of objects equal to its own. It creates the group for the second such object.
+func (g *Groups) join(s *membership, decision *PolicyDecision) (again []Key) {
 	in := s.in
-	if s.group != nil && s.group.key == string(part.key) {
+	if s.group != nil && s.group.key == string(decision.key) {
 		return nil
 	}
-	if group, ok := in.groups[string(part.key)]; ok {
+	if group, ok := in.groups[string(decision.key)]; ok {
 		in.move(s, group)
 		return nil
 	}
-	// Setting the lowest bit keeps 0 free for seats without a hash.
-	hash := maphash.Bytes(g.seed, part.key) | 1
+	// Setting the lowest bit keeps 0 free for memberships without a hash.
+	hash := maphash.Bytes(g.seed, decision.key) | 1
 	first := in.single[hash]
 	if first == s {
 		return nil
@@ -248,7 +248,7 @@ func (g *Groups) join(s *seat, part *Part) (again []Key) {
 		in.single[hash] = s
 		return nil
 	}
-	made := &group{key: string(part.key), input: part.fields.Cut(part.input), decision: part.Decision, revision: part.revision}
+	made := &group{key: string(decision.key), input: decision.fields.Project(decision.input), decision: decision.Decision, revision: decision.revision}
 	in.groups[made.key] = made
 	in.move(s, made)
 	// The first object moves to the group when it is decided again. Only its own key tells whether it is equal, because
@@ -256,18 +256,18 @@ func (g *Groups) join(s *seat, part *Part) (again []Key) {
 	return []Key{first.object.key}
 }
 
-// agree stores a decision on the newest data as the decision of the seat's group. It returns the members that must be
+// agree stores a decision on the newest data as the decision of the membership's group. It returns the members that must be
 // decided again.
-func (s *seat) agree(part *Part) (again []Key) {
+func (s *membership) agree(decision *PolicyDecision) (again []Key) {
 	group := s.group
 	if group == nil {
 		return nil
 	}
-	group.revision = part.revision
-	if group.decision.Equal(part.Decision) {
+	group.revision = decision.revision
+	if group.decision.Equal(decision.Decision) {
 		return nil
 	}
-	group.decision = part.Decision
+	group.decision = decision.Decision
 	for _, other := range group.members {
 		if other != s {
 			again = append(again, other.object.key)
@@ -299,7 +299,7 @@ func (g *Groups) Stale(p *placement.Policy) bool {
 	return in != nil && in.stale(p.Evaluator.Revision())
 }
 
-func (in *grouping) stale(revision uint64) bool {
+func (in *policyGroups) stale(revision uint64) bool {
 	return in.swept != revision || revision == 0 && in.decided || in.fields != in.policy.Evaluator.Input()
 }
 
@@ -392,7 +392,7 @@ func (g *Groups) swept(p *placement.Policy, group *group, revision uint64, decis
 }
 
 // regroup dissolves all groups because the policy turned out to read other fields. All members must be decided again.
-func (in *grouping) regroup(fields *projection.FieldSet) (again []Key) {
+func (in *policyGroups) regroup(fields *projection.FieldSet) (again []Key) {
 	in.fields = fields
 	for _, group := range in.groups {
 		for len(group.members) > 0 {
@@ -405,7 +405,7 @@ func (in *grouping) regroup(fields *projection.FieldSet) (again []Key) {
 	return keysOf(in.rest)
 }
 
-func keysOf(seats []*seat) []Key {
+func keysOf(seats []*membership) []Key {
 	out := make([]Key, len(seats))
 	for i, s := range seats {
 		out[i] = s.object.key
@@ -413,16 +413,16 @@ func keysOf(seats []*seat) []Key {
 	return out
 }
 
-// leave removes a seat from its grouping.
-func (g *Groups) leave(s *seat) {
+// leave removes a membership from its policy's groups.
+func (g *Groups) leave(s *membership) {
 	s.in.exit(s)
 	if s.in.members--; s.in.members == 0 {
 		delete(g.policies, s.in.policy)
 	}
 }
 
-// move moves a seat to another group, or to rest if to is nil. It removes the seat from single.
-func (in *grouping) move(s *seat, to *group) {
+// move moves a membership to another group, or to rest if to is nil. It removes the membership from single.
+func (in *policyGroups) move(s *membership, to *group) {
 	if s.group == to && s.hash == 0 {
 		return
 	}
@@ -430,7 +430,7 @@ func (in *grouping) move(s *seat, to *group) {
 	in.enter(s, to)
 }
 
-func (in *grouping) enter(s *seat, to *group) {
+func (in *policyGroups) enter(s *membership, to *group) {
 	list := &in.rest
 	if to != nil {
 		list = &to.members
@@ -439,7 +439,7 @@ func (in *grouping) enter(s *seat, to *group) {
 	*list = append(*list, s)
 }
 
-func (in *grouping) exit(s *seat) {
+func (in *policyGroups) exit(s *membership) {
 	in.unlist(s)
 	list := &in.rest
 	if s.group != nil {
@@ -455,8 +455,8 @@ func (in *grouping) exit(s *seat) {
 	}
 }
 
-// unlist removes a seat from single.
-func (in *grouping) unlist(s *seat) {
+// unlist removes a membership from single.
+func (in *policyGroups) unlist(s *membership) {
 	if s.hash != 0 {
 		delete(in.single, s.hash)
 		s.hash = 0

@@ -46,7 +46,7 @@ var errEvaluation = errors.New("no such data")
 
 func readField() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("read")
+	f.AddName("read")
 	return f.Seal()
 }
 
@@ -89,15 +89,15 @@ func read(value string) map[string]any { return map[string]any{"read": value, "o
 // decide does what the controller does with an object that the policies match.
 func decide(t *testing.T, g *remediation.Groups, k remediation.Key, input map[string]any, policies ...*placement.Policy) []remediation.Key {
 	t.Helper()
-	var parts []*remediation.Part
+	var decisions []*remediation.PolicyDecision
 	for _, p := range policies {
-		part := g.Look(p, input)
-		if !part.Known {
-			part.Decision, part.Err = p.Evaluator.Evaluate(t.Context(), input)
+		decision := g.Lookup(p, input)
+		if !decision.Known {
+			decision.Decision, decision.Err = p.Evaluator.Evaluate(t.Context(), input)
 		}
-		parts = append(parts, part)
+		decisions = append(decisions, decision)
 	}
-	return g.Record(k, parts)
+	return g.Record(k, decisions)
 }
 
 func sweep(t *testing.T, g *remediation.Groups, p *placement.Policy) (again []remediation.Key) {
@@ -215,23 +215,23 @@ func TestSweepWhenDataIsMissingAgain(t *testing.T) {
 	}
 }
 
-// TestLook checks that a decision is reused for equal objects as long as the data and the policy do not change.
-func TestLook(t *testing.T) {
+// TestLookup checks that a decision is reused for equal objects as long as the data and the policy do not change.
+func TestLookup(t *testing.T) {
 	g, r := remediation.NewGroups(), newReader()
 	p := policyOf("p", r)
 	r.data["a"] = "1"
 	settle(t, g, p, map[remediation.Key]map[string]any{numbered(1): read("a"), numbered(2): read("a")})
-	if part := g.Look(p, map[string]any{"read": "a", "other": "y"}); !part.Known || part.Decision.Annotations["value"] != "1" {
-		t.Errorf("of the like: %+v", part)
+	if decision := g.Lookup(p, map[string]any{"read": "a", "other": "y"}); !decision.Known || decision.Decision.Annotations["value"] != "1" {
+		t.Errorf("of the like: %+v", decision)
 	}
-	if g.Look(p, read("b")).Known {
+	if g.Lookup(p, read("b")).Known {
 		t.Error("of another input it is known")
 	}
-	if g.Look(policyOf("p", r), read("a")).Known {
+	if g.Lookup(policyOf("p", r), read("a")).Known {
 		t.Error("of another policy it is known")
 	}
 	r.revision = 2
-	if g.Look(p, read("a")).Known {
+	if g.Lookup(p, read("a")).Known {
 		t.Error("of older data it is known")
 	}
 }
@@ -256,7 +256,7 @@ func TestPolicyReadsMore(t *testing.T) {
 			if diff := cmp.Diff(want, slices.SortedFunc(slices.Values(notice(g, p)), byName)); diff != "" {
 				t.Errorf("called for (-want +got):\n%s", diff)
 			}
-			if g.Look(p, read("a")).Known {
+			if g.Lookup(p, read("a")).Known {
 				t.Error("what another object was decided is known")
 			}
 			settle(t, g, p, inputs)
@@ -289,10 +289,10 @@ type world struct {
 
 // worker is a reconcile in progress.
 type worker struct {
-	key      remediation.Key
-	policies []*placement.Policy
-	input    map[string]any
-	parts    []*remediation.Part
+	key       remediation.Key
+	policies  []*placement.Policy
+	input     map[string]any
+	decisions []*remediation.PolicyDecision
 }
 
 func (w *world) enqueue(keys ...remediation.Key) {
@@ -369,20 +369,20 @@ func (w *world) work() {
 	i := w.r.IntN(len(w.workers))
 	at := w.workers[i]
 	w.workers = slices.Delete(w.workers, i, i+1)
-	if n := len(at.parts); n < len(at.policies) {
+	if n := len(at.decisions); n < len(at.policies) {
 		p := at.policies[n]
-		part := w.groups.Look(p, at.input)
-		if !part.Known {
-			part.Decision, part.Err = p.Evaluator.Evaluate(w.t.Context(), at.input)
+		decision := w.groups.Lookup(p, at.input)
+		if !decision.Known {
+			decision.Decision, decision.Err = p.Evaluator.Evaluate(w.t.Context(), at.input)
 		}
-		at.parts = append(at.parts, part)
+		at.decisions = append(at.decisions, decision)
 		w.workers = append(w.workers, at)
 		return
 	}
-	w.enqueue(w.groups.Record(at.key, at.parts)...)
+	w.enqueue(w.groups.Record(at.key, at.decisions)...)
 	texts := []string{}
-	for _, part := range at.parts {
-		texts = append(texts, fmt.Sprint(part.Decision, part.Err))
+	for _, decision := range at.decisions {
+		texts = append(texts, fmt.Sprint(decision.Decision, decision.Err))
 	}
 	w.applied[at.key] = texts
 	w.done(at.key)

@@ -55,13 +55,13 @@ func harmOf(v *placement.Verdict) harm {
 		return undecided
 	case len(v.Decision.Errors) > 0:
 		return denied
-	case v.Decision.Empty() || empties(v):
+	case v.Decision.Empty() || removesAllClusters(v):
 		return emptied
 	}
 	return unharmed
 }
 
-func empties(v *placement.Verdict) bool {
+func removesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
 
@@ -101,8 +101,8 @@ func (p *Pause) Message(policy string) string {
 		p.Percent, policy, placementv1.ReleaseBlastRadiusAnnotation, p.Change)
 }
 
-// guard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
-type guard struct {
+// policyGuard counts the objects that changes harm for one policy, and holds patches. The Ledger's mutex protects it.
+type policyGuard struct {
 	bound      placementv1.BlastRadius
 	generation int64
 	// harmed are the objects that were unharmed before a change. kinds are their numbers by kind of harm.
@@ -127,9 +127,10 @@ type guard struct {
 	// objects that are harmed when they are first seen count. They do not count if released is true: the change was
 	// released.
 	resuming, released bool
-	// settled reports whether all objects have been decided, so that Judge may end the pause of an earlier leader.
+	// settled reports whether all objects have been decided, so that ConcludeAssessments may end the pause of an
+	// earlier leader.
 	settled bool
-	// dirty reports whether Judge must check the policy although no assessment was concluded.
+	// dirty reports whether ConcludeAssessments must check the policy although no assessment was concluded.
 	dirty bool
 }
 
@@ -145,7 +146,7 @@ type harmed struct {
 type Assessment struct {
 	ledger *Ledger
 	// guards are the guards of the policies that still wait for objects.
-	guards map[string]*guard
+	guards map[string]*policyGuard
 	since  time.Time
 	// pending are the undecided objects, with the policies that match them; nil if these are not known yet.
 	pending map[Key][]string
@@ -161,7 +162,8 @@ type Assessment struct {
 // that can no longer be read.
 const assessmentLimit = 30 * time.Second
 
-// AssessmentLimit returns the time after which Judge concludes an assessment even if not all objects are decided.
+// AssessmentLimit returns the time after which ConcludeAssessments concludes an assessment even if not all objects are
+// decided.
 func AssessmentLimit() time.Duration { return assessmentLimit }
 
 // holdLimit is the maximum time for which an object's patch waits for assessments. New ones may begin whenever data
@@ -172,7 +174,7 @@ const holdLimit = 2 * assessmentLimit
 func (l *Ledger) Assess(now time.Time, policies ...string) *Assessment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := &Assessment{ledger: l, guards: map[string]*guard{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
+	a := &Assessment{ledger: l, guards: map[string]*policyGuard{}, since: now, pending: map[Key][]string{}, waits: map[string]int{}}
 	for _, name := range policies {
 		g := l.guard(name)
 		g.open++
@@ -213,7 +215,7 @@ func (a *Assessment) decided(policy string) bool {
 	return a.complete && a.unknown == 0 && a.waits[policy] == 0
 }
 
-// Complete declares that all objects have been added. The caller must call Judge afterwards.
+// Complete declares that all objects have been added. The caller must call ConcludeAssessments afterwards.
 func (a *Assessment) Complete() {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -229,7 +231,7 @@ func (l *Ledger) Skip(key Key) {
 }
 
 // Await declares that the decision on an object takes time, and which policies match it. Assessments of other policies
-// do not wait for it. The caller must call Judge afterwards.
+// do not wait for it. The caller must call ConcludeAssessments afterwards.
 func (l *Ledger) Await(key Key, policies ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,7 +258,8 @@ func (l *Ledger) assessed(key Key) {
 	}
 }
 
-// conclude makes Judge check an assessment if one of its policies no longer waits for objects. The caller holds mu.
+// conclude makes ConcludeAssessments check an assessment if one of its policies no longer waits for objects. The caller
+// holds mu.
 func (l *Ledger) conclude(a *Assessment) {
 	for name := range a.guards {
 		if a.decided(name) {
@@ -266,10 +269,10 @@ func (l *Ledger) conclude(a *Assessment) {
 	}
 }
 
-func (l *Ledger) guard(name string) *guard {
+func (l *Ledger) guard(name string) *policyGuard {
 	g, ok := l.guards[name]
 	if !ok {
-		g = &guard{
+		g = &policyGuard{
 			bound: (*placementv1.BlastRadius)(nil).WithDefaults(), harmed: map[Key]harmed{}, late: map[Key]struct{}{},
 			held: map[Key]time.Time{}, waited: map[Key]time.Time{},
 		}
@@ -302,7 +305,7 @@ func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool
 	case g.bound.Percent >= 100:
 		// At 100 percent, the guard is disabled.
 	case known && before.harm == unharmed && (assessed || before.version == now.version),
-		!known && !g.released && (g.resuming || assessed && empties(v)):
+		!known && !g.released && (g.resuming || assessed && removesAllClusters(v)):
 		g.harmed[key] = harmed{harm: now.harm}
 		g.kinds[now.harm]++
 		g.fresh = append(g.fresh, key)
@@ -321,7 +324,7 @@ func (l *Ledger) assesses(policy string, key Key) bool {
 }
 
 // misses records the objects for which an assessment no longer waits.
-func (g *guard) misses(pending map[Key][]string) {
+func (g *policyGuard) misses(pending map[Key][]string) {
 	for key := range pending {
 		g.late[key] = struct{}{}
 	}
@@ -329,14 +332,14 @@ func (g *guard) misses(pending map[Key][]string) {
 
 // overdue reports whether an assessment ended before the object was decided. It forgets that, because the object is
 // decided now.
-func (g *guard) overdue(key Key) bool {
+func (g *policyGuard) overdue(key Key) bool {
 	_, late := g.late[key]
 	delete(g.late, key)
 	return late
 }
 
 // heal removes an object from the harmed ones.
-func (g *guard) heal(l *Ledger, key Key) {
+func (g *policyGuard) heal(l *Ledger, key Key) {
 	if entry, counted := g.harmed[key]; counted {
 		g.drop(key, entry)
 		if g.pause != nil {
@@ -345,13 +348,13 @@ func (g *guard) heal(l *Ledger, key Key) {
 	}
 }
 
-func (g *guard) drop(key Key, entry harmed) {
+func (g *policyGuard) drop(key Key, entry harmed) {
 	g.kinds[entry.harm]--
 	delete(g.harmed, key)
 }
 
 // weigh updates the number of all harmed objects after the finding on an object changed.
-func (g *guard) weigh(before, now harm) {
+func (g *policyGuard) weigh(before, now harm) {
 	if before != unharmed {
 		g.unwell--
 	}
@@ -360,8 +363,8 @@ func (g *guard) weigh(before, now harm) {
 	}
 }
 
-// Hold reports whether patching an object for the policies' decisions must wait. Judge returns the object when it may
-// be patched.
+// Hold reports whether patching an object for the policies' decisions must wait. ConcludeAssessments returns the object
+// when it may be patched.
 func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,7 +391,7 @@ func (l *Ledger) Hold(now time.Time, key Key, policies ...string) bool {
 }
 
 // waiting returns the time since which an object's patch is held. For a new object, it is now.
-func (g *guard) waiting(key Key, now time.Time) time.Time {
+func (g *policyGuard) waiting(key Key, now time.Time) time.Time {
 	if since, ok := g.held[key]; ok {
 		return since
 	}
@@ -398,26 +401,26 @@ func (g *guard) waiting(key Key, now time.Time) time.Time {
 	return now
 }
 
-// AssessmentResult is the result of Judge.
+// AssessmentResult is the result of ConcludeAssessments.
 type AssessmentResult struct {
-	// Free are the objects to decide again because their patches are no longer held.
-	Free []Key
+	// Released are the objects to decide again because their patches are no longer held.
+	Released []Key
 	// Paused are the policies whose remediation was paused, and Resumed those whose remediation was resumed.
 	Paused, Resumed []string
 	// Changed are the policies whose pause changed.
 	Changed []string
-	// Waiting reports whether an assessment is not concluded.
-	Waiting bool
+	// Unconcluded reports whether an assessment is not concluded.
+	Unconcluded bool
 }
 
-// Judge concludes assessments whose objects are all decided, and those that exceed the time limit. It is cheap if there
-// are none.
-func (l *Ledger) Judge(now time.Time) AssessmentResult {
+// ConcludeAssessments concludes assessments whose objects are all decided, and those that exceed the time limit. It is
+// cheap if there are none.
+func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out AssessmentResult
 	if !l.concluded && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < assessmentLimit) {
-		out.Waiting = len(l.assessments) > 0
+		out.Unconcluded = len(l.assessments) > 0
 		return out
 	}
 	l.concluded = false
@@ -440,15 +443,15 @@ func (l *Ledger) Judge(now time.Time) AssessmentResult {
 	})
 	for name, g := range l.guards {
 		if judged[name] || g.dirty {
-			l.judge(name, g, now, &out)
+			l.concludePolicy(name, g, now, &out)
 		}
 	}
-	out.Waiting = len(l.assessments) > 0
+	out.Unconcluded = len(l.assessments) > 0
 	return out
 }
 
-// judge pauses or resumes remediation of a policy.
-func (l *Ledger) judge(name string, g *guard, now time.Time, out *AssessmentResult) {
+// concludePolicy pauses or resumes remediation of a policy.
+func (l *Ledger) concludePolicy(name string, g *policyGuard, now time.Time, out *AssessmentResult) {
 	g.dirty = false
 	g.sweep(now)
 	next := l.summarize(name, g)
@@ -478,13 +481,13 @@ func (l *Ledger) judge(name string, g *guard, now time.Time, out *AssessmentResu
 		out.Changed = append(out.Changed, name)
 	}
 	if g.pause == nil && g.open == 0 {
-		out.Free = append(out.Free, g.free(now)...)
+		out.Released = append(out.Released, g.free(now)...)
 	}
 }
 
 // sweep removes harmed objects that are older than blastWindow, unless the policy is paused because of them. Its cost
 // is bounded even if objects are judged one by one.
-func (g *guard) sweep(now time.Time) {
+func (g *policyGuard) sweep(now time.Time) {
 	for _, key := range g.fresh {
 		if entry, counted := g.harmed[key]; counted && entry.since.IsZero() {
 			g.harmed[key] = harmed{entry.harm, now}
@@ -503,7 +506,7 @@ func (g *guard) sweep(now time.Time) {
 }
 
 // end ends a pause. Afterwards, patches only wait for assessments.
-func (g *guard) end(now time.Time) {
+func (g *policyGuard) end(now time.Time) {
 	g.pause, g.allowed, g.resuming, g.dirty = nil, 0, false, false
 	for key := range g.held {
 		g.held[key] = now
@@ -511,7 +514,7 @@ func (g *guard) end(now time.Time) {
 }
 
 // free returns the objects whose patches were held, and no longer holds them.
-func (g *guard) free(now time.Time) []Key {
+func (g *policyGuard) free(now time.Time) []Key {
 	maps.DeleteFunc(g.waited, func(_ Key, since time.Time) bool { return now.Sub(since) >= 2*holdLimit })
 	out := slices.Collect(maps.Keys(g.held))
 	maps.Copy(g.waited, g.held)
@@ -523,7 +526,7 @@ func (g *guard) free(now time.Time) []Key {
 const maxExamples = 3
 
 // summarize returns a pause with the numbers of objects that are currently harmed.
-func (l *Ledger) summarize(name string, g *guard) *Pause {
+func (l *Ledger) summarize(name string, g *policyGuard) *Pause {
 	return &Pause{
 		Percent: g.bound.Percent, Matched: len(l.account(name).objects), Before: g.unwell - len(g.harmed),
 		Denied: g.kinds[denied], Emptied: g.kinds[emptied], Undecided: g.kinds[undecided],
@@ -531,7 +534,7 @@ func (l *Ledger) summarize(name string, g *guard) *Pause {
 }
 
 // report returns a copy of the pause with the names of some objects; nil if there is no pause.
-func (g *guard) report() *Pause {
+func (g *policyGuard) report() *Pause {
 	if g.pause == nil {
 		return nil
 	}
@@ -557,7 +560,7 @@ func (l *Ledger) Resume(policy, change string, before int) {
 
 // Settle declares that all objects of a policy that an earlier leader paused have been decided. It returns false if an
 // assessment of the policy is not concluded; then the caller must try again later. Otherwise the caller must call
-// Judge.
+// ConcludeAssessments.
 func (l *Ledger) Settle(policy string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -100,11 +100,11 @@ func (f *fleet) change(total int, states map[int]state, s state, n int) remediat
 	return f.judge()
 }
 
-// judge calls Judge, and patches the objects that are free afterwards.
+// judge calls ConcludeAssessments, and patches the objects that are free afterwards.
 func (f *fleet) judge() remediation.AssessmentResult {
 	f.t.Helper()
-	got := f.Judge(f.now)
-	f.patch(got.Free)
+	got := f.ConcludeAssessments(f.now)
+	f.patch(got.Released)
 	return got
 }
 
@@ -124,7 +124,7 @@ func (f *fleet) settle() remediation.AssessmentResult {
 	if !f.Settle("p") {
 		f.t.Fatal("an assessment is not concluded")
 	}
-	return f.Judge(f.now)
+	return f.ConcludeAssessments(f.now)
 }
 
 func (f *fleet) pause() *remediation.Pause { return f.Report("p").Pause }
@@ -153,12 +153,12 @@ func TestBlastRadius(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t)
 			f.bound = test.bound
-			if got := f.change(test.total, nil, fine, 0); len(got.Free) != test.total || len(got.Paused) > 0 {
-				t.Fatalf("first: %d objects free, paused %v", len(got.Free), got.Paused)
+			if got := f.change(test.total, nil, fine, 0); len(got.Released) != test.total || len(got.Paused) > 0 {
+				t.Fatalf("first: %d objects free, paused %v", len(got.Released), got.Paused)
 			}
 			got := f.change(test.total, nil, test.state, test.n)
-			if paused := f.pause() != nil; paused != test.paused || paused != (len(got.Paused) > 0) || paused == (len(got.Free) > 0) {
-				t.Errorf("paused %t, %d objects free, want paused %t", paused, len(got.Free), test.paused)
+			if paused := f.pause() != nil; paused != test.paused || paused != (len(got.Paused) > 0) || paused == (len(got.Released) > 0) {
+				t.Errorf("paused %t, %d objects free, want paused %t", paused, len(got.Released), test.paused)
 			}
 			if held := f.Hold(f.now, object(0), "p"); held != test.paused {
 				t.Errorf("patches are held: %t", held)
@@ -216,8 +216,8 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	for i := range 40 {
 		f.record(i, fine)
 	}
-	if got := f.judge(); len(got.Free) != 40 || len(got.Resumed) != 1 || f.pause() != nil {
-		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.Free), got.Resumed, f.pause())
+	if got := f.judge(); len(got.Released) != 40 || len(got.Resumed) != 1 || f.pause() != nil {
+		t.Errorf("after healing %d objects are free, resumed %v, pause %v", len(got.Released), got.Resumed, f.pause())
 	}
 
 	// Making the same change again counts as a new change.
@@ -236,7 +236,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 	for i := range 40 {
 		f.record(i, empty)
 	}
-	if got := f.Judge(f.now); len(got.Paused) > 0 || f.pause() != nil {
+	if got := f.ConcludeAssessments(f.now); len(got.Paused) > 0 || f.pause() != nil {
 		t.Errorf("what was released paused the policy again: %v", got.Paused)
 	}
 
@@ -249,7 +249,7 @@ func TestBlastRadiusHealsAndIsReleased(t *testing.T) {
 		t.Error("the release let the next change through")
 	}
 	f.generation, f.bound = 4, placementv1.BlastRadius{Percent: 100}
-	if got := f.change(40, nil, refuse, 40); len(got.Free) != 40 || f.pause() != nil {
+	if got := f.change(40, nil, refuse, 40); len(got.Released) != 40 || f.pause() != nil {
 		t.Error("a raised bound does not release the change")
 	}
 }
@@ -301,8 +301,8 @@ func TestBlastRadiusOutlivesTheLeader(t *testing.T) {
 	for i := 5; i < 40; i++ {
 		next.record(i, fine)
 	}
-	if got := next.Judge(next.now); next.pause() != nil || len(got.Free) != 40 {
-		t.Errorf("healed: pause %+v, %d objects free", next.pause(), len(got.Free))
+	if got := next.ConcludeAssessments(next.now); next.pause() != nil || len(got.Released) != 40 {
+		t.Errorf("healed: pause %+v, %d objects free", next.pause(), len(got.Released))
 	}
 }
 
@@ -334,7 +334,7 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	for i := 20; i < 60; i++ {
 		f.record(i, refuse)
 	}
-	f.Judge(f.now)
+	f.ConcludeAssessments(f.now)
 	expect("after the second type")
 	if got := f.settle(); len(got.Resumed) > 0 {
 		t.Errorf("resumed %v", got.Resumed)
@@ -346,15 +346,15 @@ func TestPauseOfAnEarlierLeaderStaysUntilAllIsDecided(t *testing.T) {
 	for i := 20; i < 60; i++ {
 		f.record(i, fine)
 	}
-	if got := f.Judge(f.now); len(got.Resumed) != 1 || f.pause() != nil {
+	if got := f.ConcludeAssessments(f.now); len(got.Resumed) != 1 || f.pause() != nil {
 		t.Errorf("healed: %+v", f.pause())
 	}
 
 	healed := newFleet(t)
 	healed.Resume("p", "3-earlier", 0)
 	healed.change(40, nil, fine, 0)
-	if got := healed.settle(); len(got.Resumed) != 1 || len(got.Free) != 40 || healed.pause() != nil {
-		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.Free))
+	if got := healed.settle(); len(got.Resumed) != 1 || len(got.Released) != 40 || healed.pause() != nil {
+		t.Errorf("healed while there was no leader: %+v, %d objects free", healed.pause(), len(got.Released))
 	}
 }
 
@@ -388,7 +388,7 @@ func TestOwnersDoNotPausePolicies(t *testing.T) {
 			f.version = "2"
 			for i := range 50 {
 				f.record(i, s)
-				f.Judge(f.now)
+				f.ConcludeAssessments(f.now)
 			}
 			if p := f.pause(); p != nil {
 				t.Errorf("pause %+v", p)
@@ -411,11 +411,11 @@ func TestLateObjectsCount(t *testing.T) {
 	}
 	a.Complete()
 	f.now = f.now.Add(remediation.AssessmentLimit())
-	f.Judge(f.now)
+	f.ConcludeAssessments(f.now)
 	for i := range 40 {
 		f.record(i, clear)
 	}
-	f.Judge(f.now)
+	f.ConcludeAssessments(f.now)
 	if p := f.pause(); p == nil || p.Emptied != 40 {
 		t.Errorf("pause %+v", p)
 	}
@@ -431,7 +431,7 @@ func TestHoldEnds(t *testing.T) {
 		a.Add(object(0), object(1))
 		a.Complete()
 		f.record(1, moves)
-		f.Judge(f.now)
+		f.ConcludeAssessments(f.now)
 		if !f.Hold(f.now, object(1), "p") {
 			if wait := f.now.Sub(waited); wait > 2*remediation.AssessmentLimit()+10*time.Second {
 				t.Errorf("a patch waited for %s", wait)
@@ -465,7 +465,7 @@ func TestHealingIsLinear(t *testing.T) {
 			}
 			for i := range n {
 				f.record(i, fine)
-				f.Judge(f.now)
+				f.ConcludeAssessments(f.now)
 			}
 			if f.pause() != nil {
 				t.Fatal("not healed")
@@ -481,17 +481,17 @@ func TestAwaitedObjectsHoldUpTheirOwnPoliciesAlone(t *testing.T) {
 	a := l.Assess(now, "slow", "quick")
 	a.Add(object(0), object(1))
 	a.Complete()
-	if l.Judge(now); !l.Hold(now, object(1), "quick") {
+	if l.ConcludeAssessments(now); !l.Hold(now, object(1), "quick") {
 		t.Error("patched while it is not known what the policy says of the others")
 	}
 	l.Await(object(0), "slow")
 	l.Skip(object(1))
-	if got := l.Judge(now); len(got.Free) != 1 || l.Hold(now, object(1), "quick") || !l.Hold(now, object(1), "slow") {
-		t.Errorf("%d objects are free", len(got.Free))
+	if got := l.ConcludeAssessments(now); len(got.Released) != 1 || l.Hold(now, object(1), "quick") || !l.Hold(now, object(1), "slow") {
+		t.Errorf("%d objects are free", len(got.Released))
 	}
 	l.Await(object(0), "slow", "quick")
 	l.Skip(object(0))
-	if l.Judge(now); l.Hold(now, object(1), "slow") {
+	if l.ConcludeAssessments(now); l.Hold(now, object(1), "slow") {
 		t.Error("held by nothing")
 	}
 }
@@ -505,11 +505,11 @@ func TestAssessmentEnds(t *testing.T) {
 	a.Complete()
 	f.record(0, fine)
 	f.Hold(f.now, object(0), "p")
-	if got := f.Judge(f.now); len(got.Free) > 0 {
+	if got := f.ConcludeAssessments(f.now); len(got.Released) > 0 {
 		t.Error("free before all objects are decided")
 	}
 	f.now = f.now.Add(remediation.AssessmentLimit())
-	if got := f.Judge(f.now); len(got.Free) != 1 {
+	if got := f.ConcludeAssessments(f.now); len(got.Released) != 1 {
 		t.Error("not free after the limit")
 	}
 	a = f.Assess(f.now, "p")
@@ -517,7 +517,7 @@ func TestAssessmentEnds(t *testing.T) {
 	f.ForgetPolicy("p")
 	a.Complete()
 	f.Skip(object(0))
-	f.Judge(f.now)
+	f.ConcludeAssessments(f.now)
 	if f.Hold(f.now, object(0), "p") {
 		t.Error("a policy that was created again is held by the assessment of its namesake")
 	}

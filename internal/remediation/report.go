@@ -81,7 +81,7 @@ type Ledger struct {
 	accounts map[string]*account
 	byKey    map[Key][]string
 
-	guards map[string]*guard
+	guards map[string]*policyGuard
 	// assessments are those that are not concluded, in the order of their start. concluded reports whether Judge has
 	// something to do.
 	assessments []*Assessment
@@ -110,7 +110,7 @@ type finding struct {
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*guard{}}
+	return &Ledger{accounts: map[string]*account{}, byKey: map[Key][]string{}, guards: map[string]*policyGuard{}}
 }
 
 // Record replaces the findings on an object by those of the verdicts. version is the resource version of the object
@@ -121,7 +121,7 @@ func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, 
 		if !v.Policy.RemediatesExisting() {
 			continue
 		}
-		f := judge(v)
+		f := findingOf(v)
 		f.unsettled = unsettled && len(v.Changes) > 0
 		f.harm, f.version = harmOf(v), version
 		findings[v.Policy.Name] = f
@@ -281,8 +281,8 @@ func (f finding) message() string {
 	return f.violation
 }
 
-// judge converts a verdict to a finding.
-func judge(v *placement.Verdict) finding {
+// findingOf converts a verdict to a finding.
+func findingOf(v *placement.Verdict) finding {
 	var f finding
 	if v.Err != nil {
 		f.failure = truncate(v.Err.Error())

@@ -95,7 +95,7 @@ func (i *Inventories) Needs(resource schema.GroupVersionResource, read *projecti
 		return read
 	}
 	name := &projection.FieldSet{}
-	name.Name("name")
+	name.AddName("name")
 	return projection.Union(read, name.Seal())
 }
 

@@ -201,9 +201,9 @@ func TestDeclaredIsCutToWhatIsRead(t *testing.T) {
 	}}
 	inventories.Prepare(sites, obj)
 	read := &projection.FieldSet{}
-	read.Name("region").All()
+	read.AddName("region").AddAll()
 	fields := replication.NormalFields(inventories.Needs(sites, read.Seal()))
-	own, normal := replication.Parts(fields.Cut(obj.Object))
+	own, normal := replication.Parts(fields.Project(obj.Object))
 	if diff := cmp.Diff(map[string]any{"name": "eu", "region": "north"}, normal); diff != "" || len(own) != 0 {
 		t.Errorf("own %v, normal (-want +got):\n%s", own, diff)
 	}

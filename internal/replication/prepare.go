@@ -63,7 +63,7 @@ func Parts(obj map[string]any) (own, normal map[string]any) {
 
 // NormalFields returns the sealed field set of a prepared object whose normal form has the given fields.
 func NormalFields(fields *projection.FieldSet) *projection.FieldSet {
-	return projection.Below(normalForm, fields)
+	return projection.Nest(normalForm, fields)
 }
 
 // Paths returns the fields of a prepared object as sorted texts, for the object and for its normal form. A path
@@ -94,5 +94,5 @@ var normalPath = func() string {
 
 // FieldsOfNormal returns the sealed fields of the normal form in the field set of a prepared object.
 func FieldsOfNormal(fields *projection.FieldSet) *projection.FieldSet {
-	return fields.Below(normalForm)
+	return fields.AtPath(normalForm)
 }

@@ -45,7 +45,7 @@ var whitelist = []string{
 
 // never returns a predicate whose plugin must not be created yet.
 func never(t *testing.T, name string) predicates.Predicate {
-	return predicates.Predicate{Name: name, Judges: predicates.Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return predicates.Predicate{Name: name, Candidates: predicates.Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		t.Errorf("%s is made before anything is judged", name)
 		return nil, errors.New("too early")
 	}}

@@ -56,7 +56,7 @@ func (p *components) addRemote() {
 		Observer: &remoteObserver{
 			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
 			changed:   func(policy string) { p.status.Changed(policy) },
-			revised:   func() { p.remediation.Revised() },
+			revised:   func() { p.remediation.RemoteRevisionChanged() },
 			recovered: func(policy string) { p.remediation.Recovered(policy) },
 		},
 	})

@@ -82,7 +82,7 @@ const (
 
 func severityOf(h placement.RemoteHealth) severity {
 	switch {
-	case h.Open:
+	case h.BreakerOpen:
 		return severityCircuitOpen
 	case h.Err != nil:
 		return severityFailing

@@ -52,9 +52,9 @@ func (n *notes) Eventf(about, _ runtime.Object, eventType, reason, _, note strin
 func TestHealthChanged(t *testing.T) {
 	since := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	failing := func(fault engine.Fault, open bool) placement.RemoteHealth {
-		return placement.RemoteHealth{Endpoint: opa, Asked: true, Since: since, Open: open, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(string(fault))}}
+		return placement.RemoteHealth{Endpoint: opa, Queried: true, Since: since, BreakerOpen: open, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(string(fault))}}
 	}
-	well := placement.RemoteHealth{Endpoint: opa, Asked: true}
+	well := placement.RemoteHealth{Endpoint: opa, Queried: true}
 	var got notes
 	var changed []string
 	recovered := 0

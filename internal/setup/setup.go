@@ -358,8 +358,8 @@ func (p *components) addEngine(ctx context.Context, cfg *rest.Config) error {
 		Observer: engineObserver{
 			Metrics: p.metrics, changed: func(policy string) { p.status.Changed(policy) },
 			readsMore: func() {
-				p.remediation.ReadsMore()
-				p.webhookConfigurations.ReadsMore()
+				p.remediation.FieldsReadChanged()
+				p.webhookConfigurations.FieldsReadChanged()
 			},
 		},
 		Predicates: p.predicates, Templates: p.templates, World: p.world,
@@ -548,7 +548,7 @@ func (p *components) addStatus() {
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Stale:       p.replication.Stale,
 		Replication: p.replication.State, World: p.replication.PredicateState, Supply: p.enginePusher, Settled: p.remote.DataReady,
-		Hook: p.webhookConfigurations.State, Targets: p.remediation.MatchedState, Deciding: p.remediation.Deciding, Resuming: p.remediation.Resuming,
+		Hook: p.webhookConfigurations.State, Targets: p.remediation.MatchedState, Deciding: p.remediation.HasUndecided, Resuming: p.remediation.Resuming,
 		Ledger: p.ledger, Metrics: p.metrics, Events: p.events,
 		Served: p.catalog.Served, OwnNamespace: p.options.exemptNamespace(),
 		Types: p.typeCheck.State,

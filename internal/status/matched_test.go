@@ -72,8 +72,8 @@ func TestMatched(t *testing.T) {
 // because the type may be installed later.
 func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	f := sound()
-	f.Generation, f.Standing.Generation = 5, 5
-	f.Standing.Err = &policy.NotServedError{Missing: []policy.Read{{Plural: "configmap"}}}
+	f.Generation, f.State.Generation = 5, 5
+	f.State.Err = &policy.NotServedError{Missing: []policy.Read{{Plural: "configmap"}}}
 	f.Meant = func(string) string { return " (did you mean configmaps?)" }
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 	ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)

@@ -55,7 +55,7 @@ var starting = []string{placementv1.ReasonNotInForce, placementv1.ReasonWebhookP
 // Notifications returns the changes between two statuses that are reported to users.
 func Notifications(before, after placementv1.PlacementPolicyStatus) []Notification {
 	var out []Notification
-	was, is := known(before), known(after)
+	was, is := readyCondition(before), readyCondition(after)
 	switch {
 	case is.Status == metav1.ConditionTrue && was.Status != metav1.ConditionTrue:
 		out = append(out, Notification{TopicReady, is.Message})
@@ -73,23 +73,23 @@ func Notifications(before, after placementv1.PlacementPolicyStatus) []Notificati
 	case undecidedBefore > 0 && undecidedNow == 0 && after.Undecided != nil:
 		out = append(out, Notification{TopicDecided, "all existing objects can be decided"})
 	}
-	if differed, differ := differing(before), differing(after); differed == 0 && differ > 0 {
+	if differed, differ := violations(before), violations(after); differed == 0 && differ > 0 {
 		out = append(out, Notification{TopicViolated, fmt.Sprintf("%d of %d objects differ from what the policy decides: it would deny %d and move %d",
 			differ, number(after.Matched), number(after.WouldDeny), number(after.WouldMove))})
 	}
 	return out
 }
 
-// known returns the condition Ready; an empty condition if there is none.
-func known(s placementv1.PlacementPolicyStatus) metav1.Condition {
+// readyCondition returns the condition Ready; an empty condition if there is none.
+func readyCondition(s placementv1.PlacementPolicyStatus) metav1.Condition {
 	if c := meta.FindStatusCondition(s.Conditions, placementv1.ConditionReady); c != nil {
 		return *c
 	}
 	return metav1.Condition{}
 }
 
-// differing returns the number of objects that differ from the policy's decision.
-func differing(s placementv1.PlacementPolicyStatus) int32 {
+// violations returns the number of objects that differ from the policy's decision.
+func violations(s placementv1.PlacementPolicyStatus) int32 {
 	return number(s.WouldDeny) + number(s.WouldMove)
 }
 

@@ -45,8 +45,8 @@ type Facts struct {
 	Generation int64
 	// Engine is the name of the engine that evaluates the policy.
 	Engine string
-	// Standing is the policy as this replica has loaded it; nil while it is not loaded.
-	Standing *placement.PolicyState
+	// State is the policy as this replica has loaded it; nil while it is not loaded.
+	State *placement.PolicyState
 	// Replication returns the watch state of some fields of a type that the policy reads, and the number of its
 	// objects.
 	Replication func(schema.GroupVersionResource, *projection.FieldSet) (watches.State, int)
@@ -60,15 +60,15 @@ type Facts struct {
 	Supply    func(schema.GroupVersionResource) (watches.State, int)
 	SupplyErr error
 	Settled   bool
-	Hook      WebhookState
+	Webhook   WebhookState
 	// Coverage describes which of the matched types the API server serves; nil if unknown.
 	Coverage *match.Coverage
 	// NoNamespaces reports whether the namespace selector selects no existing namespace.
 	NoNamespaces bool
 	// Meant returns a question that suggests a similar plural name, for appending to a message. It may be nil.
 	Meant func(plural string) string
-	// Targets is the watch state of the types that the policy matches.
-	Targets watches.State
+	// MatchedWatches is the watch state of the types that the policy matches.
+	MatchedWatches watches.State
 	// Deciding reports whether existing objects of the matched types are about to be decided.
 	Deciding bool
 	// Resuming reports whether it is still unknown if an earlier leader paused remediation.
@@ -96,21 +96,21 @@ const (
 // what a new leader does not know yet: the pause, the findings, and the number of undecided objects. Otherwise, equal
 // facts give equal results.
 func Compute(old placementv1.PlacementPolicyStatus, f Facts) placementv1.PlacementPolicyStatus {
-	if f.Standing == nil && len(old.Conditions) > 0 {
+	if f.State == nil && len(old.Conditions) > 0 {
 		// A leader that has just started knows less than the previous leader wrote.
 		return old
 	}
 	out := placementv1.PlacementPolicyStatus{Engine: f.Engine, Conditions: slices.Clone(old.Conditions)}
 	s := &setter{out: &out, generation: f.Generation}
-	if f.Standing == nil {
+	if f.State == nil {
 		out.ObservedGeneration = old.ObservedGeneration
 		s.set(placementv1.ConditionReady, metav1.ConditionUnknown, placementv1.ReasonNotInForce, "the policy is being loaded")
 		return out
 	}
 	// The API server may already have a newer generation, about which nothing is known yet.
-	out.ObservedGeneration, s.generation = f.Standing.Generation, f.Standing.Generation
-	if !f.Standing.Broken {
-		out.GenerationInForce = f.Standing.Policy.Generation
+	out.ObservedGeneration, s.generation = f.State.Generation, f.State.Generation
+	if !f.State.Broken {
+		out.GenerationInForce = f.State.Policy.Generation
 	}
 	out.Dependencies = dependencies(f)
 	out.Data = summarize(out.Dependencies)
@@ -149,26 +149,26 @@ func truncate(s string, limit int) string {
 }
 
 func (s *setter) compiled(f Facts) {
-	if _, waits := errors.AsType[*policy.NotServedError](f.Standing.Err); waits {
+	if _, waits := errors.AsType[*policy.NotServedError](f.State.Err); waits {
 		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, "the policy's text compiles")
 		return
 	}
-	if f.Standing.Err == nil {
+	if f.State.Err == nil {
 		message := "the policy's text compiles"
-		if r := f.Standing.Binding.Remote; r != nil {
+		if r := f.State.Binding.Remote; r != nil {
 			message = "the policy is decided by " + r.Document.String()
 		}
-		if len(f.Standing.Warnings) > 0 {
-			message += "; " + strings.Join(f.Standing.Warnings, "; ")
+		if len(f.State.Warnings) > 0 {
+			message += "; " + strings.Join(f.State.Warnings, "; ")
 		}
 		s.set(placementv1.ConditionCompiled, metav1.ConditionTrue, placementv1.ReasonCompiled, message)
 		return
 	}
-	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.Standing.Policy.Generation)
-	if f.Standing.Broken {
-		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is "+undecided(f.Standing.Policy.FailurePolicy)
+	reason, consequence := placementv1.ReasonLastGoodInForce, fmt.Sprintf("generation %d stays in force", f.State.Policy.Generation)
+	if f.State.Broken {
+		reason, consequence = placementv1.ReasonCompileFailed, "what the policy matches is "+undecided(f.State.Policy.FailurePolicy)
 	}
-	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.Standing.Err.Error())
+	s.set(placementv1.ConditionCompiled, metav1.ConditionFalse, reason, consequence+": "+f.State.Err.Error())
 }
 
 // undecided describes what happens to requests for objects that a policy can't decide.
@@ -206,16 +206,16 @@ func effective(matched *metav1.Condition) bool {
 }
 
 func (s *setter) stalled(f Facts) {
-	_, waits := errors.AsType[*policy.NotServedError](f.Standing.Err)
+	_, waits := errors.AsType[*policy.NotServedError](f.State.Err)
 	matched := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionMatched)
 	switch {
 	case matched != nil && matched.Reason == placementv1.ReasonNothingMatched:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingMatched, "the policy's author has to correct it; see the Matched condition")
-	case f.Standing.Err != nil && !waits:
+	case f.State.Err != nil && !waits:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonInvalidPolicy, "the policy's author has to correct it; see the Compiled condition")
 	case meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionEnforced).Reason == placementv1.ReasonWebhookRejected:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonWebhookRejected, "the policy's author has to correct it; see the Enforced condition")
-	case f.Standing.DecidesNothing:
+	case f.State.DecidesNothing:
 		s.set(placementv1.ConditionStalled, metav1.ConditionTrue, placementv1.ReasonNothingDecided, "the policy's author has to correct it; see the Ready condition")
 	default:
 		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionStalled)
@@ -223,24 +223,24 @@ func (s *setter) stalled(f Facts) {
 }
 
 func (s *setter) replicated(f Facts) {
-	if f.Standing.Binding == nil {
+	if f.State.Binding == nil {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionUnknown, placementv1.ReasonCompileFailed, "what the policy reads is known when it compiles")
 		return
 	}
-	if waits, ok := errors.AsType[*policy.NotServedError](f.Standing.Err); ok {
+	if waits, ok := errors.AsType[*policy.NotServedError](f.State.Err); ok {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s; generation %d stays in force until the type is installed or the policy corrected",
-				f.names(waits.Missing), f.Standing.Policy.Generation))
+				f.names(waits.Missing), f.State.Policy.Generation))
 		return
 	}
-	if missing := f.Standing.Binding.Missing; len(missing) > 0 {
+	if missing := f.State.Binding.Missing; len(missing) > 0 {
 		s.set(placementv1.ConditionReplicated, metav1.ConditionFalse, placementv1.ReasonNotServed,
 			fmt.Sprintf("the API server does not serve %s; what the policy matches is not decided until the type is installed", f.names(missing)))
 		return
 	}
-	reads, remote := f.reads(), f.Standing.Binding.Remote
+	reads, remote := f.reads(), f.State.Binding.Remote
 	switch {
-	case remote != nil && !remote.Supplied():
+	case remote != nil && !remote.NeedsPush():
 		s.set(placementv1.ConditionReplicated, metav1.ConditionTrue, placementv1.ReasonNoDataRead, "the engine gets no data from Berth")
 		return
 	case remote == nil && len(reads) == 0:
@@ -342,8 +342,8 @@ type read struct {
 // only its predicates read.
 func (f Facts) reads() []read {
 	var out []read
-	binding := f.Standing.Binding
-	for _, r := range binding.Supplies {
+	binding := f.State.Binding
+	for _, r := range binding.PushedTypes {
 		state, objects := f.Supply(r.GroupVersionResource)
 		out = append(out, read{r.GroupVersionResource, nil, state, objects})
 	}
@@ -353,8 +353,8 @@ func (f Facts) reads() []read {
 		out = append(out, read{r.GroupVersionResource, fields, state, objects})
 	}
 	byName := func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) }
-	for _, r := range slices.SortedFunc(maps.Keys(binding.World), byName) {
-		fields := binding.World[r]
+	for _, r := range slices.SortedFunc(maps.Keys(binding.PredicateReads), byName) {
+		fields := binding.PredicateReads[r]
 		state, objects := f.World(r, fields)
 		at := slices.IndexFunc(out, func(other read) bool { return other.resource == r })
 		if at < 0 {
@@ -371,7 +371,7 @@ func (f Facts) reads() []read {
 }
 
 func dependencies(f Facts) []placementv1.Dependency {
-	if f.Standing.Binding == nil {
+	if f.State.Binding == nil {
 		return nil
 	}
 	var out []placementv1.Dependency
@@ -386,7 +386,7 @@ func dependencies(f Facts) []placementv1.Dependency {
 		}
 		out = append(out, d)
 	}
-	for _, read := range f.Standing.Binding.Missing {
+	for _, read := range f.State.Binding.Missing {
 		out = append(out, placementv1.Dependency{Resource: truncate(read.String(), maxDependencyName), Synced: new(false), Message: "not served by the API server"})
 	}
 	return out[:min(len(out), maxDependencies)]
@@ -411,28 +411,28 @@ func summarize(dependencies []placementv1.Dependency) string {
 	for i, d := range dependencies {
 		names[i] = d.Resource
 	}
-	return truncate(few(names), maxDependencyMessage)
+	return truncate(firstNames(names), maxDependencyMessage)
 }
 
 func (s *setter) enforced(f Facts) {
-	mode := f.Standing.Policy.Mode
-	since, quarantined := f.Standing.Policy.Quarantined()
+	mode := f.State.Policy.Mode
+	since, quarantined := f.State.Policy.Quarantined()
 	switch {
-	case f.Hook.Generation != f.Standing.Policy.Generation:
+	case f.Webhook.Generation != f.State.Policy.Generation:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the policy's rules yet")
-	case f.Hook.Rejected != "":
-		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Hook.Rejected)
+	case f.Webhook.Rejected != "":
+		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the policy's rules: "+f.Webhook.Rejected)
 	case quarantined:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonQuarantined, fmt.Sprintf(
 			"since %s the policy is evaluated only now and then, as it kept running into its deadline; what it matches is %s",
-			since.UTC().Format(time.RFC3339), undecided(f.Standing.Policy.FailurePolicy)))
+			since.UTC().Format(time.RFC3339), undecided(f.State.Policy.FailurePolicy)))
 	case mode == placementv1.ModeWarn:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonWarnMode, "the policy warns, and changes and denies nothing")
 	case mode == placementv1.ModeDryRun:
 		s.set(placementv1.ConditionEnforced, metav1.ConditionFalse, placementv1.ReasonDryRunMode, "the policy counts, and changes and denies nothing")
 	default:
 		message := "the API server asks Berth about what the policy matches"
-		if n := f.Standing.Policy.QuarantinedNamespaces(); n > 0 {
+		if n := f.State.Policy.QuarantinedNamespaces(); n > 0 {
 			message += fmt.Sprintf("; in %d namespaces the policy is evaluated only now and then, as it kept running into its deadline on their objects", n)
 		}
 		s.set(placementv1.ConditionEnforced, metav1.ConditionTrue, placementv1.ReasonEnforced, message)
@@ -442,7 +442,7 @@ func (s *setter) enforced(f Facts) {
 // counts sets the numbers of objects. The parameter before is the number of undecided objects in the old status.
 func (s *setter) counts(f Facts, before *int32) {
 	s.out.Remediated = new(f.RemediatedBefore + f.Report.Remediated)
-	if !f.Standing.Policy.RemediatesExisting() {
+	if !f.State.Policy.RemediatesExisting() {
 		return
 	}
 	s.out.Matched = new(int32(f.Report.Matched))
@@ -461,15 +461,15 @@ func (s *setter) compliant(f Facts) {
 		s.set(placementv1.ConditionCompliant, status, reason, message)
 	}
 	switch {
-	case !f.Standing.Policy.RemediatesExisting():
-		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.Standing.Policy.Remediation))
-	case f.Targets.Err != nil && !f.Targets.Synced:
-		reason, message := targets(f.Targets.Err)
+	case !f.State.Policy.RemediatesExisting():
+		set(metav1.ConditionUnknown, placementv1.ReasonRemediationOff, "existing objects are not looked at: remediation.mode is "+string(f.State.Policy.Remediation))
+	case f.MatchedWatches.Err != nil && !f.MatchedWatches.Synced:
+		reason, message := targets(f.MatchedWatches.Err)
 		set(metav1.ConditionUnknown, reason, message)
-	case !f.Targets.Synced:
+	case !f.MatchedWatches.Synced:
 		set(metav1.ConditionUnknown, placementv1.ReasonEvaluating, "existing objects are being read")
 	case len(r.Unsettled) > 0:
-		set(metav1.ConditionFalse, placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+few(r.Unsettled))
+		set(metav1.ConditionFalse, placementv1.ReasonNotSettling, "the decision keeps changing after its own patch, so patching stopped: "+firstNames(r.Unsettled))
 	case r.Failed > 0:
 		set(metav1.ConditionFalse, placementv1.ReasonEvaluationFailed, fmt.Sprintf("%d objects can't be decided, such as %s", r.Failed, r.FailedMessage))
 	case r.Violations > 0:
@@ -495,11 +495,11 @@ func (s *setter) paused(old placementv1.PlacementPolicyStatus, f Facts) {
 		s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, "an earlier leader paused remediation; its objects are being decided again")
 		return
 	}
-	s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, truncate(pause.Message(f.Standing.Policy.Name), maxConditionMessage))
+	s.set(placementv1.ConditionPaused, metav1.ConditionTrue, placementv1.ReasonBlastRadius, truncate(pause.Message(f.State.Policy.Name), maxConditionMessage))
 }
 
-// few returns the first names of a sorted list and the number of the others.
-func few(names []string) string {
+// firstNames returns the first names of a sorted list and the number of the others.
+func firstNames(names []string) string {
 	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}
@@ -512,7 +512,7 @@ func (s *setter) conflicted(f Facts) {
 		return
 	}
 	s.set(placementv1.ConditionConflicted, metav1.ConditionTrue, placementv1.ReasonConflict,
-		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", few(f.Report.Conflicts)))
+		fmt.Sprintf("%s set a key of the same object to a different value; the higher priority wins, and among equals the name that sorts first", firstNames(f.Report.Conflicts)))
 }
 
 // ready derives the condition Ready from the conditions that the policy needs to decide, and from the number of
@@ -534,7 +534,7 @@ func (s *setter) ready(f Facts) {
 		s.set(placementv1.ConditionReady, metav1.ConditionFalse, c.Reason, c.Message)
 		return
 	}
-	if f.Standing.DecidesNothing {
+	if f.State.DecidesNothing {
 		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNothingDecided, nothingDecided)
 		return
 	}
@@ -542,12 +542,12 @@ func (s *setter) ready(f Facts) {
 		message := fmt.Sprintf("%d objects could not be decided, and are being decided again", *n)
 		if f.Report.Failed > 0 {
 			message = fmt.Sprintf("%d of %d objects can't be decided, such as %s; a request for such an object is %s",
-				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.Standing.Policy.FailurePolicy))
+				*n, f.Report.Matched, f.Report.FailedMessage, undecided(f.State.Policy.FailurePolicy))
 		}
 		s.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonObjectsUndecided, message)
 		return
 	}
-	message := fmt.Sprintf("generation %d decides what the policy matches", f.Standing.Policy.Generation)
+	message := fmt.Sprintf("generation %d decides what the policy matches", f.State.Policy.Generation)
 	if matched != nil && matched.Status != metav1.ConditionTrue {
 		message += "; see the Matched condition: " + matched.Message
 	}
@@ -569,5 +569,5 @@ func (f Facts) undecidedObjects(before *int32) int32 {
 // Held reports whether the number of undecided objects in the old status is kept, because it is not known yet whether
 // they can be decided now.
 func (f Facts) Held(before *int32) bool {
-	return before != nil && *before > 0 && f.Report.Failed == 0 && f.Targets.Err == nil && (f.Deciding || !f.Targets.Synced)
+	return before != nil && *before > 0 && f.Report.Failed == 0 && f.MatchedWatches.Err == nil && (f.Deciding || !f.MatchedWatches.Synced)
 }

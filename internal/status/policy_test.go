@@ -70,7 +70,7 @@ func (r replicas) of(resource schema.GroupVersionResource, _ *projection.FieldSe
 func fields(names ...string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	for _, name := range names {
-		f.Name(name).All()
+		f.AddName(name).AddAll()
 	}
 	return f.Seal()
 }
@@ -79,23 +79,23 @@ func fields(names ...string) *projection.FieldSet {
 func sound() status.Facts {
 	return status.Facts{
 		Generation: 4, Engine: "Embedded",
-		Standing: &placement.PolicyState{
+		State: &placement.PolicyState{
 			Policy:     &placement.Policy{Name: "p", Generation: 4, Mode: placementv1.ModeEnforce, FailurePolicy: placementv1.FailurePolicyFail, Remediation: placementv1.RemediationAutomatic},
 			Generation: 4,
 			Binding: &policy.Binding{
 				Resources: []policy.Resource{profiles}, Fields: map[schema.GroupVersionResource]*projection.FieldSet{profiles.GroupVersionResource: fields("region")},
 			},
 		},
-		Replication: replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
-		Hook:        status.WebhookState{Generation: 4},
-		Targets:     watches.State{Synced: true},
-		Report:      remediation.Report{Matched: 5},
+		Replication:    replicas{profiles: {Synced: true}, nodes: {Synced: true}}.of,
+		Webhook:        status.WebhookState{Generation: 4},
+		MatchedWatches: watches.State{Synced: true},
+		Report:         remediation.Report{Matched: 5},
 	}
 }
 
 // asks adds predicates to the policy, which read nodes.
 func asks(f *status.Facts, state watches.State) {
-	f.Standing.Binding.World = map[schema.GroupVersionResource]*projection.FieldSet{nodes.GroupVersionResource: fields("spec")}
+	f.State.Binding.PredicateReads = map[schema.GroupVersionResource]*projection.FieldSet{nodes.GroupVersionResource: fields("spec")}
 	f.World = replicas{nodes: state}.of
 }
 
@@ -122,51 +122,51 @@ func TestCompute(t *testing.T) {
 	}{
 		"Sound": {},
 		"NotLoaded": {
-			change: func(f *status.Facts) { f.Standing = nil },
+			change: func(f *status.Facts) { f.State = nil },
 			want:   map[string]string{"Ready": "Unknown NotInForce", "Compiled": "", "Replicated": "", "Enforced": "", "Compliant": "", "Conflicted": ""},
 		},
 		"Warnings": {
-			change:  func(f *status.Facts) { f.Standing.Warnings = []string{"decides nothing"} },
+			change:  func(f *status.Facts) { f.State.Warnings = []string{"decides nothing"} },
 			message: map[string]string{"Compiled": "decides nothing"},
 		},
 		"DecidesNothing": {
-			change:  func(f *status.Facts) { f.Standing.DecidesNothing = true },
+			change:  func(f *status.Facts) { f.State.DecidesNothing = true },
 			want:    map[string]string{"Ready": "False NothingDecided", "Stalled": "True NothingDecided"},
 			message: map[string]string{"Ready": "the policy decides nothing: its package defines none of the rules annotations, labels"},
 		},
 		"Broken": {
 			change: func(f *status.Facts) {
-				f.Standing.Err, f.Standing.Broken, f.Standing.Binding = errors.New("p.rego:1:1: bad"), true, nil
+				f.State.Err, f.State.Broken, f.State.Binding = errors.New("p.rego:1:1: bad"), true, nil
 			},
 			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
 			message: map[string]string{"Compiled": "what the policy matches is denied: p.rego:1:1: bad", "Ready": "p.rego:1:1: bad"},
 		},
 		"BrokenAndIgnored": {
 			change: func(f *status.Facts) {
-				f.Standing.Err, f.Standing.Broken, f.Standing.Binding = errors.New("bad"), true, nil
-				f.Standing.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
+				f.State.Err, f.State.Broken, f.State.Binding = errors.New("bad"), true, nil
+				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Ready": "False CompileFailed", "Compiled": "False CompileFailed", "Stalled": "True InvalidPolicy", "Replicated": "Unknown CompileFailed"},
 			message: map[string]string{"Compiled": "is admitted without it"},
 		},
 		"LastGood": {
 			change: func(f *status.Facts) {
-				f.Generation, f.Standing.Generation, f.Standing.Err = 5, 5, errors.New("bad")
+				f.Generation, f.State.Generation, f.State.Err = 5, 5, errors.New("bad")
 			},
 			want:    map[string]string{"Ready": "False LastGoodInForce", "Compiled": "False LastGoodInForce", "Stalled": "True InvalidPolicy"},
 			message: map[string]string{"Compiled": "generation 4 stays in force: bad"},
 		},
 		"Quarantined": {
-			change:  func(f *status.Facts) { f.Standing.Policy.Evaluator = sick{} },
+			change:  func(f *status.Facts) { f.State.Policy.Evaluator = sick{} },
 			want:    map[string]string{"Ready": "False Quarantined", "Enforced": "False Quarantined"},
 			message: map[string]string{"Enforced": "since 2026-11-21T12:00:00Z the policy is evaluated only now and then, as it kept running into its deadline; what it matches is denied"},
 		},
 		"NoData": {
-			change: func(f *status.Facts) { f.Standing.Binding = &policy.Binding{} },
+			change: func(f *status.Facts) { f.State.Binding = &policy.Binding{} },
 			want:   map[string]string{"Replicated": "True NoDataRead"},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}, {Clusters: true}} },
+			change:  func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}, {Clusters: true}} },
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
 		},
@@ -197,13 +197,13 @@ func TestCompute(t *testing.T) {
 		},
 		"SecondTypeFails": {
 			change: func(f *status.Facts) {
-				f.Standing.Binding.Resources = []policy.Resource{nodes, profiles}
+				f.State.Binding.Resources = []policy.Resource{nodes, profiles}
 				f.Replication = replicas{nodes: {}, profiles: {Err: forbidden()}}.of
 			},
 			want: map[string]string{"Ready": "False Forbidden", "Replicated": "False Forbidden"},
 		},
 		"NothingButPredicates": {
-			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.Standing.Binding.Resources = nil },
+			change: func(f *status.Facts) { asks(f, watches.State{Synced: true}); f.State.Binding.Resources = nil },
 		},
 		"PredicatesWait": {
 			change:  func(f *status.Facts) { asks(f, watches.State{}) },
@@ -218,35 +218,35 @@ func TestCompute(t *testing.T) {
 			message: map[string]string{"Replicated": `{apiGroups: [""], resources: ["nodes"], verbs: [get, list, watch]}`},
 		},
 		"WebhookPending": {
-			change: func(f *status.Facts) { f.Hook.Generation = 3 },
+			change: func(f *status.Facts) { f.Webhook.Generation = 3 },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
 		"WebhookRejected": {
-			change:  func(f *status.Facts) { f.Hook.Rejected = "webhooks[0]: no" },
+			change:  func(f *status.Facts) { f.Webhook.Rejected = "webhooks[0]: no" },
 			want:    map[string]string{"Ready": "False WebhookRejected", "Enforced": "False WebhookRejected", "Stalled": "True WebhookRejected"},
 			message: map[string]string{"Enforced": "webhooks[0]: no"},
 		},
 		"WebhookRejectedBefore": {
-			change: func(f *status.Facts) { f.Hook = status.WebhookState{Generation: 3, Rejected: "webhooks[0]: no"} },
+			change: func(f *status.Facts) { f.Webhook = status.WebhookState{Generation: 3, Rejected: "webhooks[0]: no"} },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending"},
 		},
-		"Warn":   {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
-		"DryRun": {change: func(f *status.Facts) { f.Standing.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
+		"Warn":   {change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeWarn }, want: map[string]string{"Enforced": "False WarnMode"}},
+		"DryRun": {change: func(f *status.Facts) { f.State.Policy.Mode = placementv1.ModeDryRun }, want: map[string]string{"Enforced": "False DryRunMode"}},
 		"RemediationOff": {
-			change: func(f *status.Facts) { f.Standing.Policy.Remediation = placementv1.RemediationOff },
+			change: func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff },
 			want:   map[string]string{"Compliant": "Unknown RemediationOff"},
 		},
 		"TargetsForbidden": {
-			change:  func(f *status.Facts) { f.Targets = watches.State{Err: fmt.Errorf("reading: %w", forbidden())} },
+			change:  func(f *status.Facts) { f.MatchedWatches = watches.State{Err: fmt.Errorf("reading: %w", forbidden())} },
 			want:    map[string]string{"Compliant": "Unknown ForbiddenTargets"},
 			message: map[string]string{"Compliant": `remediate clusterprofiles.multicluster.x-k8s.io: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true with the rule {apiGroups: ["multicluster.x-k8s.io"], resources: ["clusterprofiles"], verbs: [get, list, watch, patch]}`},
 		},
 		"TargetsFail": {
-			change:  func(f *status.Facts) { f.Targets = watches.State{Err: errors.New("reading carts: broken pipe")} },
+			change:  func(f *status.Facts) { f.MatchedWatches = watches.State{Err: errors.New("reading carts: broken pipe")} },
 			want:    map[string]string{"Compliant": "Unknown WatchFailed"},
 			message: map[string]string{"Compliant": "reading carts: broken pipe"},
 		},
-		"Evaluating": {change: func(f *status.Facts) { f.Targets = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
+		"Evaluating": {change: func(f *status.Facts) { f.MatchedWatches = watches.State{} }, want: map[string]string{"Compliant": "Unknown Evaluating"}},
 		"Violations": {
 			change:  func(f *status.Facts) { f.Report.Violations = 2 },
 			want:    map[string]string{"Compliant": "False Violations"},
@@ -264,19 +264,19 @@ func TestCompute(t *testing.T) {
 		},
 		"EvaluationFailedAndIgnored": {
 			change: func(f *status.Facts) {
-				f.Report.Failed, f.Standing.Policy.FailurePolicy = 1, placementv1.FailurePolicyIgnore
+				f.Report.Failed, f.State.Policy.FailurePolicy = 1, placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Compliant": "False EvaluationFailed", "Ready": "False ObjectsUndecided"},
 			message: map[string]string{"Ready": "a request for such an object is admitted without it"},
 		},
 		"EvaluationFailedAndOff": {
 			change: func(f *status.Facts) {
-				f.Report.Failed, f.Standing.Policy.Remediation = 1, placementv1.RemediationOff
+				f.Report.Failed, f.State.Policy.Remediation = 1, placementv1.RemediationOff
 			},
 			want: map[string]string{"Compliant": "Unknown RemediationOff"},
 		},
 		"EvaluationFailedAndWebhookPending": {
-			change: func(f *status.Facts) { f.Report.Failed, f.Hook.Generation = 1, 3 },
+			change: func(f *status.Facts) { f.Report.Failed, f.Webhook.Generation = 1, 3 },
 			want:   map[string]string{"Ready": "False WebhookPending", "Enforced": "False WebhookPending", "Compliant": "False EvaluationFailed"},
 		},
 		"NotSettling": {
@@ -359,7 +359,7 @@ func TestCompute(t *testing.T) {
 func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 	unseen := placementv1.PlacementPolicyStatus{ObservedGeneration: -1}
 	facts := sound()
-	facts.Standing = nil
+	facts.State = nil
 	loading := status.Compute(unseen, facts)
 	if loading.ObservedGeneration != -1 {
 		t.Errorf("a policy that is being loaded is observed in generation %d", loading.ObservedGeneration)
@@ -379,7 +379,7 @@ func TestConditionsAreOfTheGenerationThatWasLookedAt(t *testing.T) {
 
 func TestStalledGoes(t *testing.T) {
 	facts := sound()
-	facts.Standing.Err, facts.Standing.Broken, facts.Standing.Binding = errors.New("bad"), true, nil
+	facts.State.Err, facts.State.Broken, facts.State.Binding = errors.New("bad"), true, nil
 	broken := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 	if broken.GenerationInForce != 0 {
 		t.Errorf("generation %d is in force", broken.GenerationInForce)
@@ -405,12 +405,12 @@ func TestCounts(t *testing.T) {
 		t.Errorf("dependencies (-want +got):\n%s", cmp.Diff(want, got.Dependencies))
 	}
 	// A new leader that has not loaded the policy yet keeps the counts of the previous leader.
-	facts.Standing = nil
+	facts.State = nil
 	if kept := status.Compute(got, facts); *kept.Remediated != 9 || *kept.Matched != 5 || *kept.Violations != 1 {
 		t.Errorf("status %+v", kept)
 	}
 	facts = sound()
-	facts.Standing.Policy.Remediation = placementv1.RemediationOff
+	facts.State.Policy.Remediation = placementv1.RemediationOff
 	if off := status.Compute(got, facts); off.Matched != nil || off.Violations != nil || off.ViolationSample != nil {
 		t.Errorf("status %+v", off)
 	}
@@ -437,12 +437,12 @@ func TestUndecidedObjectsAreNotForgotten(t *testing.T) {
 		want   int32
 		ready  string
 	}{
-		"Reading":    {func(f *status.Facts) { f.Targets = watches.State{} }, 2, placementv1.ReasonObjectsUndecided},
+		"Reading":    {func(f *status.Facts) { f.MatchedWatches = watches.State{} }, 2, placementv1.ReasonObjectsUndecided},
 		"Deciding":   {func(f *status.Facts) { f.Deciding = true }, 2, placementv1.ReasonObjectsUndecided},
 		"FirstFound": {func(f *status.Facts) { f.Deciding, f.Report.Failed = true, 1 }, 1, placementv1.ReasonObjectsUndecided},
 		"Decided":    {func(*status.Facts) {}, 0, placementv1.ReasonInForce},
 		"NotReadable": {func(f *status.Facts) {
-			f.Targets, f.Deciding = watches.State{Err: errors.New("broken pipe")}, true
+			f.MatchedWatches, f.Deciding = watches.State{Err: errors.New("broken pipe")}, true
 		}, 0, placementv1.ReasonInForce},
 	}
 	for name, tc := range tests {
@@ -468,14 +468,14 @@ func TestChanges(t *testing.T) {
 	}
 	var none placementv1.PlacementPolicyStatus
 	well := computed(func(*status.Facts) {})
-	pending := computed(func(f *status.Facts) { f.Hook.Generation = 3 })
-	broken := computed(func(f *status.Facts) { f.Standing.Err = errors.New("bad") })
-	unserved := computed(func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}} })
+	pending := computed(func(f *status.Facts) { f.Webhook.Generation = 3 })
+	broken := computed(func(f *status.Facts) { f.State.Err = errors.New("bad") })
+	unserved := computed(func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}} })
 	undecided := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
 	fewer := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
 	more := computed(func(f *status.Facts) { f.Report.Moved = 4 })
-	off := computed(func(f *status.Facts) { f.Standing.Policy.Remediation = placementv1.RemediationOff })
+	off := computed(func(f *status.Facts) { f.State.Policy.Remediation = placementv1.RemediationOff })
 	ready := status.Notification{Topic: status.TopicReady, Message: "generation 4 decides what the policy matches"}
 	tests := map[string]struct {
 		before, after placementv1.PlacementPolicyStatus
@@ -513,14 +513,14 @@ func TestFields(t *testing.T) {
 		many = append(many, fmt.Sprintf("f%02d", i))
 	}
 	labels := &projection.FieldSet{}
-	labels.Name("metadata").Name("labels").Name("example.com/zone").All()
-	labels.Name("spec").Name("taints").Each().Name("key").All()
-	labels.Name("status")
+	labels.AddName("metadata").AddName("labels").AddName("example.com/zone").AddAll()
+	labels.AddName("spec").AddName("taints").AddEach().AddName("key").AddAll()
+	labels.AddName("status")
 	whole := &projection.FieldSet{}
-	whole.All()
+	whole.AddAll()
 	normal := &projection.FieldSet{}
-	normal.Name("labels").Name("region").All()
-	normal.Name("ready").All()
+	normal.AddName("labels").AddName("region").AddAll()
+	normal.AddName("ready").AddAll()
 	tests := map[string]struct {
 		fields *projection.FieldSet
 		want   []string
@@ -536,7 +536,7 @@ func TestFields(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			facts := sound()
-			facts.Standing.Binding.Fields[profiles.GroupVersionResource] = tc.fields
+			facts.State.Binding.Fields[profiles.GroupVersionResource] = tc.fields
 			got := status.Compute(placementv1.PlacementPolicyStatus{}, facts)
 			if diff := cmp.Diff(tc.want, got.Dependencies[0].Fields); diff != "" {
 				t.Errorf("fields (-want +got):\n%s", diff)
@@ -550,11 +550,11 @@ func TestFields(t *testing.T) {
 func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 	long := strings.Repeat("ä", 5000)
 	tests := map[string]func(*status.Facts){
-		"Error":     func(f *status.Facts) { f.Standing.Err = errors.New(long) },
-		"Warnings":  func(f *status.Facts) { f.Standing.Warnings = []string{long, long} },
-		"Rejected":  func(f *status.Facts) { f.Hook.Rejected = long },
+		"Error":     func(f *status.Facts) { f.State.Err = errors.New(long) },
+		"Warnings":  func(f *status.Facts) { f.State.Warnings = []string{long, long} },
+		"Rejected":  func(f *status.Facts) { f.Webhook.Rejected = long },
 		"Watch":     func(f *status.Facts) { f.Replication = replicas{profiles: {Err: errors.New(long)}}.of },
-		"Targets":   func(f *status.Facts) { f.Targets = watches.State{Err: errors.New(long)} },
+		"Targets":   func(f *status.Facts) { f.MatchedWatches = watches.State{Err: errors.New(long)} },
 		"Unsettled": func(f *status.Facts) { f.Report.Unsettled = slices.Repeat([]string{long}, 100) },
 		"Conflicts": func(f *status.Facts) { f.Report.Conflicts = slices.Repeat([]string{long}, 100) },
 		"Failed":    func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, long },
@@ -563,7 +563,7 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 			for i := range 100 {
 				r := nodes
 				r.Resource = fmt.Sprintf("things%d", i)
-				f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
+				f.State.Binding.Resources = append(f.State.Binding.Resources, r)
 			}
 		},
 		"ManyFields": func(f *status.Facts) {
@@ -574,16 +574,16 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 			for i := range 64 {
 				r := nodes
 				r.Resource = fmt.Sprintf("things%d", i)
-				f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
-				f.Standing.Binding.Fields[r.GroupVersionResource] = fields(names...)
+				f.State.Binding.Resources = append(f.State.Binding.Resources, r)
+				f.State.Binding.Fields[r.GroupVersionResource] = fields(names...)
 			}
 		},
 		"ManyMissing": func(f *status.Facts) {
 			for i := range 100 {
-				f.Standing.Binding.Missing = append(f.Standing.Binding.Missing, policy.Read{Plural: fmt.Sprintf("things%d", i)})
+				f.State.Binding.Missing = append(f.State.Binding.Missing, policy.Read{Plural: fmt.Sprintf("things%d", i)})
 			}
 		},
-		"LongMissing": func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: strings.Repeat("x", 5000)}} },
+		"LongMissing": func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: strings.Repeat("x", 5000)}} },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -614,13 +614,13 @@ func TestEqualFactsEqualStatus(t *testing.T) {
 		build := func(seed uint64) status.Facts {
 			r = rand.New(rand.NewPCG(seed, 0))
 			f := sound()
-			maybe(func() { f.Standing.Err = errors.New("bad") })
-			maybe(func() { f.Hook.Generation = 3 })
+			maybe(func() { f.State.Err = errors.New("bad") })
+			maybe(func() { f.Webhook.Generation = 3 })
 			maybe(func() { f.Report.Violations = r.IntN(3) })
 			maybe(func() { f.Report.Failed = r.IntN(3) })
-			maybe(func() { f.Targets = watches.State{} })
+			maybe(func() { f.MatchedWatches = watches.State{} })
 			maybe(func() { f.Replication = replicas{profiles: {Err: forbidden()}}.of })
-			maybe(func() { f.Standing.Policy.Mode = placementv1.ModeWarn })
+			maybe(func() { f.State.Policy.Mode = placementv1.ModeWarn })
 			return f
 		}
 		first, second := r.Uint64(), r.Uint64()
@@ -773,8 +773,8 @@ func TestDependenciesOfPredicates(t *testing.T) {
 
 // reads adds a read of the metadata of a type to the policy.
 func reads(f *status.Facts, r policy.Resource) {
-	f.Standing.Binding.Resources = append(f.Standing.Binding.Resources, r)
-	f.Standing.Binding.Fields[r.GroupVersionResource] = fields("metadata")
+	f.State.Binding.Resources = append(f.State.Binding.Resources, r)
+	f.State.Binding.Fields[r.GroupVersionResource] = fields("metadata")
 }
 
 // TestPauseOfAnEarlierLeaderIsKept checks that a leader that has just started keeps a pause that it does not know of

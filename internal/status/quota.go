@@ -40,8 +40,8 @@ type QuotaFacts struct {
 	// Untracked are the names in spec.hard for which Berth counts nothing.
 	Untracked []string
 	// Types has the watch states of the counted types that have not been read.
-	Types map[schema.GroupResource]watches.State
-	Hook  WebhookState
+	Types   map[schema.GroupResource]watches.State
+	Webhook WebhookState
 	// Exempt reports whether the quota is in a namespace in which nothing is counted.
 	Exempt bool
 	// Reach describes which of the things that the quota refers to exist; nil if unknown.
@@ -134,12 +134,12 @@ func (c *conditions) usage(f QuotaFacts) {
 		}
 	}
 	if len(f.Recount.Missing) > 0 {
-		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+few(typeNames(f.Recount.Missing)))
+		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonCounting, "reading "+firstNames(typeNames(f.Recount.Missing)))
 		return
 	}
 	if len(f.Recount.Unserved) > 0 {
 		c.set(placementv1.ConditionUsageCurrent, metav1.ConditionFalse, placementv1.ReasonNotServed,
-			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", few(f.meant(f.Recount.Unserved))))
+			fmt.Sprintf("the API server does not serve %s now: what was counted of it stays", firstNames(f.meant(f.Recount.Unserved))))
 		return
 	}
 	c.set(placementv1.ConditionUsageCurrent, metav1.ConditionTrue, placementv1.ReasonCounted, "what is used is counted")
@@ -149,7 +149,7 @@ func (c *conditions) usage(f QuotaFacts) {
 func (f QuotaFacts) meant(types []schema.GroupResource) []string {
 	out := typeNames(types)
 	for i, t := range types {
-		out[i] += f.Served.Meant(t)
+		out[i] += f.Served.SuggestResource(t)
 	}
 	return out
 }
@@ -163,16 +163,16 @@ func (c *conditions) reach(f QuotaFacts) {
 		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNothingMatched, "the quota can't count anything: "+r.Impossible)
 	case len(r.Unserved) > 0 && !r.Served:
 		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNotServed,
-			"the quota counts nothing until the API server serves "+few(f.meant(r.Unserved))+" in namespaces")
+			"the quota counts nothing until the API server serves "+firstNames(f.meant(r.Unserved))+" in namespaces")
 	case len(r.Unserved) > 0:
 		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonPartlyServed,
-			"nothing is counted of "+few(f.meant(r.Unserved))+" until the API server serves it in namespaces")
+			"nothing is counted of "+firstNames(f.meant(r.Unserved))+" until the API server serves it in namespaces")
 	case r.NoNamespaces:
 		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonNoNamespaces, "spec.namespaceSelector selects none of the namespaces that there are")
 	case len(r.UnknownClasses) > 0:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+few(r.UnknownClasses))
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no pod has these priority classes, which do not exist: "+firstNames(r.UnknownClasses))
 	case len(r.UnknownStorageClasses) > 0:
-		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+few(r.UnknownStorageClasses))
+		c.set(placementv1.ConditionMatched, metav1.ConditionFalse, placementv1.ReasonUnknownClass, "no volume is provisioned of these storage classes, which do not exist: "+firstNames(r.UnknownStorageClasses))
 	default:
 		c.set(placementv1.ConditionMatched, metav1.ConditionTrue, placementv1.ReasonMatched, "what the quota names exists")
 	}
@@ -201,7 +201,7 @@ func (c *conditions) exceeded(f QuotaFacts) {
 	if mode := f.Quota.QuotaSpec().Mode; mode == placementv1.ModeWarn || mode == placementv1.ModeDryRun {
 		consequence = ""
 	}
-	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+few(texts))
+	c.set(placementv1.ConditionExceeded, metav1.ConditionTrue, placementv1.ReasonAboveHard, "more is used than hard"+consequence+": "+firstNames(texts))
 }
 
 func (c *conditions) quotaReady(f QuotaFacts) {
@@ -215,13 +215,13 @@ func (c *conditions) quotaReady(f QuotaFacts) {
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonExempt, "in Berth's own namespace nothing is limited: make the quota in another one")
 	case len(f.Untracked) > 0:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonNotTracked,
-			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", few(f.Untracked)))
+			fmt.Sprintf("Berth counts nothing under %s: remove it from spec.hard; what is counted are the resources of pods, services and claims, and count/<resource>.<group> of any type but those that a cluster needs to run, such as leases", firstNames(f.Untracked)))
 	case usage.Status != metav1.ConditionTrue:
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, usage.Reason, usage.Message)
-	case f.Hook.Generation != f.Quota.GetGeneration():
+	case f.Webhook.Generation != f.Quota.GetGeneration():
 		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookPending, "the webhook configuration does not have the quota's rules yet")
-	case f.Hook.Rejected != "":
-		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Hook.Rejected)
+	case f.Webhook.Rejected != "":
+		c.set(placementv1.ConditionReady, metav1.ConditionFalse, placementv1.ReasonWebhookRejected, "the API server refused the quota's rules: "+f.Webhook.Rejected)
 	case mode == placementv1.ModeWarn:
 		c.set(placementv1.ConditionReady, metav1.ConditionTrue, placementv1.ReasonWarnMode, "the quota counts and warns, and denies nothing")
 	case mode == placementv1.ModeDryRun:

@@ -60,7 +60,7 @@ func quotaInForce() status.QuotaFacts {
 	return status.QuotaFacts{
 		Quota: q, Rules: &quota.Rules{Module: placementv1.QuotaModule{Digest: "sha256:1", Rego: "package berth.quota"}},
 		Recount: &quota.Recount{Used: list("pods", "3"), Reservations: []placementv1.Reservation{{UID: "r"}}},
-		Hook:    status.WebhookState{Generation: 4},
+		Webhook: status.WebhookState{Generation: 4},
 	}
 }
 
@@ -111,21 +111,21 @@ func TestComputeQuota(t *testing.T) {
 			want:   map[string]string{ready: "False WatchFailed", current: "False WatchFailed"}, message: map[string]string{current: "reading widgets.example.com: oh"},
 		},
 		"the API server refuses the rules": {
-			change: func(f *status.QuotaFacts) { f.Hook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
+			change: func(f *status.QuotaFacts) { f.Webhook.Rejected = "no such thing" }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"},
 			message: map[string]string{ready: "no such thing"},
 		},
 		"the API server refused the rules of before": {
-			change: func(f *status.QuotaFacts) { f.Hook = status.WebhookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
+			change: func(f *status.QuotaFacts) { f.Webhook = status.WebhookState{Generation: 3, Rejected: "no such thing"} }, want: map[string]string{ready: "False WebhookPending"},
 		},
-		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Hook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
-		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Hook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
+		"the rules are not there yet": {change: func(f *status.QuotaFacts) { f.Webhook.Generation = 3 }, want: map[string]string{ready: "False WebhookPending"}},
+		"a rule without end":          {change: func(f *status.QuotaFacts) { f.Webhook.Rejected = strings.Repeat("é", 9000) }, want: map[string]string{ready: "False WebhookRejected", stalled: "True WebhookRejected"}},
 		"all of it used":              {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10") }},
 		"used of what is not limited": {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "10", "services", "1") }},
 		"lowered below what is used":  {change: func(f *status.QuotaFacts) { f.Recount.Used = list("pods", "11") }, want: map[string]string{exceeded: "True AboveHard"}, message: map[string]string{exceeded: "pods: 11 of 10"}},
 		"exceeded and being counted": {change: func(f *status.QuotaFacts) {
 			f.Recount.Used, f.Recount.Missing = list("pods", "11"), []schema.GroupResource{widgets}
 		}, want: map[string]string{ready: "False Counting", current: "False Counting", exceeded: "True AboveHard"}},
-		"warns, not there yet": {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode, f.Hook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
+		"warns, not there yet": {change: func(f *status.QuotaFacts) { f.Quota.QuotaSpec().Mode, f.Webhook.Generation = placementv1.ModeWarn, 0 }, want: map[string]string{ready: "False WebhookPending"}},
 		"cluster-scoped, all the same": {change: func(f *status.QuotaFacts) {
 			q := &placementv1.ClusterScopedQuota{}
 			q.Generation = 4

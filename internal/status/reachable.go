@@ -33,7 +33,7 @@ import (
 // reachable sets the condition Reachable from the health of the remote engine. It removes the condition if the policy
 // has no remote engine.
 func (s *setter) reachable(f Facts) {
-	remote, ok := f.Standing.Policy.Remote()
+	remote, ok := f.State.Policy.Remote()
 	if !ok {
 		meta.RemoveStatusCondition(&s.out.Conditions, placementv1.ConditionReachable)
 		return
@@ -42,9 +42,9 @@ func (s *setter) reachable(f Facts) {
 		s.set(placementv1.ConditionReachable, status, reason, message)
 	}
 	switch h := remote.Health(); {
-	case h.Open || h.Err != nil:
+	case h.BreakerOpen || h.Err != nil:
 		reason, what := trouble(h)
-		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.Standing.Policy.FailurePolicy))
+		message := fmt.Sprintf("since %s %s; what the policy matches is %s: ", h.Since.UTC().Format(time.RFC3339), what, undecided(f.State.Policy.FailurePolicy))
 		if old := meta.FindStatusCondition(s.out.Conditions, placementv1.ConditionReachable); old != nil && old.Reason == reason && strings.HasPrefix(old.Message, message) {
 			// Keep the first error of an outage. Later ones differ only in port numbers or in the number of attempts,
 			// and each would be a new status.
@@ -53,7 +53,7 @@ func (s *setter) reachable(f Facts) {
 			message += fmt.Sprint(h.Err)
 		}
 		set(metav1.ConditionFalse, reason, message)
-	case !h.Asked:
+	case !h.Queried:
 		set(metav1.ConditionUnknown, placementv1.ReasonNotAsked, fmt.Sprintf("the leader has not asked the engine %s yet", h.Endpoint))
 	default:
 		set(metav1.ConditionTrue, placementv1.ReasonAnswering, fmt.Sprintf("the engine %s answers", h.Endpoint))
@@ -62,7 +62,7 @@ func (s *setter) reachable(f Facts) {
 
 // trouble returns the reason and the description for an engine that does not decide.
 func trouble(h placement.RemoteHealth) (reason, what string) {
-	if h.Open {
+	if h.BreakerOpen {
 		return placementv1.ReasonCircuitOpen, "the engine is asked only now and then, as it kept failing"
 	}
 	if fault, ok := errors.AsType[*engine.RemoteError](h.Err); ok {

@@ -54,7 +54,7 @@ func (d distant) Health() placement.RemoteHealth { return placement.RemoteHealth
 var dawn = time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 
 func failing(fault engine.Fault, err string) placement.RemoteHealth {
-	return placement.RemoteHealth{Endpoint: opa, Asked: true, Since: dawn, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(err)}}
+	return placement.RemoteHealth{Endpoint: opa, Queried: true, Since: dawn, Err: &engine.RemoteError{Endpoint: opa, Fault: fault, Err: errors.New(err)}}
 }
 
 // elsewhere returns the facts of a policy with a remote engine and without problems.
@@ -65,8 +65,8 @@ func elsewhere() status.Facts {
 		panic(err)
 	}
 	f.Engine, f.Replication = "Remote", nil
-	f.Standing.Policy.Evaluator = distant{Endpoint: opa, Asked: true}
-	f.Standing.Binding = &policy.Binding{Remote: &policy.Remote{Document: document}}
+	f.State.Policy.Evaluator = distant{Endpoint: opa, Queried: true}
+	f.State.Binding = &policy.Binding{Remote: &policy.Remote{Document: document}}
 	f.Supply = func(schema.GroupVersionResource) (watches.State, int) { return watches.State{}, 0 }
 	f.Settled = true
 	return f
@@ -74,19 +74,19 @@ func elsewhere() status.Facts {
 
 // supplied adds modules, and types that are pushed to the engine, to the policy.
 func supplied(f *status.Facts, types replicas) {
-	f.Standing.Binding.Remote.Modules = []policy.RemoteModule{{ID: "m"}}
+	f.State.Binding.Remote.Modules = []policy.RemoteModule{{ID: "m"}}
 	for r := range types {
-		f.Standing.Binding.Supplies = append(f.Standing.Binding.Supplies, r)
+		f.State.Binding.PushedTypes = append(f.State.Binding.PushedTypes, r)
 	}
 	f.Supply = func(r schema.GroupVersionResource) (watches.State, int) { return types.of(r, nil) }
 }
 
 func TestComputeRemote(t *testing.T) {
 	health := func(h placement.RemoteHealth) func(*status.Facts) {
-		return func(f *status.Facts) { f.Standing.Policy.Evaluator = distant(h) }
+		return func(f *status.Facts) { f.State.Policy.Evaluator = distant(h) }
 	}
 	open := failing(engine.FaultTimeout, "no answer within 1s")
-	open.Open = true
+	open.BreakerOpen = true
 	refused := failing(engine.FaultUnauthorized, "status 401 Unauthorized")
 	tests := map[string]struct {
 		change func(*status.Facts)
@@ -99,7 +99,7 @@ func TestComputeRemote(t *testing.T) {
 			"Replicated": "the engine gets no data from Berth",
 		}},
 		"Warnings": {
-			change:  func(f *status.Facts) { f.Standing.Warnings = []string{"the modules do not compile"} },
+			change:  func(f *status.Facts) { f.State.Warnings = []string{"the modules do not compile"} },
 			message: map[string]string{"Compiled": "/v1/data/placement; the modules do not compile"},
 		},
 		"NotAsked": {
@@ -124,7 +124,7 @@ func TestComputeRemote(t *testing.T) {
 		"UnauthorizedAndIgnored": {
 			change: func(f *status.Facts) {
 				health(refused)(f)
-				f.Standing.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
+				f.State.Policy.FailurePolicy = placementv1.FailurePolicyIgnore
 			},
 			want:    map[string]string{"Ready": "False Unauthorized", "Reachable": "False Unauthorized"},
 			message: map[string]string{"Reachable": "what the policy matches is admitted without it"},
@@ -152,7 +152,7 @@ func TestComputeRemote(t *testing.T) {
 		"NeverAnswered": {
 			change: func(f *status.Facts) {
 				h := failing(engine.FaultNetwork, "connection refused")
-				h.Asked = false
+				h.Queried = false
 				health(h)(f)
 			},
 			want: map[string]string{"Ready": "False NotAnswering", "Reachable": "False NotAnswering"},
@@ -189,7 +189,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.Standing.Binding.Missing = []policy.Read{{Plural: "carts"}} },
+			change:  func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}} },
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts"},
 		},
@@ -245,7 +245,7 @@ func TestComputeRemote(t *testing.T) {
 func TestReachableIsSteady(t *testing.T) {
 	after := func(old placementv1.PlacementPolicyStatus, h placement.RemoteHealth) placementv1.PlacementPolicyStatus {
 		f := elsewhere()
-		f.Standing.Policy.Evaluator = distant(h)
+		f.State.Policy.Evaluator = distant(h)
 		return status.Compute(old, f)
 	}
 	port := func(n int) placement.RemoteHealth {

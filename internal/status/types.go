@@ -40,7 +40,7 @@ const maxFindingMessage = 512
 // typeChecked sets the condition TypeChecked and the findings. Until the generation is checked, it keeps the result in
 // the old status if that is for the same generation.
 func (s *setter) typeChecked(old placementv1.PlacementPolicyStatus, f Facts) {
-	_, remote := f.Standing.Policy.Remote()
+	_, remote := f.State.Policy.Remote()
 	kept := meta.FindStatusCondition(old.Conditions, placementv1.ConditionTypeChecked)
 	switch {
 	case remote, f.Types == nil && (kept == nil || kept.ObservedGeneration != s.generation):

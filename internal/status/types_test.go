@@ -70,7 +70,7 @@ func TestTypeChecked(t *testing.T) {
 			if diff := cmp.Diff(got, status.Compute(got, f)); diff != "" {
 				t.Errorf("a new leader changes the status (-before +after):\n%s", diff)
 			}
-			f.Generation, f.Standing.Generation = 5, 5
+			f.Generation, f.State.Generation = 5, 5
 			if next := status.Compute(got, f); next.FindingCount != 0 || meta.FindStatusCondition(next.Conditions, placementv1.ConditionTypeChecked) != nil {
 				t.Errorf("a new generation has the findings of the old one: %+v", next.Findings)
 			}

@@ -44,7 +44,7 @@ type Input struct {
 	Known []policy.Finding
 
 	// optional has the positions of references that may be undefined.
-	optional map[place]bool
+	optional map[position]bool
 }
 
 // Kind is a kind that a policy matches.
@@ -69,8 +69,10 @@ type Finding struct {
 	holds bool
 }
 
-// at reports whether two findings have the same position.
-func (f Finding) at(other Finding) bool { return f.Line == other.Line && f.Column == other.Column }
+// samePosition reports whether two findings have the same position.
+func (f Finding) samePosition(other Finding) bool {
+	return f.Line == other.Line && f.Column == other.Column
+}
 
 // Result is the result of a check.
 type Result struct {
@@ -150,7 +152,7 @@ func checkKinds(in Input, onlyCommon, members bool) ([][]Finding, error) {
 func common(a, b []Finding) []Finding {
 	var out []Finding
 	for _, f := range a {
-		i := slices.IndexFunc(b, f.at)
+		i := slices.IndexFunc(b, f.samePosition)
 		if i < 0 {
 			continue
 		}
@@ -177,7 +179,7 @@ func checkKind(in Input, input types.Type) ([]Finding, error) {
 	for _, d := range compiler.Contract(textFile) {
 		f := Finding{Line: d.Row, Column: d.Col, Message: d.Message}
 		// One finding per clause is enough, because the others concern the same value.
-		if !slices.ContainsFunc(found, f.at) {
+		if !slices.ContainsFunc(found, f.samePosition) {
 			found = append(found, f)
 		}
 	}
@@ -292,15 +294,15 @@ func (d document) module(function string, version placementv1.RegoVersion) (*ast
 
 // optionalReads returns the positions of references to spec.data under `not`. The policy's author decides which fields
 // the entries have, and may add a field later that no entry has now.
-func optionalReads(source *ast.Module) map[place]bool {
-	out := map[place]bool{}
+func optionalReads(source *ast.Module) map[position]bool {
+	out := map[position]bool{}
 	ast.WalkExprs(source, func(e *ast.Expr) bool {
 		if !e.Negated {
 			return false
 		}
 		ast.WalkRefs(e, func(ref ast.Ref) bool {
 			if at := ref[0].Location; at != nil && readsOwnData(ref) {
-				out[place{at.Row, at.Col}] = true
+				out[position{at.Row, at.Col}] = true
 			}
 			return false
 		})
@@ -318,7 +320,7 @@ func readsOwnData(ref ast.Ref) bool {
 }
 
 // comparisons has the operators of a policy's comparisons, keyed by position.
-type comparisons map[place]string
+type comparisons map[position]string
 
 // unify is a compiler stage that replaces comparison operators with equality, which requires operands of one type. The
 // result is not evaluated.
@@ -330,7 +332,7 @@ func (o comparisons) unify(c *ast.Compiler) *ast.Error {
 			}
 			if operator := e.Operator().String(); slices.Contains(compared, operator) {
 				if e.Location != nil {
-					o[place{e.Location.Row, e.Location.Col}] = operator
+					o[position{e.Location.Row, e.Location.Col}] = operator
 				}
 				e.SetOperator(ast.NewTerm(ast.Equality.Ref()).SetLocation(e.Location))
 			}
@@ -352,7 +354,7 @@ func isNull(t *ast.Term) bool {
 // findings converts the type checker's errors to findings, sorted by position and without duplicates. It returns an
 // error if the policy can't be checked. References at optional positions may be undefined, unless a field was probably
 // misspelt.
-func findings(errs ast.Errors, operators comparisons, optional map[place]bool) ([]Finding, error) {
+func findings(errs ast.Errors, operators comparisons, optional map[position]bool) ([]Finding, error) {
 	var out []Finding
 	for _, err := range errs {
 		if err.Code != ast.TypeErr {
@@ -361,7 +363,7 @@ func findings(errs ast.Errors, operators comparisons, optional map[place]bool) (
 		if err.Location == nil || err.Location.File != textFile {
 			continue
 		}
-		at := place{err.Location.Row, err.Location.Col}
+		at := position{err.Location.Row, err.Location.Col}
 		message, holds, ok := explain(err, operators[at])
 		suggests := strings.Contains(message, didYouMean)
 		_, undefined := err.Details.(*ast.RefErrInvalidDetail)

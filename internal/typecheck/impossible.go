@@ -25,8 +25,8 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// place is a line and a column in the policy's Rego.
-type place struct{ line, column int }
+// position is a line and a column in the policy's Rego.
+type position struct{ line, column int }
 
 // locate sets the Rule of each finding that prevents a definition of a contract rule from ever having a value. It
 // returns the contract rules that have no other definitions, in the contract's order.
@@ -34,10 +34,10 @@ func locate(module *ast.Module, findings []Finding) []string {
 	if len(findings) == 0 {
 		return nil
 	}
-	broken := map[place]bool{}
+	broken := map[position]bool{}
 	for _, f := range findings {
 		if !f.holds {
-			broken[place{f.Line, f.Column}] = true
+			broken[position{f.Line, f.Column}] = true
 		}
 	}
 	rules := map[string][]*ast.Rule{}
@@ -68,7 +68,7 @@ func locate(module *ast.Module, findings []Finding) []string {
 		for _, rule := range definitions {
 			at, _ := failure(module.Package.Path, rule, broken, dead)
 			for i := range findings {
-				if at == (place{findings[i].Line, findings[i].Column}) {
+				if at == (position{findings[i].Line, findings[i].Column}) {
 					findings[i].Rule = name
 				}
 			}
@@ -91,13 +91,13 @@ func hasValueAnyway(rule *ast.Rule) bool {
 
 // failure reports whether a rule's body or head can never have a value, and returns the position of the finding that
 // causes this. The position is zero if the cause is a helper.
-func failure(pkg ast.Ref, rule *ast.Rule, broken map[place]bool, dead map[string]bool) (place, bool) {
+func failure(pkg ast.Ref, rule *ast.Rule, broken map[position]bool, dead map[string]bool) (position, bool) {
 	if rule.Else != nil {
 		if _, found := failure(pkg, rule.Else, broken, dead); !found {
-			return place{}, false
+			return position{}, false
 		}
 	}
-	if at := (place{rule.Location.Row, rule.Location.Col}); broken[at] {
+	if at := (position{rule.Location.Row, rule.Location.Col}); broken[at] {
 		return at, true
 	}
 	dead = visible(rule, dead)
@@ -147,10 +147,10 @@ func visible(rule *ast.Rule, dead map[string]bool) map[string]bool {
 
 // failureIn searches a node for a finding, or for a helper without a value, that prevents the node from having a value.
 // It skips comprehensions and negations, which do not.
-func failureIn(pkg ast.Ref, node any, broken map[place]bool, dead map[string]bool) (at place, found bool) {
+func failureIn(pkg ast.Ref, node any, broken map[position]bool, dead map[string]bool) (at position, found bool) {
 	look := func(location *ast.Location) {
-		if location != nil && !found && broken[place{location.Row, location.Col}] {
-			at, found = place{location.Row, location.Col}, true
+		if location != nil && !found && broken[position{location.Row, location.Col}] {
+			at, found = position{location.Row, location.Col}, true
 		}
 	}
 	ast.NewGenericVisitor(func(x any) bool {

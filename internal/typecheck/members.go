@@ -44,7 +44,7 @@ func asksMembers(source *ast.Module) bool {
 
 // memberships has the uses of the operator `in` in a policy, keyed by position.
 type memberships struct {
-	at map[place]membership
+	at map[position]membership
 	// assigned maps variables to the references that are assigned to them.
 	assigned map[ast.Var]ast.Ref
 	// rewritten maps the compiler's variables to their names in the policy.
@@ -64,7 +64,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
 		switch {
 		case e.IsCall() && e.Operator().Equal(ast.Member.Ref()) && len(e.Operands()) == 2 && e.Location != nil:
-			m.at[place{e.Location.Row, e.Location.Col}] = membership{element: e.Operand(0), collection: e.Operand(1)}
+			m.at[position{e.Location.Row, e.Location.Col}] = membership{element: e.Operand(0), collection: e.Operand(1)}
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		case e.IsEquality():
 			name, isVar := e.Operand(0).Value.(ast.Var)
@@ -80,7 +80,7 @@ func (m *memberships) ask(c *ast.Compiler) *ast.Error {
 // withMembers adds the findings about the operator `in` to the findings of a kind. The operator tests the values of a
 // collection. A new finding replaces the type checker's finding at the same position.
 func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error) {
-	m := &memberships{at: map[place]membership{}, assigned: map[ast.Var]ast.Ref{}}
+	m := &memberships{at: map[position]membership{}, assigned: map[ast.Var]ast.Ref{}}
 	compiler, err := compile(in, input, []*ast.Builtin{operands}, m.ask)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 			continue
 		}
 		f := Finding{Line: err.Location.Row, Column: err.Location.Col}
-		asked, ok := m.at[place{f.Line, f.Column}]
+		asked, ok := m.at[position{f.Line, f.Column}]
 		if !ok {
 			continue
 		}
@@ -100,7 +100,7 @@ func withMembers(in Input, input types.Type, found []Finding) ([]Finding, error)
 			continue
 		}
 		f.suggests = strings.Contains(f.Message, didYouMean)
-		found = append(slices.DeleteFunc(found, f.at), f)
+		found = append(slices.DeleteFunc(found, f.samePosition), f)
 	}
 	return sorted(found), nil
 }

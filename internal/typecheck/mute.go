@@ -44,7 +44,7 @@ func mute(source *ast.Module, kinds []Kind, each [][]Finding, shared []Finding) 
 		if !ok {
 			continue
 		}
-		i := slices.IndexFunc(out, cause.at)
+		i := slices.IndexFunc(out, cause.samePosition)
 		if i < 0 {
 			i, out, named = len(out), append(out, cause), append(named, nil)
 		}
@@ -77,7 +77,7 @@ func muteCause(source *ast.Module, kind Kind, kinds []Kind, each [][]Finding, sh
 
 // causeOf prefers a finding in a contract rule to one in a helper. It ignores findings that all kinds share.
 func causeOf(found, shared []Finding) (Finding, bool) {
-	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.at) }
+	own := func(f Finding) bool { return !f.holds && !slices.ContainsFunc(shared, f.samePosition) }
 	i := slices.IndexFunc(found, func(f Finding) bool { return own(f) && f.Rule != "" })
 	if i < 0 {
 		i = slices.IndexFunc(found, own)

@@ -104,7 +104,7 @@ func (o comparisons) ask(c *ast.Compiler) *ast.Error {
 			return false
 		}
 		if operator := e.Operator().String(); ordering[operator] != nil && e.Location != nil {
-			o[place{e.Location.Row, e.Location.Col}] = operator
+			o[position{e.Location.Row, e.Location.Col}] = operator
 			e.SetOperator(ast.NewTerm(operands.Ref()).SetLocation(e.Location))
 		}
 		return false
@@ -120,7 +120,7 @@ func quantityFindings(errs ast.Errors, operators comparisons) []Finding {
 		if !ok || err.Location == nil || err.Location.File != textFile || !slices.ContainsFunc(d.Have, isQuantity) {
 			continue
 		}
-		at := place{err.Location.Row, err.Location.Col}
+		at := position{err.Location.Row, err.Location.Col}
 		operator, ok := ordering[operators[at]]
 		if !ok {
 			continue

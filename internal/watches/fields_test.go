@@ -34,7 +34,7 @@ import (
 func labels(names ...string) *projection.FieldSet {
 	f := &projection.FieldSet{}
 	for _, name := range names {
-		f.Name("metadata").Name("labels").Name(name)
+		f.AddName("metadata").AddName("labels").AddName(name)
 	}
 	return f.Seal()
 }

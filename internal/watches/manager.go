@@ -122,10 +122,10 @@ func covers(have, wanted *projection.FieldSet) bool {
 // identifyingFields is the field set that is never removed from an object.
 var identifyingFields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("apiVersion")
-	f.Name("kind")
+	f.AddName("apiVersion")
+	f.AddName("kind")
 	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
-		f.Name("metadata").Name(name)
+		f.AddName("metadata").AddName(name)
 	}
 	return f.Seal()
 }()
@@ -329,7 +329,7 @@ func (m *Manager) projector(resource schema.GroupVersionResource, fields *projec
 			m.Prepare(resource, o)
 		}
 		if fields != nil {
-			o.Object = fields.Cut(o.Object)
+			o.Object = fields.Project(o.Object)
 		}
 	}
 }

@@ -222,15 +222,15 @@ func (k kind) own(owner map[string]any) (labels.Selector, error) {
 // fields is the result of Fields.
 var fields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("apiVersion")
-	f.Name("kind")
-	metadata := f.Name("metadata")
-	metadata.Name("name")
-	metadata.Name("namespace")
-	metadata.Name("labels").All()
-	f.Name("spec").All()
+	f.AddName("apiVersion")
+	f.AddName("kind")
+	metadata := f.AddName("metadata")
+	metadata.AddName("name")
+	metadata.AddName("namespace")
+	metadata.AddName("labels").AddAll()
+	f.AddName("spec").AddAll()
 	// A PodTemplate has its template here.
-	f.Name("template").All()
+	f.AddName("template").AddAll()
 	return f.Seal()
 }()
 

@@ -126,7 +126,7 @@ func TestOf(t *testing.T) {
 				t.Errorf("with other numbers: %s", diff)
 			}
 			// Fields that are not in Fields have no effect.
-			if cut, err := templates(t).Of(workload.Fields().Cut(input)); err != nil || !cmp.Equal(got.Pod, cut.Pod) || summary(got) != summary(cut) {
+			if cut, err := templates(t).Of(workload.Fields().Project(input)); err != nil || !cmp.Equal(got.Pod, cut.Pod) || summary(got) != summary(cut) {
 				t.Errorf("cut: %v", err)
 			}
 		})

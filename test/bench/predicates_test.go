@@ -372,7 +372,7 @@ func BenchmarkJudge(b *testing.B) {
 			b.Run(fmt.Sprintf("pod=%s/nodes=%d", name, n), func(b *testing.B) {
 				s, p := snapshot(b, scenes[n]().NodeCache), place(b, name)
 				pairs(b, n, func() (*predicates.Report, error) {
-					return set.Judge(b.Context(), s, p, predicates.Query{Kind: predicates.Nodes})
+					return set.Evaluate(b.Context(), s, p, predicates.Query{Kind: predicates.Nodes})
 				})
 			})
 		}
@@ -389,14 +389,16 @@ func BenchmarkAgain(b *testing.B) {
 			b.Run(fmt.Sprintf("pod=%s/nodes=%d/by=%s", name, n, by), func(b *testing.B) {
 				s, p := scenes[n](), place(b, name)
 				judge := func() (*predicates.Report, error) {
-					return set.Judge(b.Context(), snapshot(b, s.NodeCache), p, predicates.Query{Kind: predicates.Nodes})
+					return set.Evaluate(b.Context(), snapshot(b, s.NodeCache), p, predicates.Query{Kind: predicates.Nodes})
 				}
 				report, err := judge()
 				if err != nil {
 					b.Fatal(err)
 				}
 				if by == "Again" {
-					judge = func() (*predicates.Report, error) { return set.Again(b.Context(), snapshot(b, s.NodeCache), report) }
+					judge = func() (*predicates.Report, error) {
+						return set.Reevaluate(b.Context(), snapshot(b, s.NodeCache), report)
+					}
 				}
 				pairs(b, n, func() (_ *predicates.Report, err error) {
 					s.change(b)
@@ -426,7 +428,7 @@ func BenchmarkJudgeClusters(b *testing.B) {
 	s := predicates.ClusterSnapshot(clusters)
 	b.Run(fmt.Sprintf("clusters=%d/part=Judge", n), func(b *testing.B) {
 		pairs(b, n, func() (*predicates.Report, error) {
-			return set.Judge(b.Context(), s, p, predicates.Query{Kind: predicates.Clusters})
+			return set.Evaluate(b.Context(), s, p, predicates.Query{Kind: predicates.Clusters})
 		})
 	})
 	b.Run(fmt.Sprintf("clusters=%d/part=Snapshot", n), func(b *testing.B) {

@@ -69,7 +69,7 @@ func benchmarkRemote(b *testing.B, spec placementv1.Remote, supplies ...policy.R
 	if err != nil {
 		b.Fatal(err)
 	}
-	evaluator, err := remote.New(remote.Options{}).Prepare(b.Context(), "bench", module, &policy.Binding{Remote: module.Remote, Supplies: supplies})
+	evaluator, err := remote.New(remote.Options{}).Prepare(b.Context(), "bench", module, &policy.Binding{Remote: module.Remote, PushedTypes: supplies})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []
 			return nil, err
 		}
 		bindings[i] = b
-		wanted = append(wanted, remote.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.Supplies})
+		wanted = append(wanted, remote.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.PushedTypes})
 	}
 	for _, t := range w.types {
 		r.supply.Replace(t.GroupVersionResource, nil, w.Prepared(t.GroupVersionResource))

@@ -46,7 +46,7 @@ func audited(outcome *placement.Outcome, answer string) map[string]string {
 	for i, v := range outcome.Verdicts {
 		policies[i] = fmt.Sprintf("%s@%d", v.Policy.Name, v.Policy.Generation)
 		if v.Policy.Mode == placementv1.ModeDryRun {
-			hypothetical = append(hypothetical, would(v)...)
+			hypothetical = append(hypothetical, dryRunMessages(v)...)
 		}
 	}
 	out := map[string]string{

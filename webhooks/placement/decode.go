@@ -63,7 +63,7 @@ func decode(req admission.Request, whole bool) (*objects, error) {
 
 // Fill implements placement.Source.
 func (o *objects) Fill(fields *projection.FieldSet) error {
-	names, ok := fields.Names()
+	names, ok := fields.MemberNames()
 	if !ok {
 		return o.obj.complete()
 	}

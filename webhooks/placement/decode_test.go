@@ -283,7 +283,7 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 		p := *standing.Policy
 		evaluator := &learner{learned: learned}
 		fields := &projection.FieldSet{}
-		fields.Name("metadata").Name("labels").All()
+		fields.AddName("metadata").AddName("labels").AddAll()
 		evaluator.fields.Store(fields.Seal())
 		p.Evaluator = evaluator
 		standing.Policy = &p

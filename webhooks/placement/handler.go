@@ -197,7 +197,7 @@ func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstr
 				warnings = append(warnings, v.Decision.Warnings...)
 			}
 		case placementv1.ModeWarn:
-			warnings = append(warnings, would(v)...)
+			warnings = append(warnings, dryRunMessages(v)...)
 			warnings = append(warnings, v.Decision.Warnings...)
 		}
 	}
@@ -248,8 +248,8 @@ func failure(v *placement.Verdict) string {
 	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
 }
 
-// would describes what a policy would do if it were enforced.
-func would(v *placement.Verdict) []string {
+// dryRunMessages describes what a policy would do if it were enforced.
+func dryRunMessages(v *placement.Verdict) []string {
 	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
 	if v.Err != nil {
 		return []string{fmt.Sprintf("%s can't decide: %v", prefix, v.Err)}

@@ -51,7 +51,7 @@ func (d distant) Evaluate(ctx context.Context, input map[string]any) (placement.
 }
 
 func (d distant) Health() placement.RemoteHealth {
-	return placement.RemoteHealth{Endpoint: d.endpoint, Asked: true}
+	return placement.RemoteHealth{Endpoint: d.endpoint, Queried: true}
 }
 
 func remotePolicy(t *testing.T, name string, failure placementv1.FailurePolicy, a answer, takes time.Duration) *placement.Policy {

@@ -50,7 +50,7 @@ func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Mo
 		return nil
 	}
 	fields := []typeField{{
-		name: "kind", served: served.HasKind, meant: match.ServedType.Named,
+		name: "kind", served: served.HasKind, meant: match.ServedType.HasName,
 		of: func(t match.ServedType) string { return t.Kind },
 	}, {
 		name: "apiVersion", served: served.HasVersion,

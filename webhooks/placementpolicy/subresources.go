@@ -42,7 +42,7 @@ func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, mo
 		decision = projection.AllFields()
 	}
 	var out admission.Warnings
-	reads := m.Reads(decision)
+	reads := m.FieldsRead(decision)
 	if match.MayReadScale(reads) {
 		for _, resource := range v.Catalog.Scalable(m.SelectsResource) {
 			warning := v.warnOfScale(ctx, resource)
@@ -51,7 +51,7 @@ func (v *Validator) warnOfSubresources(ctx context.Context, m *match.Matcher, mo
 			}
 		}
 	}
-	if names, some := reads.Names(); some && slices.Contains(names, "status") {
+	if names, some := reads.MemberNames(); some && slices.Contains(names, "status") {
 		out = append(out, "the policy reads status, and Berth is not asked about writes of the status subresource: "+
 			"remediation finds objects that a new status makes violations")
 	}

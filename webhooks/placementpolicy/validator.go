@@ -258,7 +258,7 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 	}
 	if old != nil && !policy.SameRegoAndReplicate(old.Spec, spec) {
 		if added := v.missesMore(old, binding.Missing); len(added) > 0 {
-			return nil, policy.NotServed(name, added, v.Catalog.Served().SuggestPlural)
+			return nil, policy.NewNotServedCompileError(name, added, v.Catalog.Served().SuggestPlural)
 		}
 	}
 	names := make([]string, len(binding.Missing))

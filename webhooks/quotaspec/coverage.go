@@ -40,8 +40,8 @@ const (
 	maxListed = 500
 )
 
-// ofCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is one of the two.
-func (h *Handler) ofCoverage(ctx context.Context, applied client.Object) []string {
+// warnOfCoverage warns if a quota does not cover what a LimitedResource denies without a quota. applied is one of the two.
+func (h *Handler) warnOfCoverage(ctx context.Context, applied client.Object) []string {
 	limits, err := h.limits(ctx, applied)
 	if err == nil && len(limits) == 0 {
 		return nil

@@ -95,30 +95,30 @@ func (h *Handler) warnings(ctx context.Context, r admission.Request) ([]string, 
 		if err := h.Decoder.Decode(r, q); err != nil {
 			return nil, err
 		}
-		return slices.Concat(h.ofQuota(ctx, q.QuotaSpec()), h.ofCoverage(ctx, q)), nil
+		return slices.Concat(h.warnOfQuota(ctx, q.QuotaSpec()), h.warnOfCoverage(ctx, q)), nil
 	case quota.KindClusterScopedQuota:
 		q := &placementv1.ClusterScopedQuota{}
 		if err := h.Decoder.Decode(r, q); err != nil {
 			return nil, err
 		}
-		return slices.Concat(h.ofQuota(ctx, q.QuotaSpec()), h.ofSelector(ctx, q.Spec.NamespaceSelector), h.ofCoverage(ctx, q)), nil
+		return slices.Concat(h.warnOfQuota(ctx, q.QuotaSpec()), h.warnOfSelector(ctx, q.Spec.NamespaceSelector), h.warnOfCoverage(ctx, q)), nil
 	case quota.KindLimitedResource:
 		l := &placementv1.LimitedResource{}
 		if err := h.Decoder.Decode(r, l); err != nil {
 			return nil, err
 		}
-		out := h.ofType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does")
+		out := h.warnOfType(ctx, schema.GroupResource{Group: l.Spec.APIGroup, Resource: l.Spec.Resource}, "spec.resource: ", "nothing is limited until it does")
 		if len(out) == 0 {
 			out = h.Evaluators.CheckMatchContains(&l.Spec).Findings
 		}
-		return slices.Concat(out, h.ofClasses(ctx, l.Spec.MatchScopes, "spec.matchScopes"), h.ofSelector(ctx, l.Spec.NamespaceSelector), h.ofCoverage(ctx, l)), nil
+		return slices.Concat(out, h.warnOfClasses(ctx, l.Spec.MatchScopes, "spec.matchScopes"), h.warnOfSelector(ctx, l.Spec.NamespaceSelector), h.warnOfCoverage(ctx, l)), nil
 	default:
 		return nil, nil
 	}
 }
 
-// ofQuota warns about names in spec.hard that can't be counted, and about implausible amounts.
-func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+// warnOfQuota warns about names in spec.hard that can't be counted, and about implausible amounts.
+func (h *Handler) warnOfQuota(ctx context.Context, spec *placementv1.QuotaSpec) []string {
 	if len(spec.Hard) == 0 {
 		return []string{"spec.hard is empty: the quota limits nothing. Write what it limits, such as hard: {pods: \"10\"}"}
 	}
@@ -130,7 +130,7 @@ func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []st
 	for _, t := range slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupResource) int {
 		return slices.Compare([]string{a.Group, a.Resource}, []string{b.Group, b.Resource})
 	}) {
-		out = append(out, h.ofType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does")...)
+		out = append(out, h.warnOfType(ctx, t, fmt.Sprintf("spec.hard[%s]: ", types[t][0]), "nothing is counted until it does")...)
 	}
 	out = append(out, h.Evaluators.ImplausibleAmounts(spec)...)
 	scoping := h.Evaluators.CheckScopes(spec)
@@ -138,44 +138,44 @@ func (h *Handler) ofQuota(ctx context.Context, spec *placementv1.QuotaSpec) []st
 	if scoping.CountsNothing != "" && !slices.Contains(out, scoping.CountsNothing) {
 		out = append(out, scoping.CountsNothing)
 	}
-	out = append(out, h.ofStorageClasses(ctx, spec)...)
+	out = append(out, h.warnOfStorageClasses(ctx, spec)...)
 	if spec.ScopeSelector != nil {
-		out = append(out, h.ofClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
+		out = append(out, h.warnOfClasses(ctx, spec.ScopeSelector.MatchExpressions, "spec.scopeSelector")...)
 	}
 	return out
 }
 
-// ofType warns if a type is not served as a namespaced type.
-func (h *Handler) ofType(ctx context.Context, t schema.GroupResource, field, consequence string) []string {
+// warnOfType warns if a type is not served as a namespaced type.
+func (h *Handler) warnOfType(ctx context.Context, t schema.GroupResource, field, consequence string) []string {
 	if h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
 	if err := h.Catalog.Refresh(ctx); err != nil || h.Catalog.Served().Namespaced(t) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, h.Catalog.Served().Meant(t), consequence)}
+	return []string{fmt.Sprintf("%sthe API server serves no %s in namespaces%s: %s", field, t, h.Catalog.Served().SuggestResource(t), consequence)}
 }
 
-// ofClasses warns about classes in scope requirements that do not exist.
-func (h *Handler) ofClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
+// warnOfClasses warns about classes in scope requirements that do not exist.
+func (h *Handler) warnOfClasses(ctx context.Context, requirements []placementv1.ScopeRequirement, field string) []string {
 	unknown := func(scope corev1.ResourceQuotaScope) func([]string) []string {
 		return func(known []string) []string { return quota.UnknownClasses(scope, requirements, known) }
 	}
 	return slices.Concat(
-		ofKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
-		ofKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field, unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
+		warnOfKind(ctx, h.Classes, "PriorityClass", "no pod has it until it is created", field, unknown(corev1.ResourceQuotaScopePriorityClass)),
+		warnOfKind(ctx, h.VolumeAttributesClasses, "VolumeAttributesClass", "no claim can use it until it is created", field, unknown(corev1.ResourceQuotaScopeVolumeAttributesClass)),
 	)
 }
 
-// ofStorageClasses warns about storage classes in spec.hard that do not exist.
-func (h *Handler) ofStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
-	return ofKind(ctx, h.StorageClasses, "StorageClass", "no volume is provisioned of it until it is created", "spec.hard", func(known []string) []string {
+// warnOfStorageClasses warns about storage classes in spec.hard that do not exist.
+func (h *Handler) warnOfStorageClasses(ctx context.Context, spec *placementv1.QuotaSpec) []string {
+	return warnOfKind(ctx, h.StorageClasses, "StorageClass", "no volume is provisioned of it until it is created", "spec.hard", func(known []string) []string {
 		return quota.UnknownStorageClasses(spec, known)
 	})
 }
 
-// ofKind warns about the classes of a kind that unknown returns. It reads classes only if the object names one.
-func ofKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
+// warnOfKind warns about the classes of a kind that unknown returns. It reads classes only if the object names one.
+func warnOfKind(ctx context.Context, classes Classes, kind, consequence, field string, unknown func(known []string) []string) []string {
 	if classes == nil || len(unknown(nil)) == 0 {
 		return nil
 	}
@@ -194,8 +194,8 @@ func ofKind(ctx context.Context, classes Classes, kind, consequence, field strin
 	return out
 }
 
-// ofSelector warns if a selector selects no existing namespace.
-func (h *Handler) ofSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
+// warnOfSelector warns if a selector selects no existing namespace.
+func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSelector) []string {
 	if s == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package app runs the manager. It is a library, so that you can build a manager with your own predicates:
 //
-//	func main() { app.Main(app.WithPredicate(app.Predicate{Name: "Maintenance", New: newMaintenance, Judges: app.Nodes})) }
+//	func main() { app.Main(app.WithPredicate(app.Predicate{Name: "Maintenance", New: newMaintenance, Candidates: app.Nodes})) }
 //
 // Such a manager has all flags of the standard manager.
 package app

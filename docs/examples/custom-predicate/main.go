@@ -41,7 +41,7 @@ func (maintenance) Filter(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, no
 
 func main() {
 	app.Main(app.WithPredicate(app.Predicate{
-		Name: "Maintenance", Judges: app.Nodes, Local: true,
+		Name: "Maintenance", Candidates: app.Nodes, Local: true,
 		New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return maintenance{}, nil },
 	}))
 }

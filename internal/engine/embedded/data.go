@@ -336,8 +336,8 @@ func (l *fieldSet) revision(old, next *table, changed func(*fieldSet) bool) uint
 
 // sameContent reports whether two objects have the same content in the set's fields.
 func (l *fieldSet) sameContent(a, b *projectedObject) bool {
-	return a == b || l.fields.Same(a.terms[ownForm].Value, b.terms[ownForm].Value) &&
-		replication.FieldsOfNormal(l.fields).Same(valueOf(a.terms[normalForm]), valueOf(b.terms[normalForm]))
+	return a == b || l.fields.EqualValues(a.terms[ownForm].Value, b.terms[ownForm].Value) &&
+		replication.FieldsOfNormal(l.fields).EqualValues(valueOf(a.terms[normalForm]), valueOf(b.terms[normalForm]))
 }
 
 // fieldSetFor returns the shared fieldSet for some fields of a resource type; nil means all fields. It creates the set
@@ -523,7 +523,7 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 	for name, cluster := range clusters {
 		if cluster, ok := cluster.(map[string]any); ok {
 			// Other policies may need more fields of the clusters replicated. Predicates get the same fields in any case.
-			all[name] = policy.ClusterFields().Cut(cluster)
+			all[name] = policy.ClusterFields().Project(cluster)
 		}
 	}
 	return predicates.ClusterSnapshot(all)

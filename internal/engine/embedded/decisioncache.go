@@ -107,7 +107,7 @@ func (r *cachedDecision) validAt(state evaluationState) bool {
 // predicate fails; the evaluation that follows returns the error.
 func (r *cachedDecision) revalidate(ctx context.Context, set *predicates.Set, state evaluationState) bool {
 	for _, report := range r.reports {
-		if next, err := set.Again(ctx, state.nodes, report); err != nil || next != report {
+		if next, err := set.Reevaluate(ctx, state.nodes, report); err != nil || next != report {
 			return false
 		}
 	}

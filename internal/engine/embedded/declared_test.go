@@ -70,7 +70,7 @@ func (f declaring) load(data *Data, b *policy.Binding, resource schema.GroupVers
 
 func (f declaring) prepared(b *policy.Binding, resource schema.GroupVersionResource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	f.inventories.Prepare(resource, o)
-	out := &unstructured.Unstructured{Object: b.Fields[resource].Cut(o.Object)}
+	out := &unstructured.Unstructured{Object: b.Fields[resource].Project(o.Object)}
 	out.SetName(o.GetName())
 	return out
 }

@@ -265,7 +265,7 @@ func (p *evaluator) currentState() (evaluationState, error) {
 // allFields is the field set that contains all fields of an object.
 var allFields = func() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.All()
+	f.AddAll()
 	return f.Seal()
 }()
 

@@ -156,8 +156,8 @@ func TestDecisionCacheOfNodePredicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newJudgedWorld(t)
 			ev, m := prepare(t, w.Engine, spec)
-			if len(m.Helpers) > 0 {
-				t.Errorf("%d helpers", len(m.Helpers))
+			if len(m.CacheableRules) > 0 {
+				t.Errorf("%d helpers", len(m.CacheableRules))
 			}
 			hits, misses := int64(0), int64(0)
 			expectCached := func(what string, known bool) {

@@ -88,7 +88,7 @@ func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind 
 	if err != nil {
 		return nil, err
 	}
-	report, err := o.set.Judge(c.Context, snapshot, w, q)
+	report, err := o.set.Evaluate(c.Context, snapshot, w, q)
 	if err != nil {
 		return nil, err
 	}

@@ -127,11 +127,11 @@ func (c *fuzzedWorld) fields(r policy.Resource) *projection.FieldSet {
 // cut returns an object as the list-watch delivers it.
 func (c *fuzzedWorld) cut(r policy.Resource, o *unstructured.Unstructured) *unstructured.Unstructured {
 	identity := &projection.FieldSet{}
-	identity.Name("metadata").Name("name")
-	identity.Name("metadata").Name("namespace")
+	identity.AddName("metadata").AddName("name")
+	identity.AddName("metadata").AddName("namespace")
 	out := o.DeepCopy()
 	replication.Known().Prepare(r.GroupVersionResource, out)
-	out.Object = projection.Union(c.fields(r), identity.Seal()).Cut(out.Object)
+	out.Object = projection.Union(c.fields(r), identity.Seal()).Project(out.Object)
 	return out
 }
 

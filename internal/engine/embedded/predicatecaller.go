@@ -86,7 +86,7 @@ func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q p
 	if snapshot == nil {
 		return nil, errNoNodes
 	}
-	report, err := c.set.Judge(ctx, snapshot, w, q)
+	report, err := c.set.Evaluate(ctx, snapshot, w, q)
 	if err == nil && q.Kind == predicates.Nodes {
 		c.reports = append(c.reports, report)
 	}
@@ -104,7 +104,7 @@ func (c *predicateCaller) workload(v ast.Value) (workload.Workload, error) {
 	if err != nil {
 		return workload.Workload{}, err
 	}
-	w, err := c.templates.Of(workload.Fields().Cut(object))
+	w, err := c.templates.Of(workload.Fields().Project(object))
 	if err == nil {
 		c.converted.of, c.converted.Workload = of, w
 	}
@@ -120,7 +120,7 @@ func (c *predicateCaller) scheduledWorkload(v ast.Value, d placement.Decision) (
 	if err != nil {
 		return workload.Workload{}, err
 	}
-	object = workload.Fields().Cut(object)
+	object = workload.Fields().Project(object)
 	path, err := c.templates.PathOf(object)
 	if err != nil {
 		return workload.Workload{}, err

@@ -68,7 +68,7 @@ func newJudgedWorld(t testing.TB, whitelist ...string) *judgedWorld {
 	t.Helper()
 	w := &judgedWorld{nodes: predicates.NewNodeCache(), seen: &counts{}}
 	registry, err := predicates.NewRegistry(predicates.Predicate{
-		Name: ownName, Judges: predicates.Nodes | predicates.Clusters, Local: true,
+		Name: ownName, Candidates: predicates.Nodes | predicates.Clusters, Local: true,
 		New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return ownPredicate(func(ctx context.Context, node string) *fwk.Status {
 				w.asked.Add(1)
@@ -416,8 +416,8 @@ clusters contains name if {
 	v.feasible
 }
 annotations := {"mocked": mocked}`))
-	if !m.Nodes || !m.Clusters || !m.Input.IsAll() || len(m.Helpers) > 0 {
-		t.Errorf("nodes %t, clusters %t, all of the input %t, %d helpers", m.Nodes, m.Clusters, m.Input.IsAll(), len(m.Helpers))
+	if !m.Nodes || !m.Clusters || !m.Input.IsAll() || len(m.CacheableRules) > 0 {
+		t.Errorf("nodes %t, clusters %t, all of the input %t, %d helpers", m.Nodes, m.Clusters, m.Input.IsAll(), len(m.CacheableRules))
 	}
 	d := decide(t, ev, input(t, web))
 	if diff := cmp.Diff(placement.Decision{Annotations: map[string]string{"mocked": `{"mock":"*"}`}, Clusters: []string{"eu"}}, d); diff != "" {
@@ -443,7 +443,7 @@ func TestFieldsOfClusters(t *testing.T) {
 	}
 	cut := map[string]map[string]any{}
 	for name, cluster := range all {
-		cut[name] = policy.ClusterFields().Cut(cluster)
+		cut[name] = policy.ClusterFields().Project(cluster)
 	}
 	show := func(s *predicates.Snapshot) []*corev1.Node {
 		infos, err := s.NodeInfos().List()

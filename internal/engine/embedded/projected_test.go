@@ -104,9 +104,9 @@ func (f *fleetOf) cut(r policy.Resource, o *unstructured.Unstructured) *unstruct
 	out := o.DeepCopy()
 	replication.Known().Prepare(r.GroupVersionResource, out)
 	identity := &projection.FieldSet{}
-	identity.Name("metadata").Name("name")
-	identity.Name("metadata").Name("namespace")
-	out.Object = projection.Union(f.carried[r], identity.Seal()).Cut(out.Object)
+	identity.AddName("metadata").AddName("name")
+	identity.AddName("metadata").AddName("namespace")
+	out.Object = projection.Union(f.carried[r], identity.Seal()).Project(out.Object)
 	return out
 }
 
@@ -502,7 +502,7 @@ func TestFormsAreKeptApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := NewData()
 			fields := fieldsOf(t, tc.text, managed)
-			data.Load(managed.GroupVersionResource, fields, []*unstructured.Unstructured{{Object: fields.Cut(o.Object)}})
+			data.Load(managed.GroupVersionResource, fields, []*unstructured.Unstructured{{Object: fields.Project(o.Object)}})
 			// The name is not among the fields.
 			r, ok := data.current.Load().tables[managed.GroupVersionResource].records.Min()
 			if !ok || shows(r.projected.terms[ownForm]) != tc.own || shows(r.projected.terms[normalForm]) != tc.normal {
@@ -543,7 +543,7 @@ annotations := {"older": v} if v := data.resources["cluster.kubernetes-fleet.io/
 		for _, o := range objects {
 			replication.Known().Prepare(r, o)
 			name := o.GetName()
-			o.Object = b.Fields[r].Cut(o.Object)
+			o.Object = b.Fields[r].Project(o.Object)
 			o.SetName(name)
 		}
 		data.Load(r, b.Fields[r], objects)
@@ -559,7 +559,7 @@ func TestFieldSets(t *testing.T) {
 	data := newWorld()
 	labels := func(name string) *projection.FieldSet {
 		f := &projection.FieldSet{}
-		f.Name("metadata").Name("labels").Name(name).All()
+		f.AddName("metadata").AddName("labels").AddName(name).AddAll()
 		return f.Seal()
 	}
 	a, again := data.fieldSetFor(nodes.GroupVersionResource, labels("a")), data.fieldSetFor(nodes.GroupVersionResource, labels("a"))

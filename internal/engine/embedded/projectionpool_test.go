@@ -29,9 +29,9 @@ import (
 // threeFields returns the fields of a policy that reads three fields of a workload.
 func threeFields() *projection.FieldSet {
 	f := &projection.FieldSet{}
-	f.Name("metadata").Name("labels").Name("team").All()
-	f.Name("metadata").Name("annotations").Name(pciAnnotation).All()
-	f.Name("spec").Name("replicas").All()
+	f.AddName("metadata").AddName("labels").AddName("team").AddAll()
+	f.AddName("metadata").AddName("annotations").AddName(pciAnnotation).AddAll()
+	f.AddName("spec").AddName("replicas").AddAll()
 	return f.Seal()
 }
 

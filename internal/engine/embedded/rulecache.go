@@ -75,11 +75,11 @@ type cachedRule struct {
 
 // newRuleCache returns a cache for the module's helper rules; nil if the module has none that are worth caching.
 func newRuleCache(m *policy.Module) *ruleCache {
-	if len(m.Helpers) == 0 {
+	if len(m.CacheableRules) == 0 {
 		return nil
 	}
 	out := &ruleCache{byName: map[string][]int{}}
-	for i, h := range m.Helpers {
+	for i, h := range m.CacheableRules {
 		set := slices.Index(out.sets, h.Input)
 		if set < 0 {
 			set = len(out.sets)

@@ -171,7 +171,7 @@ func TestRuleCacheTellsApart(t *testing.T) {
 				}
 			}
 			// The rules of a text that replaces functions are not cached.
-			if seen.known.Load() == 0 && m.Helpers != nil || len(seen.mismatches) > 0 {
+			if seen.known.Load() == 0 && m.CacheableRules != nil || len(seen.mismatches) > 0 {
 				t.Errorf("%d rules known, mismatches %v", seen.known.Load(), seen.mismatches)
 			}
 		})

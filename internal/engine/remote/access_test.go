@@ -197,7 +197,7 @@ func TestRotation(t *testing.T) {
 	if got := fails(t, p); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "expired") {
 		t.Error(got)
 	}
-	if h := p.Health(); h.Open {
+	if h := p.Health(); h.BreakerOpen {
 		t.Error("the circuit is open for certificates")
 	}
 	// An authority that the server does not know signs the client's certificate.

@@ -31,7 +31,7 @@ import (
 // warning. It also returns "" for engines to which Berth pushes modules or data, because these may be absent before the
 // policy is stored. Nothing is cached, and the circuit breaker ignores the request.
 func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
-	if r == nil || r.Supplied() {
+	if r == nil || r.NeedsPush() {
 		return ""
 	}
 	access, err := e.accessTo(r)

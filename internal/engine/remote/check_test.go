@@ -51,7 +51,7 @@ func TestProbe(t *testing.T) {
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
-			if h := p.Health(); h.Err != nil || h.Open {
+			if h := p.Health(); h.Err != nil || h.BreakerOpen {
 				t.Errorf("the probe counts: %+v", h)
 			}
 		})

@@ -57,7 +57,7 @@ func TestCircuit(t *testing.T) {
 				t.Errorf("%q does not say %q", got, part)
 			}
 		}
-		if h := q.Health(); !h.Open || faultOf(h.Err) != engine.FaultServer {
+		if h := q.Health(); !h.BreakerOpen || faultOf(h.Err) != engine.FaultServer {
 			t.Errorf("health is %+v", h)
 		}
 
@@ -84,7 +84,7 @@ func TestCircuit(t *testing.T) {
 		}
 		both.Wait()
 		decides(t, q)
-		if h := p.Health(); h.Open || h.Err != nil {
+		if h := p.Health(); h.BreakerOpen || h.Err != nil {
 			t.Errorf("health is %+v", h)
 		}
 		want := []string{
@@ -184,10 +184,10 @@ func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
 					}
 				}
 				decides(t, good)
-				if h := good.Health(); h.Err != nil || h.Open {
+				if h := good.Health(); h.Err != nil || h.BreakerOpen {
 					t.Errorf("health is %+v", h)
 				}
-				if h := bad.Health(); string(faultOf(h.Err)) != name || h.Open {
+				if h := bad.Health(); string(faultOf(h.Err)) != name || h.BreakerOpen {
 					t.Errorf("health is %+v", h)
 				}
 			})

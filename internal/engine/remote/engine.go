@@ -83,7 +83,7 @@ func New(o Options) *Engine { return &Engine{options: o, decisionCache: newDecis
 // DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
 // replica knows. It does not wait: it may start a request for the manifest, whose result the next call uses.
 func (e *Engine) DataReady(b *policy.Binding) bool {
-	if b.Remote == nil || !b.Remote.Supplied() {
+	if b.Remote == nil || !b.Remote.NeedsPush() {
 		return true
 	}
 	a, err := e.accessTo(b.Remote)

@@ -78,7 +78,7 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	if err := e.Check(m); err != nil {
 		return nil, err
 	}
-	key, err := keyFor(name, m.Remote.Spec, b.Supplies, b.Missing, m.InputBytes)
+	key, err := keyFor(name, m.Remote.Spec, b.PushedTypes, b.Missing, m.InputBytes)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
@@ -95,7 +95,7 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	if p.endpoint, err = e.endpoints.Get(p.access.endpoint, func() (*endpoint, error) { return newEndpoint(p.access.endpoint), nil }); err != nil {
 		return nil, err
 	}
-	if r.Supplied() {
+	if r.NeedsPush() {
 		if p.manifestReader, err = e.manifestReaderOf(r, p.access); err != nil {
 			return nil, err
 		}
@@ -263,7 +263,7 @@ func (p *evaluator) Health() placement.RemoteHealth {
 	p.ownHealth.expire(time.Now())
 	// A failed request of another policy to the same endpoint counts for this policy too.
 	p.ownHealth.attempted = p.ownHealth.attempted || shared.fault != nil
-	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Asked: p.ownHealth.attempted, Open: !openSince.IsZero()}
+	out := placement.RemoteHealth{Endpoint: p.endpoint.name, Queried: p.ownHealth.attempted, BreakerOpen: !openSince.IsZero()}
 	switch {
 	case shared.fault != nil:
 		out.Err, out.Since = shared.fault, shared.since

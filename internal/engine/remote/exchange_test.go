@@ -166,7 +166,7 @@ func TestFaults(t *testing.T) {
 				if diff := cmp.Diff([]engine.Fault{tc.fault}, f.faults); diff != "" {
 					t.Errorf("the observer knows of: %s", diff)
 				}
-				if h := p.Health(); faultOf(h.Err) != tc.fault || !h.Asked {
+				if h := p.Health(); faultOf(h.Err) != tc.fault || !h.Queried {
 					t.Errorf("health is %+v", h)
 				}
 			})

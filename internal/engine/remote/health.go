@@ -72,7 +72,7 @@ func (h *health) kind() engine.Fault {
 
 // differs reports whether two states of a policy's health differ in more than the text of the error.
 func differs(x, y placement.RemoteHealth) bool {
-	return x.Asked != y.Asked || x.Open != y.Open || faultOf(x.Err) != faultOf(y.Err)
+	return x.Queried != y.Queried || x.BreakerOpen != y.BreakerOpen || faultOf(x.Err) != faultOf(y.Err)
 }
 
 func faultOf(err error) engine.Fault {

@@ -182,7 +182,7 @@ func TestProbeOfWhatAlwaysFails(t *testing.T) {
 		server.to(rejects(500))
 		inVain(t, p)
 		pass(10 * probeInterval)
-		if h := p.Health(); h.Open {
+		if h := p.Health(); h.BreakerOpen {
 			t.Fatal("the circuit is opened by what nobody waits for")
 		}
 		for range faultsToOpen - 1 {
@@ -241,7 +241,7 @@ func TestHealthOutlivesEvaluators(t *testing.T) {
 		t.Errorf("bound anew: %q", got)
 	}
 	spec.TimeoutSeconds = 2
-	if got := f.put(t, "p", spec).Health(); got.Asked || got.Err != nil {
+	if got := f.put(t, "p", spec).Health(); got.Queried || got.Err != nil {
 		t.Errorf("changed: %+v", got)
 	}
 }

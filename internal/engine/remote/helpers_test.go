@@ -120,9 +120,9 @@ func (r *recorder) takeRevised() []string {
 
 func describeHealth(h placement.RemoteHealth) string {
 	switch {
-	case !h.Asked:
+	case !h.Queried:
 		return "unasked"
-	case h.Open:
+	case h.BreakerOpen:
 		return "open"
 	case h.Err != nil:
 		return string(faultOf(h.Err))
@@ -239,7 +239,7 @@ func prepare(t testing.TB, e *Engine, name string, spec placementv1.Remote, supp
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := e.Prepare(t.Context(), name, m, &policy.Binding{Remote: m.Remote, Supplies: supplies})
+	got, err := e.Prepare(t.Context(), name, m, &policy.Binding{Remote: m.Remote, PushedTypes: supplies})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func (h *manifest) missing(name string, r *policy.Remote, b *policy.Binding) (mi
 	for _, read := range b.Missing {
 		missingParts = append(missingParts, fmt.Sprintf("%s, which the API server does not serve", read))
 	}
-	for _, resource := range b.Supplies {
+	for _, resource := range b.PushedTypes {
 		if h == nil || !h.Types[typeName(resource.GroupVersionResource)] {
 			missingParts = append(missingParts, resource.GroupResource().String())
 		}

@@ -30,7 +30,7 @@ import (
 func TestManifestHas(t *testing.T) {
 	nodes := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}
 	deployments := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespaced: true}
-	both := &policy.Binding{Supplies: []policy.Resource{deployments, nodes}}
+	both := &policy.Binding{PushedTypes: []policy.Resource{deployments, nodes}}
 	modules := &policy.Remote{ModulesDigest: "new"}
 	full := &manifest{
 		LoadID:  "1",
@@ -54,7 +54,7 @@ func TestManifestHas(t *testing.T) {
 			missing: "does not have yet sites.example.com, which the API server does not serve"},
 		"Superseded":    {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: both, superseded: true},
 		"OtherModules":  {manifest: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have yet the policy's modules"},
-		"LacksAndOlder": {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: &policy.Binding{Supplies: []policy.Resource{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}}}, missing: "does not have yet pods"},
+		"LacksAndOlder": {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: &policy.Binding{PushedTypes: []policy.Resource{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}}}, missing: "does not have yet pods"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func (p *evaluator) recordAttempt(body []byte, err error) {
 
 // probeDue returns the request to send as a probe; nil for none. If it returns one, the caller must call sendProbe.
 func (p *evaluator) probeDue(now time.Time) []byte {
-	if h := p.Health(); h.Err == nil && !h.Open || p.endpoint.quiet(now) {
+	if h := p.Health(); h.Err == nil && !h.BreakerOpen || p.endpoint.quiet(now) {
 		return nil
 	}
 	p.mu.Lock()

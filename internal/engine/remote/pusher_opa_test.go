@@ -93,7 +93,7 @@ func TestPusherRealOPA(t *testing.T) {
 				h, _ = parseManifest(toJSON(map[string]any{"result": berth["holdings"]}))
 			}
 			for _, w := range all {
-				if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{Supplies: w.Types}); missing != "" {
+				if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: w.Types}); missing != "" {
 					return fmt.Errorf("the engine %s: %w; %s", missing, k.pusher.Failure(w.Policy), toJSON(document))
 				}
 			}
@@ -181,7 +181,7 @@ func TestPusherRealOPALosesObjects(t *testing.T) {
 	loaded := func() error {
 		document, _ := opa.GetData("berth/holdings")
 		h, _ := parseManifest(toJSON(map[string]any{"result": document}))
-		if missing, _ := h.missing("a", a.Remote, &policy.Binding{Supplies: a.Types}); missing != "" {
+		if missing, _ := h.missing("a", a.Remote, &policy.Binding{PushedTypes: a.Types}); missing != "" {
 			return fmt.Errorf("the engine %s: %w", missing, k.pusher.Failure("a"))
 		}
 		if h.LoadID == load {

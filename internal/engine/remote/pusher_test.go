@@ -1079,7 +1079,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	expect(t, "modules", texts, api.policies)
 	for _, w := range wanted {
 		h, _ := parseManifest(toJSON(map[string]any{"result": api.document("berth", "holdings")}))
-		if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{Supplies: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
+		if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
 			t.Errorf("%s: the engine %s", w.Policy, missing)
 		}
 		if err := k.pusher.Failure(w.Policy); err != nil {

@@ -161,7 +161,7 @@ func TestCancelled(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if h := p.Health(); h.Err != nil || h.Open {
+		if h := p.Health(); h.Err != nil || h.BreakerOpen {
 			t.Errorf("health is %+v", h)
 		}
 	})

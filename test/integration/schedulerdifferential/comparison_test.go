@@ -98,7 +98,7 @@ func awaitVerdicts(ctx context.Context, judged []*corev1.Pod) []verdict {
 // judge asks the predicates.
 func (r *round) judge(ctx context.Context, snapshot *predicates.Snapshot, pod *corev1.Pod) *predicates.Report {
 	GinkgoHelper()
-	report, err := r.set.Judge(ctx, snapshot, workload.Workload{Pod: pod, Replicas: 1, Name: pod.Name}, predicates.Query{Kind: predicates.Nodes})
+	report, err := r.set.Evaluate(ctx, snapshot, workload.Workload{Pod: pod, Replicas: 1, Name: pod.Name}, predicates.Query{Kind: predicates.Nodes})
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", r, describe(pod))
 	return report
 }

@@ -78,7 +78,7 @@ func (m *mirror) load(ctx context.Context) (changed bool) {
 		Expect(f.Client.List(ctx, list)).To(Succeed())
 		var objects []*unstructured.Unstructured
 		for _, o := range list.Items {
-			objects = append(objects, &unstructured.Unstructured{Object: fields.Cut(o.Object)})
+			objects = append(objects, &unstructured.Unstructured{Object: fields.Project(o.Object)})
 		}
 		changed = m.Load(gvr, objects) || changed
 	}
@@ -98,7 +98,7 @@ func (m *mirror) follow(ctx context.Context, gvr schema.GroupVersionResource, ke
 			continue
 		}
 		Expect(err).NotTo(HaveOccurred())
-		m.Put(gvr, &unstructured.Unstructured{Object: fields.Cut(o.Object)})
+		m.Put(gvr, &unstructured.Unstructured{Object: fields.Project(o.Object)})
 	}
 }
 

@@ -32,28 +32,28 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Judge evaluates the predicates on each candidate. It runs their PreFilter once, and then filters candidates in
+// Evaluate evaluates the predicates on each candidate. It runs their PreFilter once, and then filters candidates in
 // parallel. For each candidate, it runs each predicate until one rejects. The error is a *PluginError, or the context's
 // error. The report keeps the workload and the query, so the caller must not change them afterwards.
 //
 // Judge interprets the plugins' results like the scheduler (RunPreFilterPlugins and RunFilterPlugins of its framework,
 // and findNodesThatFitPod). It has no nominated pods, no extenders, and no preemption.
-func (s *Set) Judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query) (*Report, error) {
-	return s.judge(ctx, snapshot, w, q, nil)
+func (s *Set) Evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query) (*Report, error) {
+	return s.evaluate(ctx, snapshot, w, q, nil)
 }
 
-// Again returns what Judge returns for a report's workload and query on another snapshot. If possible, it only
+// Reevaluate returns what Judge returns for a report's workload and query on another snapshot. If possible, it only
 // evaluates the candidates that changed since the report's snapshot. If all verdicts are the same, it returns the same
 // report.
-func (s *Set) Again(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {
-	var before *basis
+func (s *Set) Reevaluate(ctx context.Context, snapshot *Snapshot, r *Report) (*Report, error) {
+	var before *priorReport
 	if r.set == s {
-		before = &basis{Report: r, seen: r.seen.Load()}
+		before = &priorReport{Report: r, validity: r.validFor.Load()}
 		if before.snapshot == snapshot {
 			return r, nil
 		}
 	}
-	next, err := s.judge(ctx, snapshot, r.workload, r.query, before)
+	next, err := s.evaluate(ctx, snapshot, r.workload, r.query, before)
 	if err != nil {
 		return nil, err
 	}
@@ -61,22 +61,22 @@ func (s *Set) Again(ctx context.Context, snapshot *Snapshot, r *Report) (*Report
 		return next, nil
 	}
 	if r.set == s {
-		r.seen.Store(next.seen.Load())
+		r.validFor.Store(next.validFor.Load())
 	}
 	return r, nil
 }
 
-// basis is an earlier report whose verdicts are valid for the snapshot in seen.
-type basis struct {
+// priorReport is an earlier report whose verdicts are valid for the snapshot in seen.
+type priorReport struct {
 	*Report
-	*seen
+	*validity
 
 	// at and in are the positions that verdict has reached in the snapshot and in the verdicts.
 	at, in int
 }
 
 // verdict returns the earlier verdict on a candidate if it is still valid. It must be called in the order of names.
-func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
+func (b *priorReport) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict, bool) {
 	if b == nil {
 		return Verdict{}, false
 	}
@@ -87,7 +87,7 @@ func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict,
 	for b.in < len(b.Verdicts) && b.Verdicts[b.in].Name < name {
 		b.in++
 	}
-	if b.at == len(then.names) || then.infos[b.at] != info || now.boundless(name) != then.boundless(name) ||
+	if b.at == len(then.names) || then.infos[b.at] != info || now.hasUnlimitedResources(name) != then.hasUnlimitedResources(name) ||
 		b.in == len(b.Verdicts) || b.Verdicts[b.in].Name != name {
 		return Verdict{}, false
 	}
@@ -96,13 +96,13 @@ func (b *basis) verdict(now *Snapshot, name string, info fwk.NodeInfo) (Verdict,
 
 // aligned reports whether another snapshot has the same candidates, with their verdicts at the same positions. This is
 // true for most changes, which concern pods: snapshots then share their list of names.
-func (b *basis) aligned(now *Snapshot, q Query) bool {
+func (b *priorReport) aligned(now *Snapshot, q Query) bool {
 	return b != nil && q.Names == nil && q.Selector == nil && now.unlimited.Len() == 0 && b.snapshot.unlimited.Len() == 0 &&
 		len(now.names) > 0 && len(now.names) == len(b.snapshot.names) && &now.names[0] == &b.snapshot.names[0]
 }
 
-// judge makes a report. If before is not nil, it reuses that report's verdicts where possible.
-func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *basis) (*Report, error) {
+// evaluate makes a report. If before is not nil, it reuses that report's verdicts where possible.
+func (s *Set) evaluate(ctx context.Context, snapshot *Snapshot, w workload.Workload, q Query, before *priorReport) (*Report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 	if err != nil {
 		return nil, err
 	}
-	j := &judgment{Workload: w, kind: q.Kind, plugins: used.list, snapshot: snapshot, world: world, asked: &s.asked}
+	j := &evaluation{Workload: w, kind: q.Kind, plugins: used.list, snapshot: snapshot, world: world, evaluated: &s.evaluated}
 	report := &Report{Kind: q.Kind, set: s, workload: w, query: q}
 	err = j.report(ctx, report, before)
 	pool.give(used, err)
@@ -130,15 +130,15 @@ func (s *Set) judge(ctx context.Context, snapshot *Snapshot, w workload.Workload
 	return report, nil
 }
 
-// judgment is the evaluation of one workload on all candidates.
-type judgment struct {
+// evaluation is the evaluation of one workload on all candidates.
+type evaluation struct {
 	workload.Workload
 	// kind is the kind of the candidates.
 	kind    Candidates
 	plugins []plugin
 	// world is the snapshot without the workload's own pods.
 	snapshot, world *Snapshot
-	asked           *atomic.Int64
+	evaluated       *atomic.Int64
 
 	// state is the state that plugins prepared. skipped marks the plugins, by index, that do not apply to the pod.
 	state   fwk.CycleState
@@ -149,19 +149,19 @@ type judgment struct {
 	// names of the plugins that restricted it.
 	named     []sets.Set[string]
 	narrowing sets.Set[string]
-	// another is the pod as a pod that is already on a node. most is the maximum replica count to try on one candidate.
-	another *framework.PodInfo
-	most    int
+	// podCopy is the pod as a pod that is already on a node. most is the maximum replica count to try on one candidate.
+	podCopy     *framework.PodInfo
+	maxReplicas int
 }
 
 // report evaluates the candidates of the report's query and sets the report's verdicts.
-func (j *judgment) report(ctx context.Context, r *Report, before *basis) error {
+func (j *evaluation) report(ctx context.Context, r *Report, before *priorReport) error {
 	if err := j.prepare(ctx); err != nil {
 		return err
 	}
 	r.whole = j.rejected.Message()
 	local := j.local()
-	r.seen.Store(&seen{snapshot: j.snapshot, local: local})
+	r.validFor.Store(&validity{snapshot: j.snapshot, local: local})
 	if before != nil && (!local || !before.local) {
 		before = nil
 	}
@@ -190,15 +190,15 @@ func unexpected(name string, status *fwk.Status) error {
 }
 
 // prepare runs PreFilter of each plugin that implements it.
-func (j *judgment) prepare(ctx context.Context) error {
+func (j *evaluation) prepare(ctx context.Context) error {
 	j.state = framework.NewCycleState()
 	j.skipped = make([]bool, len(j.plugins))
 	j.narrowing = sets.New[string]()
 	j.named = make([]sets.Set[string], len(j.plugins))
 	// Ignore the error: a term that cannot be parsed matches nothing, and InterPodAffinity reports it.
-	j.another, _ = framework.NewPodInfo(j.Pod)
+	j.podCopy, _ = framework.NewPodInfo(j.Pod)
 	// Compute this now, because several goroutines read the copy, which would store it on first use.
-	j.another.CalculateResource()
+	j.podCopy.CalculateResource()
 	skipped := sets.New[string]()
 	defer func() { j.state.SetSkipFilterPlugins(skipped) }()
 	var left *fwk.PreFilterResult
@@ -255,7 +255,7 @@ func (j *judgment) prepare(ctx context.Context) error {
 }
 
 // nowhere returns the scheduler's message for the case that the plugins' restrictions leave no node.
-func (j *judgment) nowhere() string {
+func (j *evaluation) nowhere() string {
 	names := sets.List(j.narrowing)
 	if len(names) == 1 {
 		return fmt.Sprintf("node(s) didn't satisfy plugin %v", names[0])
@@ -264,7 +264,7 @@ func (j *judgment) nowhere() string {
 }
 
 // local reports whether each verdict depends on its own candidate only.
-func (j *judgment) local() bool {
+func (j *evaluation) local() bool {
 	if j.rejected != nil {
 		return false
 	}
@@ -278,7 +278,7 @@ func (j *judgment) local() bool {
 
 // candidates returns the verdicts on a query's candidates, sorted by name, and the candidates that are still to be
 // evaluated.
-func (j *judgment) candidates(q Query, before *basis) (verdicts []Verdict, open []candidate) {
+func (j *evaluation) candidates(q Query, before *priorReport) (verdicts []Verdict, open []candidate) {
 	if before.aligned(j.snapshot, q) {
 		for i, info := range j.snapshot.infos {
 			if info != before.snapshot.infos[i] {
@@ -325,10 +325,10 @@ type candidate struct {
 }
 
 // verdicts evaluates the candidates of a query.
-func (j *judgment) verdicts(ctx context.Context, q Query, before *basis) ([]Verdict, error) {
+func (j *evaluation) verdicts(ctx context.Context, q Query, before *priorReport) ([]Verdict, error) {
 	verdicts, open := j.candidates(q, before)
-	j.most = j.bound(len(verdicts))
-	if before != nil && j.bound(len(before.Verdicts)) != j.most {
+	j.maxReplicas = j.bound(len(verdicts))
+	if before != nil && j.bound(len(before.Verdicts)) != j.maxReplicas {
 		verdicts, open = j.candidates(q, nil)
 	}
 	workers := goruntime.GOMAXPROCS(0)
@@ -337,7 +337,7 @@ func (j *judgment) verdicts(ctx context.Context, q Query, before *basis) ([]Verd
 	group, ctx := errgroup.WithContext(ctx)
 	for range min(workers, (len(open)+size-1)/size) {
 		group.Go(func() error {
-			w := &worker{judgment: j}
+			w := &worker{evaluation: j}
 			for {
 				end := int(taken.Add(int64(size)))
 				start := end - size

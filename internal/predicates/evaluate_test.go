@@ -90,7 +90,7 @@ func judge(t testing.TB, s *Set, world *Snapshot, w workload.Workload, q Query) 
 	if q.Kind == 0 {
 		q.Kind = Nodes
 	}
-	r, err := s.Judge(t.Context(), world, w, q)
+	r, err := s.Evaluate(t.Context(), world, w, q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func big(name, more string) string {
 	return fmt.Sprintf(`{metadata: {name: %s, labels: {kubernetes.io/hostname: %[1]s}}, status: {allocatable: {cpu: 8, memory: 8Gi, pods: 110}}%s}`, name, more)
 }
 
-func TestJudgeByDefault(t *testing.T) {
+func TestEvaluateByDefault(t *testing.T) {
 	const plain = `{spec: {containers: [{name: c}]}}`
 	no := func(predicate string, preemption bool, reasons ...string) []Verdict {
 		return []Verdict{{Name: "a", Outcome: &Outcome{Predicate: predicate, Reasons: reasons, Preemption: preemption}}}
@@ -297,7 +297,7 @@ func (f fake) Filter(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, info fw
 }
 
 func predicate(name string, filter func(node string) *fwk.Status) Predicate {
-	return Predicate{Name: name, Judges: Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return Predicate{Name: name, Candidates: Nodes, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return fake{name, filter}, nil
 	}}
 }
@@ -349,8 +349,8 @@ func TestPluginsFail(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", New: tc.make, Judges: Nodes})
-			_, err := s.Judge(t.Context(), world, podOf(t, `{spec: {containers: [{name: c}]}}`), Query{Kind: Nodes})
+			s := setOf(t, []string{"Mine"}, Predicate{Name: "Mine", New: tc.make, Candidates: Nodes})
+			_, err := s.Evaluate(t.Context(), world, podOf(t, `{spec: {containers: [{name: c}]}}`), Query{Kind: Nodes})
 			if failed := (*PluginError)(nil); !errors.As(err, &failed) || failed.Predicate != "Mine" {
 				t.Fatalf("%s: not the predicate's: %v", tc.reason, err)
 			}
@@ -370,7 +370,7 @@ func TestVolumesOfPodsWithoutAName(t *testing.T) {
 	s, world := setOf(t, []string{"VolumeBinding"}), snapshotWith(t, big("a", ""))
 	diff(t, "The claims of a template are not there yet.", "1/1 nodes fit", judge(t, s, world, w, Query{}).Summary())
 	w.Single = true
-	if _, err := s.Judge(t.Context(), world, w, Query{Kind: Nodes}); !errors.Is(err, errClaims) {
+	if _, err := s.Evaluate(t.Context(), world, w, Query{Kind: Nodes}); !errors.Is(err, errClaims) {
 		t.Errorf("a pod whose claims nobody knows is judged: %v", err)
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAgainIsJudge compares the results of Again after some changes with those of Judge.
-func TestAgainIsJudge(t *testing.T) {
+// TestReevaluateIsEvaluate compares the results of Reevaluate after some changes with those of Evaluate.
+func TestReevaluateIsEvaluate(t *testing.T) {
 	const nodes, pods = 5, 10
 	s := setOf(t, nil)
 	same, fewer := 0, 0
@@ -47,12 +47,12 @@ func TestAgainIsJudge(t *testing.T) {
 				g.change(t, world, nodes, pods)
 			}
 			want := judge(t, s, current(t, world), w, q)
-			asked := s.asked.Load()
-			got, err := s.Again(t.Context(), current(t, world), r)
+			asked := s.evaluated.Load()
+			got, err := s.Reevaluate(t.Context(), current(t, world), r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if int(s.asked.Load()-asked) < len(want.Verdicts) {
+			if int(s.evaluated.Load()-asked) < len(want.Verdicts) {
 				fewer++
 			}
 			if (got == r) != r.equal(want) || !got.equal(want) {
@@ -71,7 +71,7 @@ func TestAgainIsJudge(t *testing.T) {
 	}
 }
 
-func TestAgainAsksWhatChanged(t *testing.T) {
+func TestReevaluateEvaluatesWhatChanged(t *testing.T) {
 	const zonal = `{metadata: {labels: {app: x}}, spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}],
 		topologySpreadConstraints: [{maxSkew: 9, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule,
 		labelSelector: {matchLabels: {app: x}}}]}}`
@@ -102,24 +102,24 @@ func TestAgainAsksWhatChanged(t *testing.T) {
 			world := worldWith(t, nodes...)
 			s := setOf(t, nil)
 			r := judge(t, s, current(t, world), podOf(t, tc.pod), Query{})
-			diff(t, "All nodes are asked at first.", int64(20), s.asked.Load())
+			diff(t, "All nodes are asked at first.", int64(20), s.evaluated.Load())
 			tc.change(t, world)
 			for range 2 {
-				before := s.asked.Load()
-				again, err := s.Again(t.Context(), current(t, world), r)
+				before := s.evaluated.Load()
+				again, err := s.Reevaluate(t.Context(), current(t, world), r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				diff(t, tc.reason, tc.asked, s.asked.Load()-before)
+				diff(t, tc.reason, tc.asked, s.evaluated.Load()-before)
 				diff(t, tc.reason, tc.same, again == r)
-				// Once the verdicts are known for a snapshot, Again evaluates nothing more on it.
+				// Once the verdicts are known for a snapshot, Reevaluate evaluates nothing more on it.
 				r, tc.asked, tc.same = again, 0, true
 			}
 		})
 	}
 }
 
-func TestAgainByAnotherSet(t *testing.T) {
+func TestReevaluateByAnotherSet(t *testing.T) {
 	world := snapshotWith(t, big("a", ", spec: {unschedulable: true}"))
 	all := setOf(t, nil)
 	few, err := all.Narrow([]string{"NodeName"})
@@ -127,14 +127,14 @@ func TestAgainByAnotherSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := judge(t, all, world, podOf(t, `{spec: {containers: [{name: c}]}}`), Query{})
-	again, err := few.Again(t.Context(), world, r)
+	again, err := few.Reevaluate(t.Context(), world, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	diff(t, "What other predicates said is not taken over.", "1/1 nodes fit", again.Summary())
 }
 
-// TestAtOnce runs concurrent judgments on several snapshots, for the race detector.
+// TestAtOnce runs concurrent evaluations on several snapshots, for the race detector.
 func TestAtOnce(t *testing.T) {
 	s := setOf(t, nil)
 	g := newGenerator(1)
@@ -148,7 +148,7 @@ func TestAtOnce(t *testing.T) {
 		done.Go(func() {
 			for range 5 {
 				want := judge(t, s, snapshot, first, Query{})
-				if got, err := s.Again(t.Context(), snapshot, r); err != nil || !got.equal(want) {
+				if got, err := s.Reevaluate(t.Context(), snapshot, r); err != nil || !got.equal(want) {
 					t.Errorf("judged at once with others: %v, %v instead of %v", err, got, want.Verdicts)
 				}
 				judge(t, s, snapshot, w, Query{})
