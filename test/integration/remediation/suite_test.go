@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -314,13 +315,22 @@ func expectCompliant(ctx context.Context, policy string) {
 
 // eventNotes returns the notes of the events of a reason about an object.
 func eventNotes(ctx context.Context, namespace, name, reason string) ([]string, error) {
+	return eventNotesSince(ctx, time.Time{}, namespace, name, reason)
+}
+
+// eventNotesSince does the same as eventNotes, for events that occurred after since.
+func eventNotesSince(ctx context.Context, since time.Time, namespace, name, reason string) ([]string, error) {
 	events := &eventsv1.EventList{}
 	if err := f.Client.List(ctx, events, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
 	var notes []string
 	for _, e := range events.Items {
-		if e.Reason == reason && e.Regarding.Name == name {
+		last := e.EventTime
+		if e.Series != nil {
+			last = e.Series.LastObservedTime
+		}
+		if e.Reason == reason && e.Regarding.Name == name && last.After(since) {
 			notes = append(notes, e.Note)
 		}
 	}
