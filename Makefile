@@ -360,7 +360,7 @@ release: image build-installer helm-package ## Write the files that a release pu
 
 # The tag need not exist.
 .PHONY: release-dry-run
-release-dry-run: ## Do the same for the next release, without its tag; publishes nothing.
+release-dry-run: ## Write and check the files of the next release, without its tag; publishes nothing.
 	$(MAKE) --no-print-directory release VERSION=v$(RELEASE)
 
 ##@ Local cluster

@@ -24,12 +24,15 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // markerLabel selects the objects that the marker webhooks reject.
 const markerLabel = "framework.berth.dev/marker"
+
+// markerExpression fails for every object. The API server quotes it, not the name of the webhook, when it rejects the
+// object.
+const markerExpression = "dyn(object).missing.missing == 1"
 
 // awaitMutatingWebhooks waits until the API server calls the mutating webhooks that are stored now. Its copy of the
 // webhook configurations lags behind the store, by a second and more on a busy machine. The copy follows the order of
@@ -37,13 +40,12 @@ const markerLabel = "framework.berth.dev/marker"
 func (f *Framework) awaitMutatingWebhooks(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	name := NewName("marker")
-	rules, selector := markerScope(name)
+	m := newMarker(name)
 	f.awaitMarker(ctx, name, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "marker.framework.berth.dev", Rules: rules, ObjectSelector: selector,
-			MatchConditions: markerCondition(), ClientConfig: markerClient(), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			Name: m.Name, Rules: m.Rules, ObjectSelector: m.ObjectSelector, MatchConditions: m.MatchConditions, ClientConfig: m.ClientConfig,
+			FailurePolicy: m.FailurePolicy, SideEffects: m.SideEffects, AdmissionReviewVersions: m.AdmissionReviewVersions,
 		}},
 	})
 }
@@ -52,15 +54,27 @@ func (f *Framework) awaitMutatingWebhooks(ctx context.Context) {
 func (f *Framework) awaitValidatingWebhooks(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	name := NewName("marker")
-	rules, selector := markerScope(name)
 	f.awaitMarker(ctx, name, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "marker.framework.berth.dev", Rules: rules, ObjectSelector: selector,
-			MatchConditions: markerCondition(), ClientConfig: markerClient(), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{newMarker(name)},
 	})
+}
+
+// newMarker returns a webhook for the object with the marker label and the given name. Its match condition fails, so the
+// API server rejects the object without a call.
+func newMarker(name string) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name: "marker.framework.berth.dev",
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		}},
+		ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: name}},
+		MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "fails", Expression: markerExpression}},
+		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost/")},
+		FailurePolicy:           new(admissionregistrationv1.Fail),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		AdmissionReviewVersions: []string{"v1"},
+	}
 }
 
 func (f *Framework) awaitMarker(ctx context.Context, name string, configuration client.Object) {
@@ -70,23 +84,6 @@ func (f *Framework) awaitMarker(ctx context.Context, name string, configuration 
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name, Labels: map[string]string{markerLabel: name}}}
 	gomega.Eventually(func(ctx context.Context) error {
 		return f.Client.Create(ctx, object.DeepCopy(), client.DryRunAll)
-	}).WithContext(ctx).ShouldNot(gomega.Succeed())
+	}).WithContext(ctx).Should(gomega.MatchError(gomega.ContainSubstring(markerExpression)))
 	gomega.Expect(f.Client.Delete(ctx, configuration)).To(gomega.Succeed())
-}
-
-func markerScope(name string) ([]admissionregistrationv1.RuleWithOperations, *metav1.LabelSelector) {
-	return []admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-	}}, &metav1.LabelSelector{MatchLabels: map[string]string{markerLabel: name}}
-}
-
-// markerCondition fails for every object, so that the API server rejects the request without a call.
-func markerCondition() []admissionregistrationv1.MatchCondition {
-	return []admissionregistrationv1.MatchCondition{{Name: "fails", Expression: "dyn(object).missing.missing == 1"}}
-}
-
-// markerClient is never called.
-func markerClient() admissionregistrationv1.WebhookClientConfig {
-	return admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost/")}
 }

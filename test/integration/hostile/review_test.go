@@ -93,9 +93,9 @@ var _ = Describe("An admission review of many bytes", func() {
 		return b.String()
 	}
 
-	// tooSlow is how long to try again: on a busy machine, the API server takes more than the webhook's timeout of ten
+	// retryTimeout is how long to try again: on a busy machine, the API server takes more than the webhook's timeout of ten
 	// seconds to encode and send such a review.
-	const tooSlow = 2 * time.Minute
+	const retryTimeout = 2 * time.Minute
 
 	It("beyond what the API server stores is denied with failurePolicy Fail", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
@@ -103,7 +103,7 @@ var _ = Describe("An admission review of many bytes", func() {
 		Eventually(func(ctx context.Context) error {
 			_, err := put(ctx, "POST", namespace, "", "application/yaml", aliases())
 			return err
-		}).WithContext(ctx).WithTimeout(tooSlow).Should(MatchError(ContainSubstring("the admission review has 42")))
+		}).WithContext(ctx).WithTimeout(retryTimeout).Should(MatchError(ContainSubstring("the admission review has 42")))
 	})
 
 	It("beyond what the API server stores is warned of with failurePolicy Ignore", func(ctx SpecContext) {
@@ -115,7 +115,7 @@ var _ = Describe("An admission review of many bytes", func() {
 			texts, err := put(ctx, "POST", namespace, "", "application/yaml", aliases())
 			g.Expect(err).To(MatchError(ContainSubstring("Too long")), "what the API server itself says")
 			g.Expect(texts).To(ContainElement(ContainSubstring("the admission review has 42")))
-		}).WithContext(ctx).WithTimeout(tooSlow).Should(Succeed())
+		}).WithContext(ctx).WithTimeout(retryTimeout).Should(Succeed())
 		Eventually(func(ctx context.Context) ([]eventsv1.Event, error) {
 			var told eventsv1.EventList
 			err := f.Client.List(ctx, &told, client.InNamespace(namespace))

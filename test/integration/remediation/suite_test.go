@@ -318,7 +318,7 @@ func eventNotes(ctx context.Context, namespace, name, reason string) ([]string, 
 	return eventNotesSince(ctx, time.Time{}, namespace, name, reason)
 }
 
-// eventNotesSince does the same as eventNotes, for events that occurred after since.
+// eventNotesSince does the same as eventNotes, for events that occurred at since or later.
 func eventNotesSince(ctx context.Context, since time.Time, namespace, name, reason string) ([]string, error) {
 	events := &eventsv1.EventList{}
 	if err := f.Client.List(ctx, events, client.InNamespace(namespace)); err != nil {
@@ -330,7 +330,7 @@ func eventNotesSince(ctx context.Context, since time.Time, namespace, name, reas
 		if e.Series != nil {
 			last = e.Series.LastObservedTime
 		}
-		if e.Reason == reason && e.Regarding.Name == name && last.After(since) {
+		if e.Reason == reason && e.Regarding.Name == name && !last.Time.Before(since) {
 			notes = append(notes, e.Note)
 		}
 	}
