@@ -117,6 +117,10 @@ var _ = Describe("The commands of the documents", func() {
 			for _, c := range run[file] {
 				By(c.Line)
 				Expect(c.Check(f.Shell(ctx, c.Line))).To(Succeed())
+				if strings.Contains(c.Line, "condition=Ready") {
+					// A reader takes longer for the next command than the API server for the new webhooks.
+					f.AwaitWebhooks(ctx)
+				}
 			}
 		})
 	}

@@ -55,6 +55,10 @@ func follow(ctx context.Context, place string, prepare ...string) {
 	for _, c := range commands {
 		By(c.Line)
 		Expect(c.Check(f.Shell(ctx, before+c.Line))).To(Succeed(), "%s", b)
+		if strings.Contains(c.Line, "condition=Ready") {
+			// A reader takes longer for the next command than the API server for the new webhooks.
+			f.AwaitWebhooks(ctx)
+		}
 		// Each command has a shell of its own; what one exports is for those that follow.
 		if strings.HasPrefix(c.Line, "export ") {
 			before += c.Line + "\n"

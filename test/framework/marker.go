@@ -34,6 +34,14 @@ const markerLabel = "framework.berth.dev/marker"
 // object.
 const markerExpression = "dyn(object).missing.missing == 1"
 
+// AwaitWebhooks waits until the API server calls the webhooks that are stored now. A condition Ready of a policy or a quota
+// only says that they are stored.
+func (f *Framework) AwaitWebhooks(ctx context.Context) {
+	ginkgo.GinkgoHelper()
+	f.awaitMutatingWebhooks(ctx)
+	f.awaitValidatingWebhooks(ctx)
+}
+
 // awaitMutatingWebhooks waits until the API server calls the mutating webhooks that are stored now. Its copy of the
 // webhook configurations lags behind the store, by a second and more on a busy machine. The copy follows the order of
 // the writes, so that it is new enough once a marker that is written now is in force.
