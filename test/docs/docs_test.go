@@ -54,6 +54,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	f.InstallPlugin(ctx)
 	m := f.StartReadyManager(ctx)
 	DeferCleanup(m.Stop)
+	// kubectl finds a category once discovery has the definitions, which are new.
+	Eventually(f.Shell).WithContext(ctx).WithArguments("kubectl get berth --all-namespaces").Should(ContainSubstring("No resources found"))
 })
 
 // suites run the blocks of a document that begin with ```sh, with what they have set up for it.
