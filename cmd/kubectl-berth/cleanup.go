@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -157,6 +158,11 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 			break
 		}
 		// Before a controller noticed that its object is clean, it may have copied the record once more.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settleDelay):
+		}
 		if targets, unread = cleaner.Find(ctx, namespace); s.tried(targets) {
 			break
 		}
@@ -171,6 +177,10 @@ func (o *cleanupOptions) run(ctx context.Context) error {
 	}
 	return errors.Join(unread, s.err())
 }
+
+// settleDelay is how long controllers have to notice that their objects are clean, before the command looks for copies
+// of records.
+const settleDelay = time.Second
 
 // maxPasses is the number of times that the objects are listed again to find what is left.
 const maxPasses = 3
