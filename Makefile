@@ -202,8 +202,8 @@ fuzz: $(assets) ## Look for policies that the engine or the analysis of fields g
 	go test ./internal/policy -run='^$$' -fuzz='^FuzzFields$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/engine/embedded -run='^$$' -fuzz='^FuzzRandomPolicies$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/projection -run='^$$' -fuzz='^FuzzIntegers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./webhooks/placement -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
-	go test ./webhooks/placement -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
+	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzNumbers$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
+	go test ./webhooks/placementmutator -run='^$$' -fuzz='^FuzzCost$$' -fuzztime=$(FUZZ_COST_RUNS) -fuzzminimizetime=1x -parallel=1
 	go test ./internal/workload -run='^$$' -fuzz='^FuzzOf$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	go test ./internal/predicates -run='^$$' -fuzz='^FuzzVerdicts$$' -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 	$(FUZZ_ADMISSION) -fuzztime=$(FUZZ_ADMISSION_TIME)
@@ -216,7 +216,7 @@ soak: $(assets) ## Look for requests that get past policies, for ten minutes.
 BENCH ?= .
 BENCH_COUNT ?= 6
 BENCHTIME ?= 300ms
-BENCH_PACKAGES ?= ./test/bench ./controllers/remediation ./test/bench/endtoend
+BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 
 .PHONY: bench

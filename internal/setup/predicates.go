@@ -27,7 +27,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/configuration"
 	"github.com/berth-dev/berth/internal/predicates"
-	inventory "github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/replication"
 )
 
 // defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then
@@ -69,7 +69,7 @@ func (p *components) addConfiguration(context.Context, *rest.Config) error {
 		}
 	}
 	var invalid field.ErrorList
-	if p.inventories, invalid = inventory.NewInventories(field.NewPath("inventories"), config.Inventories...); len(invalid) > 0 {
+	if p.inventories, invalid = replication.NewInventories(field.NewPath("inventories"), config.Inventories...); len(invalid) > 0 {
 		return fmt.Errorf("--config: %s: %w", p.options.Config, invalid.ToAggregate())
 	}
 	registry, err := predicates.NewRegistry(p.options.OwnPredicates...)

@@ -52,13 +52,13 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/controllers/enginepusher"
-	"github.com/berth-dev/berth/controllers/policy"
+	"github.com/berth-dev/berth/controllers/policyloader"
 	"github.com/berth-dev/berth/controllers/policyrevision"
 	"github.com/berth-dev/berth/controllers/policystatus"
-	quotacontroller "github.com/berth-dev/berth/controllers/quota"
+	"github.com/berth-dev/berth/controllers/quotausage"
 	"github.com/berth-dev/berth/controllers/quotawriters"
-	"github.com/berth-dev/berth/controllers/remediation"
-	"github.com/berth-dev/berth/controllers/replication"
+	"github.com/berth-dev/berth/controllers/remediator"
+	"github.com/berth-dev/berth/controllers/replicator"
 	"github.com/berth-dev/berth/controllers/typecheck"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/certs"
@@ -68,20 +68,20 @@ import (
 	"github.com/berth-dev/berth/internal/freshness"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
-	bound "github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/quota"
-	domain "github.com/berth-dev/berth/internal/remediation"
-	inventory "github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/replication"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/schemas"
 	"github.com/berth-dev/berth/internal/tracing"
 	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/internal/webhookauth"
 	"github.com/berth-dev/berth/internal/workload"
-	placementwebhook "github.com/berth-dev/berth/webhooks/placement"
-	"github.com/berth-dev/berth/webhooks/placementpolicy"
-	quotawebhook "github.com/berth-dev/berth/webhooks/quota"
+	"github.com/berth-dev/berth/webhooks/placementmutator"
+	"github.com/berth-dev/berth/webhooks/policyvalidator"
+	"github.com/berth-dev/berth/webhooks/quotavalidator"
 	"github.com/berth-dev/berth/webhooks/quotaspec"
 )
 
@@ -113,32 +113,32 @@ type components struct {
 	data               *embedded.Data
 	predicates         *predicates.Set
 	templates          *workload.Templates
-	inventories        *inventory.Inventories
+	inventories        *replication.Inventories
 	world              *predicates.NodeCache
 	engine             *embedded.Engine
 	remote             *remote.Engine
 	registry           *placement.Registry
-	ledger             *domain.Ledger
+	ledger             *remediation.Ledger
 	decider            *placement.Decider
 	quotaEvaluators    *quota.Evaluators
 	quotaCompiler      *quota.Compiler
-	quotaLedger        *quotawebhook.Ledger
+	quotaLedger        *quotavalidator.Ledger
 	namespaces         *watches.Namespaces
 	restoreDetector    *watches.RestoreDetector
 	freshness          *freshness.Monitor
 	metrics            *metrics.Metrics
 	events             *events.Recorder
 
-	policies              *policy.Controller
+	policies              *policyloader.Controller
 	revisions             *policyrevision.Controller
-	replication           *replication.Controller
+	replication           *replicator.Controller
 	enginePusher          *enginepusher.Controller
 	webhookConfigurations *webhookconfiguration.Controller
-	remediation           *remediation.Controller
+	remediation           *remediator.Controller
 	status                *policystatus.Controller
 	schemas               *schemas.Checker
 	typeCheck             *typecheck.Controller
-	quotas                *quotacontroller.Controller
+	quotas                *quotausage.Controller
 	readiness             *readiness
 	drainingManager       *drainingManager
 }
@@ -367,11 +367,11 @@ func (p *components) addEngine(ctx context.Context, cfg *rest.Config) error {
 	p.registry = placement.NewRegistry()
 	p.engineSecrets = newEngineSecrets(p.stateClient, p.options.Namespace, clock.RealClock{})
 	p.addRemote()
-	p.ledger = domain.NewLedger()
+	p.ledger = remediation.NewLedger()
 	p.namespaces = &watches.Namespaces{Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader()}
 	p.quotaEvaluators = quota.NewEvaluators(clock.RealClock{})
 	p.quotaCompiler = quota.NewCompiler(p.engine.PrepareGenerated)
-	p.quotaLedger = &quotawebhook.Ledger{
+	p.quotaLedger = &quotavalidator.Ledger{
 		Cached: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient().Status(),
 		Namespaces:     p.namespaces,
 		LiveNamespaces: &watches.Namespaces{Cached: p.mgr.GetAPIReader(), Live: p.mgr.GetAPIReader()},
@@ -460,18 +460,18 @@ func (p *components) registerer() prometheus.Registerer {
 }
 
 func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err error) {
-	p.policies = policy.New(p.mgr.GetClient(), p.stateCluster().GetClient(), engines{p.engine, p.remote}, p.registry, p.catalog, p.metrics, p.options.Namespace)
+	p.policies = policyloader.New(p.mgr.GetClient(), p.stateCluster().GetClient(), engines{p.engine, p.remote}, p.registry, p.catalog, p.metrics, p.options.Namespace)
 	p.revisions = policyrevision.New(p.mgr.GetClient(), p.stateCluster(), p.registry, policyrevision.Options{
 		Namespace: p.options.Namespace, Owned: p.host == nil,
 	})
-	p.replication = replication.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
+	p.replication = replicator.New(p.dynamic, p.registry, p.data, p.world, p.inventories)
 	p.replication.Follow(p.restoreDetector)
 	p.decider.Stale = p.replication.Stale
 	p.enginePusher = enginepusher.New(enginepusher.Deps{
 		Client: p.dynamic, Registry: p.registry, Engine: p.remote, Inventories: p.inventories, Observer: p.metrics.Remote,
 		Loaded: p.policies.Loaded, RestoreDetector: p.restoreDetector,
 	})
-	p.policies.Settled = func(b *bound.Binding) bool { return p.replication.SettledFor(b) && p.remote.DataReady(b) }
+	p.policies.Settled = func(b *policy.Binding) bool { return p.replication.SettledFor(b) && p.remote.DataReady(b) }
 	p.webhookConfigurations = webhookconfiguration.New(p.mgr.GetClient(), p.mgr.GetAPIReader(), p.registry, p.quotaEvaluators, p.policies.Loaded, p.certificate, p.tokens, webhookconfiguration.Options{
 		URL: p.options.WebhookURL, ServiceName: p.options.WebhookService, Namespace: p.options.exemptNamespace(),
 		Owners: p.options.owners(),
@@ -492,7 +492,7 @@ func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err er
 	if p.readiness.quotas, err = p.watchQuotas(ctx); err != nil {
 		return err
 	}
-	p.remediation = remediation.New(remediation.Deps{
+	p.remediation = remediator.New(remediator.Deps{
 		Client: p.dynamic, Registry: p.registry, Decider: p.decider, Catalog: p.catalog, Ledger: p.ledger,
 		Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{}, Identity: p.identity,
 		Ready:    p.readiness.isReady,
@@ -502,7 +502,7 @@ func (p *components) addControllers(ctx context.Context, _ *rest.Config) (err er
 		Policies: p.mgr.GetClient(),
 	})
 	p.addStatus()
-	p.quotas = quotacontroller.New(quotacontroller.Deps{
+	p.quotas = quotausage.New(quotausage.Deps{
 		Client: p.mgr.GetClient(), Live: p.mgr.GetAPIReader(), Dynamic: p.dynamic, Catalog: p.catalog,
 		Compiler: p.quotaCompiler, Evaluators: p.quotaEvaluators, Metrics: p.metrics, Clock: clock.RealClock{},
 		WebhookState: p.webhookConfigurations.QuotaState, OwnNamespace: p.options.exemptNamespace(), RestoreDetector: p.restoreDetector,
@@ -701,15 +701,15 @@ func (p *components) addWebhooks(context.Context, *rest.Config) error {
 		webhookconfiguration.PathFail:   placementv1.FailurePolicyFail,
 		webhookconfiguration.PathIgnore: placementv1.FailurePolicyIgnore,
 	} {
-		handler := &placementwebhook.Handler{
+		handler := &placementmutator.Handler{
 			Decider: p.decider, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 			FailurePolicy: failurePolicy, Confirm: p.freshness.Confirm, LiveNamespaces: p.quotaLedger.LiveNamespaces,
-			IsRemediation: remediation.IsRemediation(p.identity),
-			Parents:       &placementwebhook.Parents{Client: p.dynamic, Scales: scales},
+			IsRemediation: remediator.IsRemediation(p.identity),
+			Parents:       &placementmutator.Parents{Client: p.dynamic, Scales: scales},
 		}
-		register(path, p.tracing.Handler("admission placement", p.readiness.guard(review.New(handler, memory, placementwebhook.Deadline))))
+		register(path, p.tracing.Handler("admission placement", p.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
 	}
-	quotas := quotawebhook.New(quotawebhook.Deps{
+	quotas := quotavalidator.New(quotavalidator.Deps{
 		Ledger: p.quotaLedger, Evaluators: p.quotaEvaluators, Events: p.events, Metrics: p.metrics, Clock: clock.RealClock{},
 		ReservationTTL: p.options.ReservationTTL,
 	})
@@ -717,10 +717,10 @@ func (p *components) addWebhooks(context.Context, *rest.Config) error {
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
 	} {
-		register(path, p.tracing.Handler("admission quota", p.readiness.guard(review.New(handler, memory, quotawebhook.Deadline))))
+		register(path, p.tracing.Handler("admission quota", p.readiness.guard(review.New(handler, memory, quotavalidator.Deadline))))
 	}
 	register(webhookconfiguration.PathPolicies,
-		admission.WithValidator(p.mgr.GetScheme(), &placementpolicy.Validator{
+		admission.WithValidator(p.mgr.GetScheme(), &policyvalidator.Validator{
 			Catalog: p.catalog, Checker: engines{p.engine, p.remote}, Scales: scales, Types: p.schemas, Secrets: p.engineSecrets, Namespace: p.options.Namespace,
 			Namespaces: p.namespaces, OwnNamespace: p.options.exemptNamespace(),
 			Prober:            p.remote,

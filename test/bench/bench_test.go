@@ -129,7 +129,7 @@ func newWorld(b testing.TB) *world {
 	return w
 }
 
-// put puts a policy in force as controllers/policy does.
+// put puts a policy in force as controllers/policyloader does.
 func (w *world) put(b testing.TB, p *placementv1.PlacementPolicy) *placement.Policy {
 	b.Helper()
 	m, err := policy.Compile(p.Name, p.Spec)
@@ -165,7 +165,7 @@ func (w *world) decide(b testing.TB, evaluator placement.Evaluator, input map[st
 	return d
 }
 
-// replicate makes clusters the data of the policies that are in force, as controllers/replication does.
+// replicate makes clusters the data of the policies that are in force, as controllers/replicator does.
 func (w *world) replicate(clusters []*unstructured.Unstructured) {
 	var prepared []*unstructured.Unstructured
 	for _, o := range clusters {

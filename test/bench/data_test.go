@@ -52,8 +52,8 @@ warnings contains sprintf("%%s/%%s is like this one", [namespace, name]) if {
 	return p
 }
 
-// workload is a Deployment as it is replicated. What it is read for has as many values as distinct says.
-func workload(i, distinct int) *unstructured.Unstructured {
+// replicated is a Deployment as it is replicated. What it is read for has as many values as distinct says.
+func replicated(i, distinct int) *unstructured.Unstructured {
 	o := object(fixture.Stored(fmt.Sprintf("ns-%d", i/perNamespace), fmt.Sprintf("web-%d", i), 2, fixture.Requested(i%40, 50)))
 	labels := o.GetLabels()
 	labels["team"] = fmt.Sprintf("team-%d", i%distinct)
@@ -67,7 +67,7 @@ func (w *world) fill(b *testing.B, distinct int) {
 	b.Helper()
 	w.data.Load(fixture.Deployments, w.fields(fixture.Deployments), nil)
 	for i := range workloads {
-		if !w.data.Put(fixture.Deployments, workload(i, distinct)) {
+		if !w.data.Put(fixture.Deployments, replicated(i, distinct)) {
 			b.Fatal("a new object changes nothing")
 		}
 	}
@@ -80,7 +80,7 @@ func BenchmarkUpdate(b *testing.B) {
 	w.fill(b, workloads)
 	var objects []*unstructured.Unstructured
 	for i := range 2000 {
-		o := workload(i%1000, workloads)
+		o := replicated(i%1000, workloads)
 		labels := o.GetLabels()
 		labels["team"] = fmt.Sprintf("changed-%d", i/1000)
 		o.SetLabels(labels)

@@ -34,7 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/predicates"
-	placing "github.com/berth-dev/berth/internal/workload"
+	"github.com/berth-dev/berth/internal/workload"
 )
 
 const (
@@ -328,10 +328,10 @@ spec:
 `,
 }
 
-func place(b testing.TB, name string) placing.Workload {
+func place(b testing.TB, name string) workload.Workload {
 	b.Helper()
 	o := mustObject(mustJSON("apiVersion: v1\nkind: Pod\nmetadata: {namespace: team-1, labels: {app: web-1}}" + placed[name]))
-	return placing.Workload{Pod: typed[corev1.Pod](b, o), Replicas: 1}
+	return workload.Workload{Pod: typed[corev1.Pod](b, o), Replicas: 1}
 }
 
 func allPredicates(b testing.TB) *predicates.Set {

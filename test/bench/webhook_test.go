@@ -37,7 +37,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/test/bench/fixture"
-	webhook "github.com/berth-dev/berth/webhooks/placement"
+	"github.com/berth-dev/berth/webhooks/placementmutator"
 )
 
 // BenchmarkWebhook answers an AdmissionReview, without the connection that it comes by: decoded, decided, encoded. The
@@ -72,7 +72,7 @@ func BenchmarkWebhook(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			benchmarkWebhook(b, c.clusters, &webhook.Handler{
+			benchmarkWebhook(b, c.clusters, &placementmutator.Handler{
 				Decider: w.decider, Metrics: m, Clock: clock.RealClock{}, FailurePolicy: placementv1.FailurePolicyFail,
 				IsRemediation: func(*admissionv1.AdmissionRequest) bool { return false },
 			})

@@ -1,0 +1,727 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package policyloader provides the controller that loads PlacementPolicies into this replica. It compiles each policy on its
+// own, finds out what the policy reads, and puts it in force. It runs on every replica and writes nothing to the API
+// server. The leader's status controller reports the results.
+package policyloader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Catalog knows the types that the API server serves, and can read them from the API server again.
+type Catalog interface {
+	policy.ServedTypes
+	Refresh(ctx context.Context) error
+	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
+	Invalidate()
+	Subscribe(f func())
+}
+
+// missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
+// API server can become available without a change of any object that Berth watches.
+const missingInterval = 2 * time.Second
+
+const (
+	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
+	// meanwhile.
+	maxWait = 30 * time.Second
+	// waitingInterval is the interval at which the controller checks whether that data is complete.
+	waitingInterval = 50 * time.Millisecond
+)
+
+// Controller loads PlacementPolicies into the registry. Create it with New.
+type Controller struct {
+	reader client.Reader
+	// revisions reads from namespace, which may be in another cluster than the policies.
+	revisions client.Reader
+	engine    engine.Engine
+	registry  *placement.Registry
+	catalog   Catalog
+	metrics   *metrics.Metrics
+	// namespace contains the ControllerRevisions of policies that compiled.
+	namespace string
+	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
+	// version that is in force and can decide remains in force. Set it before the start. If it is nil, no version
+	// waits.
+	Settled func(*policy.Binding) bool
+	// served receives an event when the API server serves other types than before.
+	served chan event.GenericEvent
+
+	// compiled holds the newest version of each policy that compiled. good holds the last version in force of which all
+	// types were served. waiting holds the versions that wait for their data. mu guards all three. Reconciles of one
+	// policy never overlap.
+	mu       sync.Mutex
+	compiled map[string]compiled
+	good     map[string]compiled
+	waiting  map[string]waiting
+
+	states *stateCounts
+	clock  clock.PassiveClock
+
+	// pending holds the policies that existed at the start and are not loaded yet. It is nil before they are listed.
+	pendingMu sync.Mutex
+	pending   sets.Set[string]
+}
+
+// compiled is a compiled version of a policy with the spec that it was compiled from.
+type compiled struct {
+	generation int64
+	uid        types.UID
+	spec       placementv1.PlacementPolicySpec
+	module     *policy.Module
+	matcher    *match.Matcher
+	// bindings are the API groups that the policy's type references are bound to. They are nil before the first
+	// binding.
+	bindings policy.Bindings
+	// invalid lists the clauses of contract rules that can never have a valid value; nil if there are none. Such a
+	// version is refused unless it is in force already.
+	invalid error
+}
+
+// waiting is a version that comes into force once the data that it reads is complete, or at the time until.
+type waiting struct {
+	state *placement.PolicyState
+	until time.Time
+}
+
+// New returns a controller that reads policies from reader and puts them into registry. It reads the
+// ControllerRevisions of policies that compiled from namespace, by means of revisions.
+func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
+	c := &Controller{
+		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(m.Policies), clock: clock.RealClock{},
+	}
+	catalog.Subscribe(func() {
+		select {
+		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+		default:
+		}
+	})
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	definitions := &metav1.PartialObjectMetadata{}
+	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return builder.ControllerManagedBy(mgr).
+		Named("policy").
+		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(specChanged)).
+		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
+		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: workers()}).
+		Complete(c)
+}
+
+// specChanged passes events that change a policy's spec. It compares specs and not only generations: after a restore of
+// the API server's store from a backup, two specs can have the same generation.
+var specChanged = predicate.TypedFuncs[client.Object]{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, known := e.ObjectOld.(*placementv1.PlacementPolicy)
+	after, ok := e.ObjectNew.(*placementv1.PlacementPolicy)
+	return !known || !ok || before.UID != after.UID || before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+}}
+
+// defaultMaxStaleness is how long data may be unconfirmed if a policy does not set spec.maxStaleness. The API server
+// confirms a watch without events about once a minute.
+const defaultMaxStaleness = time.Minute
+
+// workers returns how many policies are loaded at once. Compilation keeps a processor busy, and a policy that waits for
+// the API server must not block all others.
+func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
+
+// invalidate returns an event handler that requests a new discovery when a CustomResourceDefinition changes. A type
+// that a policy reads may be served or not served from then on, or another group may have a type of the same name.
+func (c *Controller) invalidate() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) {
+			if !e.IsInInitialList {
+				c.catalog.Invalidate()
+			}
+		},
+		UpdateFunc: func(context.Context, event.UpdateEvent, queue) { c.catalog.Invalidate() },
+		DeleteFunc: func(context.Context, event.DeleteEvent, queue) { c.catalog.Invalidate() },
+	}
+}
+
+func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for name := range c.registry.All() {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	}
+	return out
+}
+
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+// Reconcile loads one policy. It takes a request instead of the object because it also removes deleted policies from
+// the registry.
+func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if err := c.expectPending(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	obj := &placementv1.PlacementPolicy{}
+	err := c.reader.Get(ctx, req.NamespacedName, obj)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	if err != nil {
+		c.forget(req.Name)
+		c.loaded(req.Name)
+		return reconcile.Result{}, nil
+	}
+	// versions ignores the versions of a deleted policy of the same name.
+	known := len(c.versions(obj)) > 0
+	state, err := c.load(ctx, obj)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	state.Loaded = placement.LoadedVersion{UID: obj.UID, Generation: obj.Generation}
+	waits := false
+	if known {
+		state, waits = c.awaitData(req.Name, state)
+	}
+	c.metrics.AddPolicy(req.Name)
+	if differs(c.registry.Get(req.Name), state) {
+		c.registry.Set(req.Name, state)
+		c.states.set(req.Name, stateOf(state))
+	}
+	c.loaded(req.Name)
+	if waits {
+		return reconcile.Result{RequeueAfter: waitingInterval}, nil
+	}
+	if mayRecover(state) {
+		return reconcile.Result{RequeueAfter: missingInterval}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// mayRecover reports whether the policy's state may improve without a change of any object that Berth watches. A missing
+// type may be served, or the leader may record what the policy's types are bound to.
+func mayRecover(s *placement.PolicyState) bool {
+	_, notServed := errors.AsType[*policy.NotServedError](s.Err)
+	return notServed || policy.IsAmbiguous(s.Err) || s.Binding != nil && len(s.Binding.Missing) > 0
+}
+
+// awaitData returns the registry entry that is to be in force: next, or the current entry while the data that next reads
+// is incomplete. In the second case the entry records what next waits for. A new version that reads more must not cause
+// denied requests until its data is complete.
+func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
+	old := c.registry.Get(name)
+	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, waited := c.waiting[name]
+	if !waited {
+		w.until = now.Add(maxWait)
+	}
+	if !wait || !now.Before(w.until) {
+		delete(c.waiting, name)
+		return next, false
+	}
+	w.state = next
+	c.waiting[name] = w
+	held := *old
+	held.Next, held.Loaded = next.Binding, next.Loaded
+	return &held, true
+}
+
+// bound reports whether the policy of a registry entry can decide once its data is complete.
+func bound(s *placement.PolicyState) bool { return !s.Broken && len(s.Binding.Missing) == 0 }
+
+// load compiles and binds a policy. If that fails, it falls back to an earlier version that compiled and whose types
+// are served. An error means that the caller must retry.
+func (c *Controller) load(ctx context.Context, obj *placementv1.PlacementPolicy) (*placement.PolicyState, error) {
+	known := len(c.versions(obj)) > 0
+	next, reason := c.newest(obj)
+	var incomplete *policy.Binding
+	if reason == nil && next.invalid != nil {
+		inForce, err := c.regoInForce(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		if !inForce {
+			reason = next.invalid
+		}
+	}
+	if reason == nil {
+		binding, err := c.bindNewest(ctx, obj, next)
+		switch {
+		case err == nil && len(binding.Missing) == 0:
+			return c.putInForce(ctx, obj, next, binding)
+		case err == nil:
+			reason, incomplete = &policy.NotServedError{Missing: binding.Missing}, binding
+			next.bindings = binding.Bindings
+			c.remember(obj, next, false)
+		case isCompileError(err):
+			reason = err
+		default:
+			return nil, err
+		}
+	}
+	state, err := c.fallBack(ctx, obj, reason, incomplete == nil)
+	if state != nil || err != nil {
+		return state, err
+	}
+	if incomplete != nil {
+		return c.putInForce(ctx, obj, next, incomplete)
+	}
+	if state := c.registry.Get(obj.Name); state != nil && !state.Broken && known {
+		// The version in force compiles but can't be bound any more. It remains in force with its bindings.
+		kept := *state
+		kept.Generation, kept.Err, kept.Next = obj.Generation, reason, nil
+		return &kept, nil
+	}
+	return broken(obj, reason), nil
+}
+
+// newest returns the compiled newest version of a policy. It compiles the version unless that was done before.
+func (c *Controller) newest(obj *placementv1.PlacementPolicy) (compiled, error) {
+	for _, known := range c.versions(obj) {
+		if known.generation == obj.Generation && equality.Semantic.DeepEqual(known.spec, obj.Spec.WithDefaults()) {
+			return known, nil
+		}
+	}
+	return compile(obj.Name, obj.UID, obj.Generation, obj.Spec)
+}
+
+// fallBack puts an earlier version in force because of an error of the newest one. It returns nil if there is none.
+// Among the versions that this replica knows, it prefers the last one of which all types are served. If anyhow is true,
+// the newest version can't be in force at all, and any version that compiled will do.
+func (c *Controller) fallBack(ctx context.Context, obj *placementv1.PlacementPolicy, reason error, anyhow bool) (*placement.PolicyState, error) {
+	candidates := slices.DeleteFunc(c.versions(obj), func(v compiled) bool { return v.generation == obj.Generation })
+	if len(candidates) == 0 {
+		kept, ok, err := c.storedVersion(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			candidates = append(candidates, kept)
+		}
+	}
+	for _, complete := range []bool{true, false} {
+		for _, v := range candidates {
+			binding, err := c.bind(ctx, obj.Name, v)
+			if err != nil || (len(binding.Missing) > 0) == complete {
+				continue
+			}
+			state, err := c.putInForce(ctx, obj, v, binding)
+			if err != nil {
+				continue
+			}
+			state.Generation, state.Err = obj.Generation, reason
+			return state, nil
+		}
+		if !anyhow {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// bindNewest binds a version to the groups that its source was bound to before, in this replica or in another one, as
+// the leader recorded it.
+func (c *Controller) bindNewest(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled) (*policy.Binding, error) {
+	if text.bindings == nil && text.module.ReadsByPluralOnly() {
+		var err error
+		if text.bindings, err = c.recorded(ctx, obj, text.module); err != nil {
+			return nil, err
+		}
+	}
+	return c.bind(ctx, obj.Name, text)
+}
+
+// recorded returns the bindings that are recorded for a policy's source. It returns nil for a source that was never
+// bound.
+func (c *Controller) recorded(ctx context.Context, obj *placementv1.PlacementPolicy, text *policy.Module) (policy.Bindings, error) {
+	for _, known := range c.versions(obj) {
+		if known.bindings != nil && policy.SameRegoAndReplicate(known.spec, obj.Spec) {
+			return known.bindings, nil
+		}
+	}
+	revision, ok, err := c.revision(ctx, obj)
+	if err != nil || !ok || !policy.SameRegoAndReplicate(revision.Spec, obj.Spec) {
+		return nil, err
+	}
+	return bindingsOf(revision, obj, text), nil
+}
+
+// bindingsOf returns the bindings of a stored revision. Older versions of Berth recorded bindings only in the policy's
+// status.
+func bindingsOf(revision policy.Revision, obj *placementv1.PlacementPolicy, text *policy.Module) policy.Bindings {
+	if revision.Bindings != nil {
+		return revision.Bindings
+	}
+	return text.BindingsFromStatus(obj.Status.Dependencies)
+}
+
+// compile compiles one generation of a policy. If only spec.match is invalid, it returns a result besides the error.
+// That result leaves out the invalid parts of the match, so it matches more objects and never fewer.
+func compile(name string, uid types.UID, generation int64, spec placementv1.PlacementPolicySpec) (compiled, error) {
+	out := compiled{generation: generation, uid: uid, spec: spec.WithDefaults()}
+	var err error
+	if out.module, err = policy.Compile(name, out.spec); err != nil {
+		if list, ok := errors.AsType[*policy.CompileError](err); !ok || !list.ContractOnly() {
+			return compiled{}, err
+		}
+		out.invalid = err
+	}
+	var errs field.ErrorList
+	if out.matcher, errs = match.New(out.spec.Match, matchPath); len(errs) > 0 {
+		return out, errs.ToAggregate()
+	}
+	return out, nil
+}
+
+// regoInForce reports whether the policy's source was accepted before: by this replica, or by an older version of Berth
+// that did not check the values of contract rules, as the stored revision shows. Such a version remains in force, and
+// the policy's status reports the errors.
+func (c *Controller) regoInForce(ctx context.Context, obj *placementv1.PlacementPolicy) (bool, error) {
+	spec := obj.Spec.WithDefaults()
+	if versions := c.versions(obj); len(versions) > 0 {
+		return slices.ContainsFunc(versions, func(v compiled) bool { return policy.SameRegoAndData(v.spec, spec) }), nil
+	}
+	revision, ok, err := c.revision(ctx, obj)
+	return ok && policy.SameRegoAndData(revision.Spec.WithDefaults(), spec), err
+}
+
+var matchPath = field.NewPath("spec", "match")
+
+// revision returns the version of a policy that the leader stored. ok is false if there is none.
+func (c *Controller) revision(ctx context.Context, obj *placementv1.PlacementPolicy) (revision policy.Revision, ok bool, err error) {
+	object := &appsv1.ControllerRevision{}
+	if err := c.revisions.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: policy.RevisionName(obj.Name)}, object); err != nil {
+		return policy.Revision{}, false, client.IgnoreNotFound(err)
+	}
+	revision, err = policy.DecodeRevision(object.Data.Raw)
+	// Ignore a revision that can't be decoded or that belongs to another policy.
+	return revision, err == nil && revision.UID == obj.UID, nil
+}
+
+// storedVersion returns the last version that compiled before this replica started. It returns false if none is stored
+// or it does not compile any more.
+func (c *Controller) storedVersion(ctx context.Context, obj *placementv1.PlacementPolicy) (compiled, bool, error) {
+	revision, ok, err := c.revision(ctx, obj)
+	if err != nil || !ok || revision.Generation >= obj.Generation {
+		// A revision that is not older than the newest version, which can't be in force, does not help.
+		return compiled{}, false, err
+	}
+	// This version of Berth may refuse a source that an older one accepted.
+	out, _ := compile(obj.Name, revision.UID, revision.Generation, revision.Spec)
+	if out.module == nil {
+		return compiled{}, false, nil
+	}
+	out.bindings = bindingsOf(revision, obj, out.module)
+	return out, true, nil
+}
+
+// putInForce returns the registry entry for a compiled version and its binding.
+func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementPolicy, text compiled, binding *policy.Binding) (*placement.PolicyState, error) {
+	// After a restore of the API server's store from a backup, two sources can have the same generation.
+	known := slices.ContainsFunc(c.versions(obj), func(v compiled) bool { return v.module == text.module })
+	text.bindings = binding.Bindings
+	c.remember(obj, text, len(binding.Missing) == 0)
+	warnings := slices.Concat(text.module.Warnings, binding.AmbiguousNames(c.catalog))
+	if known {
+		for _, old := range c.prepared(obj.Name) {
+			if old.Policy.Generation == text.generation && reflect.DeepEqual(old.Binding, binding) {
+				same := *old
+				same.Generation, same.Err, same.Next, same.Warnings = obj.Generation, text.invalid, nil, warnings
+				return &same, nil
+			}
+		}
+	}
+	evaluator, err := c.engine.Prepare(ctx, obj.Name, text.module, binding)
+	if err != nil {
+		return nil, err
+	}
+	return &placement.PolicyState{
+		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, policy.RuleScheduling)),
+		Generation: obj.Generation,
+		Err:        text.invalid,
+		Binding:    binding,
+		Warnings:   warnings,
+
+		DecidesNothing: text.module.DecidesNothing(),
+	}, nil
+}
+
+func (c *Controller) bind(ctx context.Context, name string, text compiled) (*policy.Binding, error) {
+	if err := c.engine.Check(text.module); err != nil {
+		return nil, err
+	}
+	binding, err := policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
+	if err == nil && len(binding.Missing) > 0 {
+		if err := c.catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		binding, err = policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
+	}
+	if err == nil && text.module.Nodes {
+		binding.PredicateReads = predicates.Reads()
+	}
+	if err == nil {
+		binding.MaxStaleness = defaultMaxStaleness
+		if text.spec.MaxStaleness != nil {
+			binding.MaxStaleness = text.spec.MaxStaleness.Duration
+		}
+	}
+	return binding, err
+}
+
+func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator, schedules bool) *placement.Policy {
+	return &placement.Policy{
+		Name:          name,
+		Generation:    generation,
+		Priority:      spec.Priority,
+		Mode:          spec.Mode,
+		FailurePolicy: spec.FailurePolicy,
+		Remediation:   spec.Remediation.Mode,
+		Clusters:      spec.Clusters.WithDefaults(),
+		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
+		Matcher:       matcher,
+		Schedules:     schedules,
+		Evaluator:     e,
+	}
+}
+
+// broken returns the registry entry of a policy of which no version ever compiled.
+func broken(obj *placementv1.PlacementPolicy, err error) *placement.PolicyState {
+	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
+	spec := obj.Spec.WithDefaults()
+	// The errors of the match were reported before. Without the invalid parts the policy matches, and denies, more
+	// objects.
+	matcher, _ := match.New(spec.Match, matchPath)
+	return &placement.PolicyState{
+		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing, false),
+		Generation: obj.Generation,
+		Err:        err,
+		Broken:     true,
+	}
+}
+
+// failing is the evaluator of a policy that can't decide. Each evaluation returns err.
+type failing struct{ err error }
+
+// Evaluate implements placement.Evaluator.
+func (f failing) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return placement.Decision{}, f.err
+}
+
+// Revision implements placement.Evaluator.
+func (failing) Revision() uint64 { return 0 }
+
+// Input implements placement.Evaluator.
+func (failing) Input() *projection.FieldSet { return projection.AllFields() }
+
+// differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
+// share the Policy pointer.
+func differs(old, next *placement.PolicyState) bool {
+	if old == nil {
+		return true
+	}
+	if old.Broken && next.Broken {
+		return old.Loaded != next.Loaded || old.Err.Error() != next.Err.Error()
+	}
+	return old.Policy != next.Policy || old.Loaded != next.Loaded || old.Next != next.Next || old.Generation != next.Generation || (old.Err == nil) != (next.Err == nil) || !slices.Equal(old.Warnings, next.Warnings)
+}
+
+// prepared returns a policy's registry entry, unless it is broken, and the entry that waits for its data.
+func (c *Controller) prepared(name string) []*placement.PolicyState {
+	var out []*placement.PolicyState
+	if s := c.registry.Get(name); s != nil && !s.Broken {
+		out = append(out, s)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.waiting[name]; ok {
+		out = append(out, w.state)
+	}
+	return out
+}
+
+// versions returns the versions of a policy that this replica knows: the last one in force of which all types were
+// served, and the newest one that compiled, if it is another one.
+func (c *Controller) versions(obj *placementv1.PlacementPolicy) []compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []compiled
+	for _, all := range []map[string]compiled{c.good, c.compiled} {
+		// A policy that was deleted and created again under the same name has no earlier versions.
+		if v, ok := all[obj.Name]; ok && v.uid == obj.UID && !slices.ContainsFunc(out, func(o compiled) bool { return o.module == v.module }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// remember stores a compiled version. complete means that the version is in force and that all types that it reads are
+// served.
+func (c *Controller) remember(obj *placementv1.PlacementPolicy, text compiled, complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text.generation == obj.Generation || !complete {
+		c.compiled[obj.Name] = text
+	}
+	if complete {
+		c.good[obj.Name] = text
+	}
+}
+
+func (c *Controller) forget(name string) {
+	c.mu.Lock()
+	delete(c.compiled, name)
+	delete(c.good, name)
+	delete(c.waiting, name)
+	c.mu.Unlock()
+	if c.registry.Get(name) != nil {
+		c.registry.Remove(name)
+	}
+	c.metrics.ForgetPolicy(name)
+	c.states.set(name, "")
+}
+
+func stateOf(state *placement.PolicyState) string {
+	switch {
+	case state.Broken:
+		return metrics.StateBroken
+	case state.Err != nil:
+		return metrics.StateLastGood
+	default:
+		return metrics.StateInForce
+	}
+}
+
+// stateCounts counts policies by state and publishes the counts. It is safe for concurrent use.
+type stateCounts struct {
+	publish func(byState map[string]int)
+
+	mu      sync.Mutex
+	states  map[string]string
+	byState map[string]int
+}
+
+func newStateCounts(publish func(byState map[string]int)) *stateCounts {
+	return &stateCounts{publish: publish, states: map[string]string{}, byState: map[string]int{}}
+}
+
+// set records the state of a policy. An empty state removes the policy.
+func (t *stateCounts) set(policy, state string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before, known := t.states[policy]; known {
+		t.byState[before]--
+	}
+	if state == "" {
+		delete(t.states, policy)
+	} else {
+		t.states[policy] = state
+		t.byState[state]++
+	}
+	t.publish(t.byState)
+}
+
+// expectPending lists, once, the policies that must be loaded before this replica may decide.
+//
+// It lists without holding the lock. A list waits until the cache is filled, and a caller that waited for the lock
+// could not give up at its own deadline. If several lists run at once, the first to finish counts. It may be older than
+// the others: every policy in it is still to be loaded, because no policy is loaded before a list has finished.
+func (c *Controller) expectPending(ctx context.Context) error {
+	if c.expected() {
+		return nil
+	}
+	list := &placementv1.PlacementPolicyList{}
+	if err := c.reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing policies: %w", err)
+	}
+	names := sets.New[string]()
+	for _, p := range list.Items {
+		names.Insert(p.Name)
+	}
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	if c.pending == nil {
+		c.pending = names
+	}
+	return nil
+}
+
+// expected reports whether expectPending has listed the policies.
+func (c *Controller) expected() bool {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	return c.pending != nil
+}
+
+func (c *Controller) loaded(name string) {
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	c.pending.Delete(name)
+}
+
+// Loaded reports whether every policy that existed when this replica started has been processed.
+func (c *Controller) Loaded(ctx context.Context) bool {
+	if err := c.expectPending(ctx); err != nil {
+		return false
+	}
+	c.pendingMu.Lock()
+	defer c.pendingMu.Unlock()
+	return len(c.pending) == 0
+}
+
+func isCompileError(err error) bool {
+	var compileError *policy.CompileError
+	return errors.As(err, &compileError)
+}

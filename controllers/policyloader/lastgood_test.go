@@ -1,0 +1,216 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyloader
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// changing is an API server that serves carts in the given groups.
+type changing struct {
+	*cluster
+	groups []string
+}
+
+func (c *changing) ByPlural(plural string) []policy.Resource {
+	var out []policy.Resource
+	for _, group := range c.groups {
+		if plural == "carts" {
+			out = append(out, policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}})
+		}
+	}
+	return out
+}
+
+// storedVersion reads the one revision that the leader stored; nil for none.
+type kept struct {
+	client.Reader
+	revision *policy.Revision
+}
+
+func (k kept) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+	if k.revision == nil {
+		return apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), key.Name)
+	}
+	text, err := policy.EncodeRevision(*k.revision)
+	out.(*appsv1.ControllerRevision).Data = runtime.RawExtension{Raw: text}
+	return err
+}
+
+const carts = "package p\n\nlabels[\"carts\"] := \"x\" if count(data.kubernetes.carts) > 0\n"
+
+// TestUpdatesThatReadWhatIsNotServed checks that a version that reads a type that is not served is in force only if no
+// earlier version can decide.
+func TestUpdatesThatReadWhatIsNotServed(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	world := &changing{cluster: from}
+	c.catalog = world
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	from.change("policy-0", "policy-0", carts)
+	for range 2 {
+		load(t, c, "policy-0")
+		got := registry.Get("policy-0")
+		if _, waits := errors.AsType[*policy.NotServedError](got.Err); !waits || got.Policy != first.Policy || got.Generation != 2 || !mayRecover(got) {
+			t.Fatalf("in force is generation %d, observed %d, error %v", got.Policy.Generation, got.Generation, got.Err)
+		}
+	}
+	// Load a version that does not compile, and then one that does.
+	from.change("policy-0", "policy-0", "package p\nlabels := x")
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy != first.Policy || got.Generation != 3 || got.Err == nil {
+		t.Errorf("in force is generation %d, observed %d", got.Policy.Generation, got.Generation)
+	}
+	from.change("policy-0", "policy-0", carts)
+	load(t, c, "policy-0")
+	world.groups = []string{"a.example"}
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 4 || got.Err != nil {
+		t.Errorf("in force is generation %d, error %v", got.Policy.Generation, got.Err)
+	}
+	// If a type is uninstalled while the policy reads it, the policy remains in force and the type is missing.
+	world.groups = nil
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 4 || len(got.Binding.Missing) != 1 {
+		t.Errorf("in force is generation %d, missing %v", got.Policy.Generation, got.Binding.Missing)
+	}
+}
+
+func TestTheFirstVersionThatReadsWhatIsNotServed(t *testing.T) {
+	from := policiesOf(1, func(int) string { return carts })
+	c, registry := newController(t, from)
+	load(t, c, "policy-0")
+	from.change("policy-0", "policy-0", carts+"\n# another\n")
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Err != nil || len(got.Binding.Missing) != 1 {
+		t.Errorf("in force is generation %d, error %v", got.Policy.Generation, got.Err)
+	}
+}
+
+// TestRestartsKeepBindings checks that a restarted replica binds a source to its recorded groups, whatever groups are
+// served at the start.
+func TestRestartsKeepBindings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		groups   []string
+		revision func(*policy.Revision)
+		group    string
+		missing  bool
+		broken   bool
+	}{
+		"alone":                  {[]string{"a.example"}, nil, "a.example", false, false},
+		"a namesake":             {[]string{"a.example", "b.example"}, nil, "a.example", false, false},
+		"a namesake first":       {[]string{"0.example", "a.example"}, nil, "a.example", false, false},
+		"the namesake alone":     {[]string{"b.example"}, nil, "", true, false},
+		"an older revision":      {[]string{"a.example"}, func(r *policy.Revision) { r.Bindings = nil }, "a.example", false, false},
+		"an older, and namesake": {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Bindings = nil }, "", false, true},
+		"an older, and status":   {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Bindings = nil }, "b.example", false, false},
+		"of another policy":      {[]string{"b.example"}, func(r *policy.Revision) { r.UID = "another" }, "b.example", false, false},
+		"of another text":        {[]string{"b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Rego = 1, text(1) }, "b.example", false, false},
+		"of an earlier version":  {[]string{"a.example", "b.example"}, func(r *policy.Revision) { r.Generation, r.Spec.Priority = 1, 7 }, "a.example", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := policiesOf(1, func(int) string { return carts })
+			obj := from.policies["policy-0"]
+			obj.Generation = 2
+			c, registry := newController(t, from)
+			c.catalog = &changing{cluster: from, groups: tc.groups}
+			revision := &policy.Revision{UID: obj.UID, Generation: 2, Spec: *obj.Spec.DeepCopy(), Bindings: policy.Bindings{"carts": "a.example"}}
+			if tc.revision != nil {
+				tc.revision(revision)
+			}
+			c.revisions = kept{revision: revision}
+			if strings.HasSuffix(name, "status") {
+				obj.Status.Dependencies = []placementv1.Dependency{{Resource: "namespaces", Version: "v1"}, {Resource: "carts.b.example", Version: "v1"}}
+			}
+			for range 2 {
+				load(t, c, "policy-0")
+				got := registry.Get("policy-0")
+				if got.Broken != tc.broken {
+					t.Fatalf("broken: %t (%v)", got.Broken, got.Err)
+				}
+				if tc.broken {
+					continue
+				}
+				if (len(got.Binding.Missing) > 0) != tc.missing {
+					t.Fatalf("missing %v", got.Binding.Missing)
+				}
+				if !tc.missing && got.Binding.Paths[0].Resource.Group != tc.group {
+					t.Errorf("bound to %v", got.Binding.Paths)
+				}
+			}
+		})
+	}
+}
+
+// TestFallingBackKeepsTheBindingsOfOlderVersions checks that a revision that an older Berth stored without bindings is
+// bound as the policy's status says.
+func TestFallingBackKeepsTheBindingsOfOlderVersions(t *testing.T) {
+	from := policiesOf(1, func(int) string { return "package p\nlabels := x" })
+	obj := from.policies["policy-0"]
+	obj.Generation = 2
+	obj.Status.Dependencies = []placementv1.Dependency{{Resource: "carts.b.example", Version: "v1"}}
+	c, registry := newController(t, from)
+	c.catalog = &changing{cluster: from, groups: []string{"a.example", "b.example"}}
+	spec := *obj.Spec.DeepCopy()
+	spec.Rego = carts
+	c.revisions = kept{revision: &policy.Revision{UID: obj.UID, Generation: 1, Spec: spec}}
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Broken || got.Binding.Paths[0].Resource.Group != "b.example" {
+		t.Errorf("broken: %t, error %v", got.Broken, got.Err)
+	}
+}
+
+// TestUpdatesKeepBindings checks that an update that does not change the source keeps the bindings. A new source must
+// be unambiguous.
+func TestUpdatesKeepBindings(t *testing.T) {
+	from := policiesOf(1, func(int) string { return carts })
+	c, registry := newController(t, from)
+	world := &changing{cluster: from, groups: []string{"a.example"}}
+	c.catalog = world
+	load(t, c, "policy-0")
+	world.groups = []string{"0.example", "a.example"}
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Err != nil || len(got.Warnings) != 1 {
+		t.Fatalf("error %v, warnings %q", got.Err, got.Warnings)
+	}
+	change := func(f func(*placementv1.PlacementPolicySpec)) {
+		f(&from.policies["policy-0"].Spec)
+		from.policies["policy-0"].Generation++
+		load(t, c, "policy-0")
+	}
+	change(func(s *placementv1.PlacementPolicySpec) { s.Priority = 7 })
+	if got := registry.Get("policy-0"); got.Err != nil || got.Policy.Priority != 7 || got.Binding.Paths[0].Resource.Group != "a.example" {
+		t.Errorf("error %v, priority %d, bound to %v", got.Err, got.Policy.Priority, got.Binding.Paths)
+	}
+	change(func(s *placementv1.PlacementPolicySpec) { s.Rego += "\n# another\n" })
+	if got := registry.Get("policy-0"); !policy.IsAmbiguous(got.Err) || got.Policy.Generation != 2 {
+		t.Errorf("error %v, in force is generation %d", got.Err, got.Policy.Generation)
+	}
+}

@@ -1,0 +1,150 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyloader
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// TestUpdatesWaitForData checks that a version that reads more waits for its data, for a limited time, and that the
+// earlier version decides meanwhile.
+func TestUpdatesWaitForData(t *testing.T) {
+	for name, then := range map[string]func(c *Controller, settled *bool){
+		"it comes":      func(_ *Controller, settled *bool) { *settled = true },
+		"it stays away": func(*Controller, *bool) { <-time.After(maxWait) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				from := policiesOf(1, text)
+				c, registry := newController(t, from)
+				load(t, c, "policy-0")
+				first := registry.Get("policy-0")
+				settled := false
+				c.Settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
+
+				update := func() {
+					from.policies["policy-0"].Generation++
+					from.policies["policy-0"].Spec.Rego = text(1) + "\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+				}
+				update()
+				load(t, c, "policy-0")
+				held := registry.Get("policy-0")
+				if held.Policy != first.Policy || held.Generation != 1 || held.Next == nil {
+					t.Fatalf("in force is generation %d, observed %d, awaited %v", held.Policy.Generation, held.Generation, held.Next)
+				}
+				<-time.After(maxWait / 2)
+				// A newer version does not restart the wait.
+				update()
+				load(t, c, "policy-0")
+				waits := registry.Get("policy-0")
+				load(t, c, "policy-0")
+				if again := registry.Get("policy-0"); again != waits || again.Policy != first.Policy {
+					t.Error("who waits is told of again")
+				}
+				then(c, &settled)
+				load(t, c, "policy-0")
+				if got := registry.Get("policy-0"); got.Policy.Generation != 3 || got.Generation != 3 || got.Next != nil || len(c.waiting) > 0 {
+					t.Errorf("in force is generation %d, observed %d, awaited %v", got.Policy.Generation, got.Generation, got.Next)
+				}
+			})
+		})
+	}
+}
+
+// TestUpdatesOfWhatFailsDoNotWait checks that a version that can't decide neither waits nor delays its successor, so
+// that a correction takes effect immediately.
+func TestUpdatesOfWhatFailsDoNotWait(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	c.Settled = func(*policy.Binding) bool { return false }
+	load(t, c, "policy-0")
+	from.policies["policy-0"].Generation, from.policies["policy-0"].Spec.Rego = 2, text(1)
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil {
+		t.Errorf("in force is generation %d", got.Policy.Generation)
+	}
+}
+
+// TestAnotherPolicyOfTheSameName checks that a policy that was deleted and created again is a new policy, even if the
+// replica did not see the deletion.
+func TestAnotherPolicyOfTheSameName(t *testing.T) {
+	from := policiesOf(1, text)
+	c, registry := newController(t, from)
+	c.Settled = func(*policy.Binding) bool { return true }
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	from.policies["policy-0"].UID, from.policies["policy-0"].Spec.Rego = "another", text(1)
+	load(t, c, "policy-0")
+	if registry.Get("policy-0").Policy == first.Policy {
+		t.Error("the policy that was deleted stays in force")
+	}
+}
+
+// elsewhere is a remote engine that has the modules of the given digests.
+type elsewhere struct {
+	engine.Engine
+	held map[string]bool
+}
+
+func (elsewhere) Check(*policy.Module) error { return nil }
+
+func (elsewhere) Prepare(_ context.Context, _ string, m *policy.Module, _ *policy.Binding) (placement.Evaluator, error) {
+	return failing{errors.New(m.Remote.ModulesDigest)}, nil
+}
+
+func (e elsewhere) settled(b *policy.Binding) bool { return e.held[b.Remote.ModulesDigest] }
+
+// TestUpdatesWaitForModules checks that a version with other modules waits until its remote engine has them, and that
+// the earlier version decides meanwhile.
+func TestUpdatesWaitForModules(t *testing.T) {
+	from := policiesOf(1, text)
+	spec := &from.policies["policy-0"].Spec
+	spec.Rego = ""
+	spec.Remote = &placementv1.Remote{URL: "https://opa.example/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "main", Rego: "package p"}}}
+	c, registry := newController(t, from)
+	e := elsewhere{held: map[string]bool{}}
+	c.engine, c.Settled = e, e.settled
+	load(t, c, "policy-0")
+	first := registry.Get("policy-0")
+	// No earlier version decides, so this one does not wait. Its evaluator reports what the engine lacks.
+	if first.Policy.Generation != 1 || first.Next != nil {
+		t.Fatalf("in force is generation %d, awaited %v", first.Policy.Generation, first.Next)
+	}
+	e.held[first.Binding.Remote.ModulesDigest] = true
+
+	spec.Remote.Modules[0].Rego = "package p\n\nerrors contains \"no\""
+	from.policies["policy-0"].Generation++
+	load(t, c, "policy-0")
+	waits := registry.Get("policy-0")
+	if waits.Policy != first.Policy || waits.Next == nil || waits.Next.Remote.ModulesDigest == first.Binding.Remote.ModulesDigest {
+		t.Fatalf("in force is generation %d, awaited %+v", waits.Policy.Generation, waits.Next)
+	}
+	e.held[waits.Next.Remote.ModulesDigest] = true
+	load(t, c, "policy-0")
+	if got := registry.Get("policy-0"); got.Policy.Generation != 2 || got.Next != nil || got.Binding.Remote.ModulesDigest != waits.Next.Remote.ModulesDigest {
+		t.Errorf("in force is generation %d, awaited %v", got.Policy.Generation, got.Next)
+	}
+}

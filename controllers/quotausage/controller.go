@@ -1,0 +1,692 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package quotausage provides the controller that counts the usage of quotas and writes the status of quotas and
+// LimitedResources. It runs on the leader.
+package quotausage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/status"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Catalog knows the types that the API server serves.
+type Catalog interface {
+	ByPlural(plural string) []policy.Resource
+	// Served returns all types that the API server serves, or nil if they are not known.
+	Served() *match.ServedTypes
+}
+
+// Classes lists the classes of one kind, such as PriorityClass or StorageClass.
+type Classes interface {
+	// Names returns the names of all classes.
+	Names(ctx context.Context) ([]string, error)
+}
+
+// Deps holds the dependencies of a Controller.
+type Deps struct {
+	// Client reads from a cache and writes. Live reads from the API server.
+	Client     client.Client
+	Live       client.Reader
+	Dynamic    dynamic.Interface
+	Catalog    Catalog
+	Compiler   *quota.Compiler
+	Evaluators *quota.Evaluators
+	Metrics    *metrics.Metrics
+	Clock      clock.PassiveClock
+	// WebhookState returns the state of an object's rules in the webhook configuration.
+	WebhookState func(quota.Key) status.WebhookState
+	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
+	RestoreDetector *watches.RestoreDetector
+	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
+	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
+	Classes, StorageClasses Classes
+	// OwnNamespace is Berth's own namespace, in which nothing is counted. It is empty if there is none.
+	OwnNamespace string
+}
+
+// Controller counts usage and writes the status of quotas and LimitedResources. Create it with New.
+type Controller struct {
+	Deps
+	meter   *quota.Meter
+	watches *watches.Manager
+	wake    chan struct{}
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[quota.Key]
+	// last holds, for each quota, the inputs of its last recount.
+	last map[quota.Key]recountBasis
+	// settled holds, for each quota, the time at which this controller last wrote its status.
+	settled map[quota.Key]time.Time
+}
+
+// New returns a controller.
+func New(d Deps) *Controller {
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
+	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
+	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
+	// first count.
+	c.watches.Consistent, c.watches.RestoreDetector = true, d.RestoreDetector
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
+	ctl, err := controller.NewTyped("quota", mgr, controller.TypedOptions[quota.Key]{
+		Reconciler:              c,
+		MaxConcurrentReconciles: 2,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[quota.Key](20*time.Millisecond, time.Minute),
+	})
+	if err != nil {
+		return err
+	}
+	quotas := &quotaEvents{controller: c}
+	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), object, quotas)); err != nil {
+			return err
+		}
+	}
+	var namespaces client.Object = watches.NewNamespace()
+	if err := ctl.Watch(source.TypedKind(mgr.GetCache(), namespaces, &namespaceEvents{controller: c})); err != nil {
+		return err
+	}
+	for _, class := range []client.Object{watches.NewPriorityClass(), watches.NewStorageClass()} {
+		if err := ctl.Watch(source.TypedKind(mgr.GetCache(), class, &classEvents{controller: c})); err != nil {
+			return err
+		}
+	}
+	return ctl.Watch(source.TypedFunc[quota.Key](c.start))
+}
+
+// start is a source of the controller. It runs the watches on the types that quotas count until ctx ends.
+func (c *Controller) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[quota.Key]) error {
+	c.mu.Lock()
+	c.queue = queue
+	c.mu.Unlock()
+	go func() {
+		for {
+			if wanted, err := c.wantedTypes(ctx); err == nil {
+				c.watches.Set(ctx, wanted)
+			} else if ctx.Err() == nil {
+				ctrllog.FromContext(ctx).Error(err, "Listing quotas")
+			}
+			select {
+			case <-ctx.Done():
+				c.mu.Lock()
+				c.queue = nil
+				c.mu.Unlock()
+				return
+			case <-c.wake:
+			}
+		}
+	}()
+	return nil
+}
+
+// ServedChanged updates the watches and enqueues all LimitedResources because the API server serves other types than
+// before.
+func (c *Controller) ServedChanged() {
+	c.Rewatch()
+	limits := &placementv1.LimitedResourceList{}
+	if err := c.Client.List(context.Background(), limits, client.UnsafeDisableDeepCopy); err != nil {
+		// The caches are not started. When they are, the controller reconciles every object.
+		return
+	}
+	for i := range limits.Items {
+		key, _ := quota.KeyOf(&limits.Items[i])
+		c.enqueue(key)
+	}
+}
+
+// Rewatch requests that the set of watched types is computed again because quotas or the served types changed. It does
+// not block.
+func (c *Controller) Rewatch() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wantedTypes returns the types that quotas count and that the API server serves. The watches keep these objects whole.
+func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.FieldSet, error) {
+	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return nil, err
+	}
+	out := map[schema.GroupVersionResource]*projection.FieldSet{}
+	for _, q := range quotas {
+		types, _ := c.Evaluators.Types(q.QuotaSpec())
+		for t := range types {
+			if served, ok := c.servedVersion(t); ok {
+				out[served] = nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// servedVersion returns the version in which the controller counts objects of a type. ok is false if the type is not
+// served or not namespaced.
+func (c *Controller) servedVersion(t schema.GroupResource) (schema.GroupVersionResource, bool) {
+	for _, r := range c.Catalog.ByPlural(t.Resource) {
+		if r.Group == t.Group && r.Namespaced {
+			return r.GroupVersionResource, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
+}
+
+// listQuotas returns the quotas of both kinds, for reading only. If namespace is not empty, it returns only the
+// ScopedQuotas of that namespace, and all ClusterScopedQuotas.
+func (c *Controller) listQuotas(ctx context.Context, namespace string) ([]placementv1.Quota, error) {
+	var out []placementv1.Quota
+	scoped := &placementv1.ScopedQuotaList{}
+	if err := c.Client.List(ctx, scoped, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range scoped.Items {
+		out = append(out, &scoped.Items[i])
+	}
+	cluster := &placementv1.ClusterScopedQuotaList{}
+	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range cluster.Items {
+		out = append(out, &cluster.Items[i])
+	}
+	return out, nil
+}
+
+// recountDelay is how long the controller collects changes before a recount, so that a burst of changes causes one
+// recount.
+const recountDelay = 50 * time.Millisecond
+
+func (c *Controller) enqueue(key quota.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue != nil {
+		c.queue.AddAfter(key, recountDelay)
+	}
+}
+
+// WebhookStateChanged enqueues an object because the state of its rules in the webhook configuration changed.
+func (c *Controller) WebhookStateChanged(key quota.Key) { c.enqueue(key) }
+
+// objectsChanged enqueues the quotas that count objects of a type in a namespace. An empty namespace means all
+// namespaces.
+func (c *Controller) objectsChanged(t schema.GroupResource, namespace string) {
+	// A synced cache answers immediately, and the watch's context ends with the process.
+	quotas, err := c.listQuotas(context.Background(), namespace)
+	if err != nil {
+		return
+	}
+	for _, q := range quotas {
+		if types, _ := c.Evaluators.Types(q.QuotaSpec()); types[t] != nil {
+			key, _ := quota.KeyOf(q)
+			c.enqueue(key)
+		}
+	}
+}
+
+// watchChanged enqueues the quotas that count a type because the state of its watch changed.
+func (c *Controller) watchChanged(r schema.GroupVersionResource) {
+	c.objectsChanged(r.GroupResource(), "")
+}
+
+// namespacesChanged enqueues all ClusterScopedQuotas because they select namespaces.
+func (c *Controller) namespacesChanged(ctx context.Context) {
+	cluster := &placementv1.ClusterScopedQuotaList{}
+	if err := c.Client.List(ctx, cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	for i := range cluster.Items {
+		key, _ := quota.KeyOf(&cluster.Items[i])
+		c.enqueue(key)
+	}
+}
+
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas;clusterscopedquotas;limitedresources,verbs=get;list;watch
+// +kubebuilder:rbac:groups=placement.berth.dev,resources=scopedquotas/status;clusterscopedquotas/status;limitedresources/status,verbs=get;patch;update
+
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+
+// fullRecount is the maximum time between two recounts of a quota, even without any known change.
+const fullRecount = 5 * time.Minute
+
+// Reconcile recounts one quota, or computes the status of one LimitedResource, and writes the status.
+func (c *Controller) Reconcile(ctx context.Context, key quota.Key) (reconcile.Result, error) {
+	if key.Kind == quota.KindLimitedResource {
+		return reconcile.Result{}, c.reconcileLimit(ctx, key)
+	}
+	// The first attempt reads from the cache. After a conflict, the retry reads the newer version from the API server.
+	from := client.Reader(c.Client)
+	keepExpired := map[string]bool{}
+	var next time.Time
+	err := retry.OnError(conflictBackoff, apierrors.IsConflict, func() error {
+		var err error
+		next, err = c.recount(ctx, from, key, keepExpired)
+		from = c.Live
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	again := fullRecount
+	if !next.IsZero() {
+		again = min(again, max(next.Sub(c.Clock.Now()), recountDelay))
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// recountBasis identifies the inputs of a count. If two counts have the same basis and different usage, the difference
+// is drift.
+type recountBasis struct {
+	uid        types.UID
+	generation int64
+	revision   uint64
+	next       time.Time
+	selected   selection
+}
+
+// explains reports whether the change from an earlier basis may explain a change of usage.
+func (b recountBasis) explains(earlier recountBasis, now time.Time) bool {
+	lapsed := !earlier.next.IsZero() && !now.Before(earlier.next)
+	return b.uid != earlier.uid || b.generation != earlier.generation || b.revision != earlier.revision || lapsed || !maps.Equal(b.selected, earlier.selected)
+}
+
+// conflictBackoff is the backoff for retries of a recount that conflicts with charges by webhooks.
+var conflictBackoff = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 1.15, Jitter: 1}
+
+func (c *Controller) recount(ctx context.Context, from client.Reader, key quota.Key, keepExpired map[string]bool) (time.Time, error) {
+	q := newQuota(key)
+	if err := from.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, q); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(key)
+		}
+		return time.Time{}, err
+	}
+	rules, err := c.Compiler.Quota(ctx, q)
+	if err != nil {
+		return time.Time{}, err
+	}
+	selected, err := c.selected(ctx, q)
+	if err != nil {
+		return time.Time{}, err
+	}
+	c.lookUpExpired(ctx, q, selected, keepExpired)
+	counted, err := c.meter.Recount(ctx, q, rules, quota.RecountInput{
+		Selects: selected.has,
+		NotServed: func(t schema.GroupResource) bool {
+			_, served := c.servedVersion(t)
+			return !served
+		},
+		KeepExpired: keepExpired,
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	states := map[schema.GroupResource]watches.State{}
+	for _, t := range counted.Missing {
+		served, _ := c.servedVersion(t)
+		states[t], _ = c.watches.State(served)
+		if states[t].Err == nil && q.QuotaStatus().ObservedGeneration == q.GetGeneration() {
+			// The quota is enqueued again when the watch has its first content. Until then the previous leader's count
+			// remains.
+			return time.Time{}, nil
+		}
+	}
+	reach, err := c.reach(ctx, q, selected)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return c.write(ctx, key, selected, status.QuotaFacts{
+		Reach: reach, Served: c.Catalog.Served(),
+		Quota: q, Rules: rules, Recount: counted, Untracked: c.untracked(q), Types: states,
+		Webhook: c.WebhookState(key), Exempt: key.Namespace != "" && key.Namespace == c.OwnNamespace,
+	})
+}
+
+// reach returns what a quota's scopes and selector name that does not exist, or can never match.
+func (c *Controller) reach(ctx context.Context, q placementv1.Quota, selected selection) (*status.QuotaReach, error) {
+	out := &status.QuotaReach{}
+	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok && cluster.Spec.NamespaceSelector != nil {
+		if why := match.ReasonSelectsNone(cluster.Spec.NamespaceSelector.Upstream(), c.OwnNamespace); why != "" {
+			out.Impossible = "spec.namespaceSelector: " + why
+		}
+		out.NoNamespaces = len(selected) == 0
+	}
+	if out.Impossible == "" {
+		out.Impossible = c.Evaluators.CheckScopes(q.QuotaSpec()).CountsNothing
+	}
+	types, _ := c.Evaluators.Types(q.QuotaSpec())
+	for t := range types {
+		if _, served := c.servedVersion(t); served {
+			out.Served = true
+		} else {
+			out.Unserved = append(out.Unserved, t)
+		}
+	}
+	slices.SortFunc(out.Unserved, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return out, c.unknownClasses(ctx, q.QuotaSpec(), out)
+}
+
+// unknownClasses adds to out the classes that a quota names and that do not exist.
+func (c *Controller) unknownClasses(ctx context.Context, spec *placementv1.QuotaSpec, out *status.QuotaReach) error {
+	if c.Classes != nil && len(priorityClasses(spec, nil)) > 0 {
+		known, err := c.Classes.Names(ctx)
+		if err != nil {
+			return err
+		}
+		out.UnknownClasses = priorityClasses(spec, known)
+	}
+	if c.StorageClasses != nil && len(quota.UnknownStorageClasses(spec, nil)) > 0 {
+		known, err := c.StorageClasses.Names(ctx)
+		if err != nil {
+			return err
+		}
+		out.UnknownStorageClasses = quota.UnknownStorageClasses(spec, known)
+	}
+	return nil
+}
+
+// priorityClasses returns the priority classes that a quota's scopes name and that are not in known.
+func priorityClasses(spec *placementv1.QuotaSpec, known []string) []string {
+	if spec.ScopeSelector == nil {
+		return nil
+	}
+	return quota.UnknownClasses(corev1.ResourceQuotaScopePriorityClass, spec.ScopeSelector.MatchExpressions, known)
+}
+
+// classesChanged enqueues the quotas that name a class.
+func (c *Controller) classesChanged(ctx context.Context, name string) {
+	quotas, err := c.listQuotas(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return
+	}
+	for _, q := range quotas {
+		spec := q.QuotaSpec()
+		if slices.Contains(priorityClasses(spec, nil), name) || slices.Contains(quota.UnknownStorageClasses(spec, nil), name) {
+			key, _ := quota.KeyOf(q)
+			c.enqueue(key)
+		}
+	}
+}
+
+// forget drops the records of a deleted quota.
+func (c *Controller) forget(key quota.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.last, key)
+	delete(c.settled, key)
+}
+
+// Unsettled returns those of a quota's reservations whose objects are not counted yet, or all reservations if this
+// replica is not the leader. A caller that is about to write the reservations thereby removes settled ones, which saves
+// the controller a write of its own.
+func (c *Controller) Unsettled(q placementv1.Quota) []placementv1.Reservation {
+	all := q.QuotaStatus().Reservations
+	if !c.isLeader() {
+		return all
+	}
+	// The cache answers immediately.
+	selected, err := c.selected(context.Background(), q)
+	if err != nil {
+		return all
+	}
+	return c.meter.Unsettled(all, selected.has)
+}
+
+// isLeader reports whether this replica is the leader and counts.
+func (c *Controller) isLeader() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue != nil
+}
+
+// maxLookups is the maximum number of concurrent requests about reservations.
+const maxLookups = 16
+
+// lookUpExpired queries the API server for the objects of expired reservations that are not in keepExpired yet, and
+// adds the results to keepExpired by reservation UID. A result is true if the change exists or may exist. So a watch
+// that is far behind can't free quota that is in use.
+func (c *Controller) lookUpExpired(ctx context.Context, q placementv1.Quota, selected selection, keepExpired map[string]bool) {
+	now := c.Clock.Now()
+	var expired []placementv1.Reservation
+	for _, r := range q.QuotaStatus().Reservations {
+		if _, known := keepExpired[r.UID]; !known && quota.Expired(r, now) && selected.has(r.Namespace) {
+			expired = append(expired, r)
+		}
+	}
+	exists := make([]bool, len(expired))
+	// An object that is not looked up would count as gone. Without cancellation each lookup runs, and an error counts
+	// as present.
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxLookups, len(expired), func(i int) { exists[i] = c.changeMayExist(ctx, expired[i]) })
+	for i, r := range expired {
+		keepExpired[r.UID] = exists[i]
+	}
+}
+
+// changeMayExist reports whether the change that a reservation was made for is stored in the API server, or may be.
+func (c *Controller) changeMayExist(ctx context.Context, r placementv1.Reservation) bool {
+	served, ok := c.servedVersion(schema.ParseGroupResource(r.Resource))
+	if !ok || r.Name == "" {
+		return false
+	}
+	o, err := c.Dynamic.Resource(served).Namespace(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		// If Berth may list and watch the type but not get it, an error would otherwise keep the charge for ever.
+		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
+	}
+	if r.ObjectUID == "" {
+		// Several creates of the same name share this reservation. An object that the meter does not know may belong to
+		// any of them.
+		return !c.meter.Has(served.GroupResource(), r.Namespace, r.Name, o.GetUID())
+	}
+	return string(o.GetUID()) == r.ObjectUID && o.GetResourceVersion() != r.ObjectVersion
+}
+
+func (c *Controller) untracked(q placementv1.Quota) []string {
+	_, names := c.Evaluators.Types(q.QuotaSpec())
+	var out []string
+	for _, name := range names {
+		out = append(out, string(name))
+	}
+	return out
+}
+
+// settleInterval is the minimum interval between status writes that only remove settled reservations. Such a write does
+// not change the usage, and each write makes concurrent charges conflict and retry.
+const settleInterval = time.Second
+
+// write updates the status if it changed. It returns the time at which the quota must be counted again, or zero if the
+// regular recount is enough.
+func (c *Controller) write(ctx context.Context, key quota.Key, selected selection, facts status.QuotaFacts) (time.Time, error) {
+	q, next := facts.Quota, facts.Recount.Next
+	before, _ := q.DeepCopyObject().(placementv1.Quota)
+	*q.QuotaStatus() = status.ComputeQuota(facts)
+	if cluster, ok := q.(*placementv1.ClusterScopedQuota); ok {
+		cluster.Status.Namespaces = status.ComputeNamespaces(facts.Recount)
+		cluster.Status.SelectedNamespaces = new(int32(len(selected)))
+	}
+	if !equality.Semantic.DeepEqual(before, q) {
+		if wait := c.settleDelay(key, before, q); wait > 0 {
+			return c.Clock.Now().Add(wait), nil
+		}
+		if err := c.Client.Status().Update(ctx, q); err != nil {
+			return next, err
+		}
+		c.mu.Lock()
+		c.settled[key] = c.Clock.Now()
+		c.mu.Unlock()
+	}
+	now := recountBasis{uid: q.GetUID(), generation: q.GetGeneration(), revision: facts.Recount.Revision, next: next, selected: selected}
+	c.mu.Lock()
+	earlier, known := c.last[key]
+	c.last[key] = now
+	c.mu.Unlock()
+	was, is := before.QuotaStatus(), q.QuotaStatus()
+	if known && !now.explains(earlier, c.Clock.Now()) && sameReservations(was.Reservations, is.Reservations) && !equality.Semantic.DeepEqual(was.Used, is.Used) {
+		ctrllog.FromContext(ctx).Info("Corrected usage that nothing known had changed", "was", was.Used, "is", is.Used)
+		c.Metrics.QuotaDrift(key)
+	}
+	return next, nil
+}
+
+// settleDelay returns how long to delay a write that changes neither the usage, the limits in force, nor the
+// conditions. The delay runs from the last write of this controller, so that the write happens however often others
+// write. It returns 0 or less for no delay.
+func (c *Controller) settleDelay(key quota.Key, before, after placementv1.Quota) time.Duration {
+	was, is := before.QuotaStatus(), after.QuotaStatus()
+	same := was.ObservedGeneration == is.ObservedGeneration && equality.Semantic.DeepEqual(was.Used, is.Used) &&
+		equality.Semantic.DeepEqual(was.Hard, is.Hard) && equality.Semantic.DeepEqual(was.Conditions, is.Conditions)
+	if !same || crowded(after, was.Reservations) {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return settleInterval - c.Clock.Since(c.settled[key])
+}
+
+// sameReservations reports whether two lists contain the same reservations, compared by UID.
+func sameReservations(a, b []placementv1.Reservation) bool {
+	return slices.EqualFunc(a, b, func(x, y placementv1.Reservation) bool { return x.UID == y.UID })
+}
+
+// crowded reports whether the reservations reach half of the maximum for a quota, or for one namespace of a
+// ClusterScopedQuota.
+func crowded(q placementv1.Quota, reservations []placementv1.Reservation) bool {
+	if len(reservations) >= placementv1.MaxReservations/2 {
+		return true
+	}
+	if _, shared := q.(*placementv1.ClusterScopedQuota); !shared {
+		return false
+	}
+	byNamespace := map[string]int{}
+	for _, r := range reservations {
+		if byNamespace[r.Namespace]++; byNamespace[r.Namespace] >= placementv1.MaxNamespaceReservations/2 {
+			return true
+		}
+	}
+	return false
+}
+
+func newQuota(key quota.Key) placementv1.Quota {
+	if key.Kind == quota.KindClusterScopedQuota {
+		return &placementv1.ClusterScopedQuota{}
+	}
+	return &placementv1.ScopedQuota{}
+}
+
+// selection is a set of namespaces.
+type selection map[string]bool
+
+func (s selection) has(namespace string) bool { return s[namespace] }
+
+// selected returns the namespaces whose objects a quota counts.
+func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selection, error) {
+	cluster, ok := q.(*placementv1.ClusterScopedQuota)
+	if !ok {
+		return selection{q.GetNamespace(): q.GetNamespace() != c.OwnNamespace}, nil
+	}
+	selector := labels.Everything()
+	if cluster.Spec.NamespaceSelector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector.Upstream()); err != nil {
+			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+		}
+	}
+	list := watches.NewNamespaceList()
+	if err := c.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	out := selection{}
+	for i := range list.Items {
+		out[list.Items[i].Name] = true
+	}
+	delete(out, match.NamespaceSystem)
+	delete(out, c.OwnNamespace)
+	return out, nil
+}
+
+func (c *Controller) reconcileLimit(ctx context.Context, key quota.Key) error {
+	limit := &placementv1.LimitedResource{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: key.Name}, limit); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	rules, err := c.Compiler.Limit(ctx, limit)
+	if err != nil {
+		return err
+	}
+	never := match.NeverMatched(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	_, served := c.servedVersion(schema.GroupResource{Group: limit.Spec.APIGroup, Resource: limit.Spec.Resource})
+	next := status.ComputeLimit(limit, rules, c.WebhookState(key), status.LimitedType{
+		Never: never, Served: served, Impossible: c.Evaluators.CheckMatchContains(&limit.Spec).LimitsNothing,
+	})
+	if equality.Semantic.DeepEqual(limit.Status, next) {
+		return nil
+	}
+	limit.Status = next
+	return client.IgnoreNotFound(c.Client.Status().Update(ctx, limit))
+}
+
+// Usage returns the quotas from the cache, for metrics. It returns nil if this replica is not the leader.
+func (c *Controller) Usage() []placementv1.Quota {
+	if !c.isLeader() {
+		return nil
+	}
+	quotas, err := c.listQuotas(context.Background(), metav1.NamespaceAll)
+	if err != nil {
+		return nil
+	}
+	return quotas
+}

@@ -1,0 +1,180 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package quotausage
+
+import (
+	"context"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+type workQueue = workqueue.TypedRateLimitingInterface[quota.Key]
+
+// quotaEvents handles events of the quotas and LimitedResources themselves.
+type quotaEvents struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*quotaEvents)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *quotaEvents) Create(_ context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
+	h.changed(e.Object, true)
+}
+
+// Update implements handler.TypedEventHandler.
+func (h *quotaEvents) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
+	h.changed(e.ObjectNew, !sameSpec(e.ObjectOld, e.ObjectNew))
+}
+
+// sameSpec reports whether two versions of an object have the same spec. It compares more than generations: after a
+// restore of the API server's store from a backup, two specs of a quota can have the same generation.
+func sameSpec(a, b client.Object) bool {
+	if a.GetGeneration() != b.GetGeneration() || a.GetUID() != b.GetUID() {
+		return false
+	}
+	before, isQuota := a.(placementv1.Quota)
+	after, _ := b.(placementv1.Quota)
+	return !isQuota || equality.Semantic.DeepEqual(before.QuotaSpec(), after.QuotaSpec())
+}
+
+// Delete implements handler.TypedEventHandler.
+func (h *quotaEvents) Delete(_ context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
+	h.changed(e.Object, true)
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*quotaEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
+
+func (h *quotaEvents) changed(o client.Object, spec bool) {
+	key, ok := quota.KeyOf(o)
+	if !ok {
+		return
+	}
+	if spec {
+		h.controller.Rewatch()
+	}
+	h.controller.enqueue(key)
+}
+
+// namespaceEvents handles events of namespaces, which ClusterScopedQuotas may start or stop to select.
+type namespaceEvents struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*namespaceEvents)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *namespaceEvents) Create(ctx context.Context, _ event.TypedCreateEvent[client.Object], _ workQueue) {
+	h.controller.namespacesChanged(ctx)
+}
+
+// Update implements handler.TypedEventHandler.
+func (h *namespaceEvents) Update(ctx context.Context, e event.TypedUpdateEvent[client.Object], _ workQueue) {
+	if !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) {
+		h.controller.namespacesChanged(ctx)
+	}
+}
+
+// Delete implements handler.TypedEventHandler.
+func (h *namespaceEvents) Delete(ctx context.Context, _ event.TypedDeleteEvent[client.Object], _ workQueue) {
+	h.controller.namespacesChanged(ctx)
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*namespaceEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
+
+// classEvents handles the creation and deletion of priority classes and storage classes.
+type classEvents struct {
+	controller *Controller
+}
+
+var _ handler.TypedEventHandler[client.Object, quota.Key] = (*classEvents)(nil)
+
+// Create implements handler.TypedEventHandler.
+func (h *classEvents) Create(ctx context.Context, e event.TypedCreateEvent[client.Object], _ workQueue) {
+	if !e.IsInInitialList {
+		h.controller.classesChanged(ctx, e.Object.GetName())
+	}
+}
+
+// Update implements handler.TypedEventHandler.
+func (*classEvents) Update(context.Context, event.TypedUpdateEvent[client.Object], workQueue) {}
+
+// Delete implements handler.TypedEventHandler.
+func (h *classEvents) Delete(ctx context.Context, e event.TypedDeleteEvent[client.Object], _ workQueue) {
+	h.controller.classesChanged(ctx, e.Object.GetName())
+}
+
+// Generic implements handler.TypedEventHandler.
+func (*classEvents) Generic(context.Context, event.TypedGenericEvent[client.Object], workQueue) {}
+
+// sink passes the objects of the watched types to the meter.
+type sink struct {
+	meter *quota.Meter
+	// changed is called for each change that may affect quotas. An empty namespace means all namespaces.
+	changed func(t schema.GroupResource, namespace string)
+}
+
+var _ watches.Sink = (*sink)(nil)
+
+// Replace implements watches.Sink.
+func (s *sink) Replace(r schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
+	s.report(s.meter.Replace(r.GroupResource(), objects))
+	s.changed(r.GroupResource(), "")
+}
+
+// Put implements watches.Sink.
+func (s *sink) Put(r schema.GroupVersionResource, o *unstructured.Unstructured) {
+	matters, err := s.meter.Put(r.GroupResource(), o)
+	s.report(err)
+	if matters {
+		s.changed(r.GroupResource(), o.GetNamespace())
+	}
+}
+
+// Delete implements watches.Sink.
+func (s *sink) Delete(r schema.GroupVersionResource, namespace, name string) {
+	if s.meter.Delete(r.GroupResource(), namespace, name) {
+		s.changed(r.GroupResource(), namespace)
+	}
+}
+
+// Drop implements watches.Sink.
+func (s *sink) Drop(r schema.GroupVersionResource) {
+	s.meter.Drop(r.GroupResource())
+	s.changed(r.GroupResource(), "")
+}
+
+func (*sink) report(err error) {
+	if err != nil {
+		ctrllog.Log.WithName("quota").Error(err, "Left out of what is counted")
+	}
+}

@@ -1,0 +1,436 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+const (
+	// holdDown is how long the patches for a change of data wait after the patches for the previous change. It doubles
+	// with each change, up to holdDownMax. It is reset after twice holdDownMax without a change.
+	holdDown    = time.Second
+	holdDownMax = 5 * time.Minute
+	// retryDelay and retryDelayMax are the first and the longest delay before a failed patch is retried.
+	retryDelay    = 200 * time.Millisecond
+	retryDelayMax = 5 * time.Minute
+	// refusedDelay is the first delay before a patch is retried that was refused for a reason of the object's own. The
+	// longest delay is retryDelayMax.
+	refusedDelay = 10 * time.Second
+	// probeLimit is how long other patches wait for the result of a probe, the one patch that tests whether patches
+	// succeed again.
+	probeLimit = 30 * time.Second
+	// toleratedObjects is how many objects of a policy in a namespace must fail in a row before objects that have not
+	// failed wait, too. toleratedNamespaces is how many namespaces must fail before all objects of the policy wait.
+	toleratedObjects, toleratedNamespaces = 3, 10
+	// policyRetryDelayMax is the longest delay before a probe for a policy that fails in many namespaces.
+	policyRetryDelayMax = 20 * time.Second
+	// reportInterval is the minimum interval between two log messages about failing patches of a policy.
+	reportInterval = time.Minute
+)
+
+// gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
+// changing. A patch that fails for a reason that other objects of the namespace may share holds up the policy's other
+// patches in that namespace: one patch probes for all of them. If many namespaces fail, one patch probes for the whole
+// policy. The gate delays patches and never drops any. It is safe for concurrent use.
+type gate struct {
+	clock clock.Clock
+	// exempt reports whether changes of a policy's data are not held down. It must not call the gate.
+	exempt func(policy string) bool
+	// changes is the backoff of changes of data, by policy.
+	changes *flowcontrol.Backoff
+
+	mu       sync.Mutex
+	policies map[string]*policyGate
+}
+
+// gateKey identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
+type gateKey struct {
+	policy    string
+	failing   bool
+	namespace string
+}
+
+// policyGate is the state of one policy.
+type policyGate struct {
+	waiters
+	// remoteRevision is set when the data changed, until the next object is patched.
+	revised bool
+	// closed is set while patches wait for the hold-down.
+	closed bool
+	// acted is when objects were first patched for the last change of data.
+	acted time.Time
+	// namespaces holds the namespaces in which patches failed since the last success in any namespace.
+	namespaces failureStreak[string]
+	// failing holds the namespaces in which patches fail.
+	failing map[string]*namespaceGate
+	// reported is the time of the last log message about a failure.
+	reported time.Time
+}
+
+// namespaceGate is the state of one policy's patches in one namespace in which they fail.
+type namespaceGate struct {
+	waiters
+	// objects holds the objects whose patches failed since the last success in the namespace.
+	objects failureStreak[remediation.Key]
+}
+
+// waiters holds the objects whose patch waits.
+type waiters struct {
+	held map[remediation.Key]struct{}
+	// wakes is when open must be called, or zero if no call is scheduled.
+	wakes time.Time
+}
+
+// wait adds an object, and returns the delay after which open must be called. It returns 0 if an earlier call is
+// scheduled.
+func (w *waiters) wait(key remediation.Key, until, now time.Time) time.Duration {
+	if w.held == nil {
+		w.held = map[remediation.Key]struct{}{}
+	}
+	w.held[key] = struct{}{}
+	if !w.wakes.IsZero() && !until.Before(w.wakes) {
+		return 0
+	}
+	w.wakes = until
+	return max(until.Sub(now), time.Millisecond)
+}
+
+// release removes all objects and returns them.
+func (w *waiters) release() []remediation.Key {
+	out := slices.Collect(maps.Keys(w.held))
+	clear(w.held)
+	return out
+}
+
+// open returns the objects to try next. If some objects are fresh, only those are tried and the others wait for their
+// result. Then wait is the delay after which open must be called again; otherwise it is 0.
+func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []remediation.Key, wait time.Duration) {
+	if w.wakes.IsZero() || now.Before(w.wakes) {
+		// Another call opened it meanwhile, and scheduled the next one.
+		return nil, 0
+	}
+	w.wakes = time.Time{}
+	for key := range w.held {
+		if fresh(key) {
+			next = append(next, key)
+		}
+	}
+	if len(next) == 0 {
+		return w.release(), 0
+	}
+	for _, key := range next {
+		delete(w.held, key)
+	}
+	if len(w.held) == 0 {
+		return next, 0
+	}
+	w.wakes = now.Add(probeLimit)
+	return next, probeLimit
+}
+
+// turn returns when to try an object, given the time that a failure streak allows; zero means now. A failed object
+// waits for open if other objects wait, because some of those may not have failed.
+func (w *waiters) turn(until time.Time, failed bool) time.Time {
+	if until.IsZero() && failed && len(w.held) > 0 {
+		return w.wakes
+	}
+	return until
+}
+
+// failureStreak counts failures since the last success.
+type failureStreak[K comparable] struct {
+	// members holds the objects or namespaces that failed.
+	members map[K]struct{}
+	// failed is when a probe failed last. pace is how long all patches wait after that. probed is when the current
+	// probe started, or zero if there is none.
+	failed, probed time.Time
+	pace           time.Duration
+}
+
+func (s *failureStreak[K]) has(member K) bool {
+	_, ok := s.members[member]
+	return ok
+}
+
+// fail adds a failure. Failures of patches that ran at the same time lengthen the pace only once.
+func (s *failureStreak[K]) fail(member K, now time.Time, maxPace time.Duration) {
+	if s.members == nil {
+		s.members = map[K]struct{}{}
+	}
+	s.members[member] = struct{}{}
+	s.probed = time.Time{}
+	if !now.Before(s.failed.Add(s.pace)) {
+		s.failed, s.pace = now, min(max(2*s.pace, retryDelay), maxPace)
+	}
+}
+
+// until returns when the next probe may start, or zero if it may start now.
+func (s *failureStreak[K]) until(now time.Time) time.Time {
+	if until := s.failed.Add(s.pace); now.Before(until) {
+		return until
+	}
+	if until := s.probed.Add(probeLimit); !s.probed.IsZero() && now.Before(until) {
+		return until
+	}
+	return time.Time{}
+}
+
+func newGate(c clock.Clock, exempt func(policy string) bool) *gate {
+	out := &gate{clock: c, exempt: exempt, policies: map[string]*policyGate{}, changes: flowcontrol.NewBackOff(holdDown, holdDownMax)}
+	out.changes.Clock = c
+	return out
+}
+
+func (g *gate) policyGate(name string) *policyGate {
+	p, ok := g.policies[name]
+	if !ok {
+		p = &policyGate{failing: map[string]*namespaceGate{}}
+		g.policies[name] = p
+	}
+	return p
+}
+
+// changed records that the data of a policy changed.
+func (g *gate) changed(name string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.policyGate(name).revised = true
+}
+
+// hold reports whether an object must not be patched now because of any of the policies in due. If held, wait is the
+// delay after which open must be called with at, or 0 if a call is scheduled already.
+func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, at gateKey, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	for _, v := range due {
+		name := v.Policy.Name
+		p := g.policies[name]
+		if p == nil {
+			continue
+		}
+		if t := p.failing[key.Namespace]; t != nil {
+			if until := t.until(key, now); !until.IsZero() {
+				return true, gateKey{policy: name, failing: true, namespace: key.Namespace}, t.wait(key, until, now)
+			}
+		}
+		if until := g.until(key, name, p, now); !until.IsZero() {
+			return true, gateKey{policy: name}, p.wait(key, until, now)
+		}
+	}
+	for _, v := range due {
+		p := g.policies[v.Policy.Name]
+		if p == nil {
+			continue
+		}
+		if p.failsWidely() {
+			p.namespaces.probed = now
+		}
+		if t := p.failing[key.Namespace]; t != nil {
+			t.objects.probed = now
+		}
+	}
+	return false, gateKey{}, 0
+}
+
+// failsWidely reports whether a policy's patches fail in so many namespaces that they probably fail in all.
+func (p *policyGate) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
+
+// until returns when a patch of an object may be tried, or zero if it may be tried now.
+func (t *namespaceGate) until(key remediation.Key, now time.Time) time.Time {
+	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.has(key) {
+		return time.Time{}
+	}
+	return t.turn(t.objects.until(now), t.objects.has(key))
+}
+
+// until returns when a policy's patch of an object may be tried, or zero if it may be tried now. The caller holds mu.
+func (g *gate) until(key remediation.Key, name string, p *policyGate, now time.Time) time.Time {
+	if p.failsWidely() {
+		if until := p.turn(p.namespaces.until(now), p.namespaces.has(key.Namespace)); !until.IsZero() {
+			return until
+		}
+	}
+	if p.revised {
+		p.revised = false
+		switch p.closed = g.changes.IsInBackOffSinceUpdate(name, now); {
+		case !p.closed:
+			g.changes.Next(name, now)
+			p.acted = now
+		case g.exempt(name):
+			p.closed = false
+		}
+	}
+	if p.closed {
+		return p.acted.Add(g.changes.Get(name))
+	}
+	return time.Time{}
+}
+
+// open returns the waiting objects of a place to decide next, first those that have not failed. If one may not be
+// patched yet, hold makes it wait again. If wait is not 0, open must be called again after that delay.
+func (g *gate) open(at gateKey) (next []remediation.Key, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.policies[at.policy]
+	if p == nil {
+		return nil, 0
+	}
+	now := g.clock.Now()
+	if at.failing {
+		t := p.failing[at.namespace]
+		if t == nil {
+			return nil, 0
+		}
+		next, wait = t.open(func(key remediation.Key) bool { return !t.objects.has(key) }, now)
+		p.tidy(at.namespace)
+		return next, wait
+	}
+	if p.closed {
+		p.closed, p.revised = false, true
+	}
+	return p.open(func(key remediation.Key) bool { return !p.namespaces.has(key.Namespace) }, now)
+}
+
+// tidy drops the state of a namespace in which no existing object has failed and no object waits.
+func (p *policyGate) tidy(namespace string) {
+	if t := p.failing[namespace]; t != nil && len(t.objects.members)+len(t.held) == 0 {
+		delete(p.failing, namespace)
+		delete(p.namespaces.members, namespace)
+	}
+}
+
+// fail records that a patch failed for a reason that other objects may share. report is true if the failure should be
+// logged.
+func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool, at gateKey, wait time.Duration) {
+	g.mu.Lock()
+	now := g.clock.Now()
+	for _, v := range due {
+		p := g.policyGate(v.Policy.Name)
+		t := p.failing[key.Namespace]
+		if t == nil {
+			t = &namespaceGate{}
+			p.failing[key.Namespace] = t
+		}
+		t.objects.fail(key, now, retryDelayMax)
+		p.namespaces.fail(key.Namespace, now, policyRetryDelayMax)
+		report = p.report(now) || report
+	}
+	g.mu.Unlock()
+	_, at, wait = g.hold(key, due)
+	return report, at, wait
+}
+
+// report reports whether a failure should be logged now.
+func (p *policyGate) report(now time.Time) bool {
+	if !p.reported.IsZero() && now.Sub(p.reported) < reportInterval {
+		return false
+	}
+	p.reported = now
+	return true
+}
+
+// refused records that a patch failed for a reason of the object's own. It reports whether the failure should be
+// logged.
+func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bool) {
+	g.leave(key, due)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range due {
+		report = g.policyGate(v.Policy.Name).report(g.clock.Now()) || report
+	}
+	return report
+}
+
+// setUndecided ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
+func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, v := range due {
+		p := g.policies[v.Policy.Name]
+		if p == nil {
+			continue
+		}
+		p.namespaces.probed = time.Time{}
+		if t := p.failing[key.Namespace]; t != nil {
+			t.objects.probed = time.Time{}
+		}
+	}
+}
+
+// succeed records that a patch succeeded. It returns the objects that waited for a success.
+func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediation.Key {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []remediation.Key
+	for _, v := range due {
+		p := g.policies[v.Policy.Name]
+		if p == nil {
+			continue
+		}
+		if p.failsWidely() {
+			out = append(out, p.release()...)
+		}
+		p.namespaces = failureStreak[string]{}
+		if t := p.failing[key.Namespace]; t != nil {
+			out = append(out, t.release()...)
+			delete(p.failing, key.Namespace)
+		}
+	}
+	return out
+}
+
+// drop removes an object that does not exist any more.
+func (g *gate) drop(key remediation.Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.policies {
+		delete(p.held, key)
+		if t := p.failing[key.Namespace]; t != nil {
+			delete(t.held, key)
+			delete(t.objects.members, key)
+			p.tidy(key.Namespace)
+		}
+	}
+}
+
+// forget removes the state of a policy that changed or was deleted. It returns the objects that waited.
+func (g *gate) forget(name string) []remediation.Key {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.policies[name]
+	if p == nil {
+		return nil
+	}
+	delete(g.policies, name)
+	g.changes.DeleteEntry(name)
+	out := p.release()
+	for _, t := range p.failing {
+		out = append(out, t.release()...)
+	}
+	return out
+}

@@ -1,0 +1,42 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNeedsKeepNoPolicy checks that the last deleted policy is not referenced any more. It would keep its evaluator and
+// its connections.
+func TestNeedsKeepNoPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(t)
+		l.put("p", "a", manual, newDistant("https://e", time.Millisecond))
+		l.start()
+		pass(t, time.Second)
+		if n := len(l.neededFields.policies); n != 1 {
+			t.Fatalf("%d policies are known", n)
+		}
+		l.Registry.Remove("p")
+		pass(t, time.Second)
+		if n := len(l.neededFields.policies); n != 0 {
+			t.Errorf("%d policies are kept", n)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/remediation"
+)
+
+// TestDeciding checks that a type is being decided as long as one of its objects is queued, even if objects come and
+// go.
+func TestDeciding(t *testing.T) {
+	targets := newObjectCache(func(...remediation.Key) {})
+	objects := many(3, "a")
+	keys := make([]remediation.Key, len(objects))
+	for i, o := range objects {
+		keys[i] = keyOf(deployments, o)
+	}
+	services := schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := targets.deciding([]schema.GroupVersionResource{services, deployments}); got != want {
+			t.Errorf("%s: deciding %v", when, got)
+		}
+	}
+	expect("without objects", false)
+	targets.Replace(deployments, nil, objects)
+	targets.Put(services, deployment("other", "a", ""))
+	expect("before they are queued", false)
+	targets.queue(keys)
+	targets.queue(keys)
+	expect("queued", true)
+	targets.take(keys[0])
+	targets.take(keys[0])
+	expect("with two left", true)
+	targets.Replace(deployments, nil, append(slices.Clone(objects[:2]), changed(objects[2])))
+	expect("listed again", true)
+	targets.take(keys[1])
+	expect("with a changed one left", true)
+	targets.Delete(deployments, keys[2].Namespace, keys[2].Name)
+	expect("with the last one deleted", false)
+	targets.queue(keys[:1])
+	targets.Drop(deployments)
+	expect("with all dropped", false)
+}
+
+// changed returns a newer version of an object.
+func changed(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	o.SetResourceVersion("99")
+	return o
+}

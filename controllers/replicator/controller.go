@@ -1,0 +1,153 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package replicator provides the controller that replicates cluster objects: those that policies read into the
+// engine, and those that predicates read into a separate store. It starts and stops watches as policies come and go. It
+// runs on every replica.
+package replicator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Controller replicates cluster objects. Create it with New, and add it to a manager as a Runnable.
+type Controller struct {
+	registry *placement.Registry
+	// data replicates what policies read under data; world replicates what predicates read. Both may contain the same
+	// types, each with other fields and in another form.
+	data, predicates *feed
+	// wake receives a value when the set of policies changed.
+	wake chan struct{}
+	// stale holds the policies whose data is too old. It is nil before the first check.
+	stale atomic.Pointer[map[string]*engine.StaleError]
+}
+
+// New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
+// inventories. While a policy evaluates predicates, it loads into world what those read.
+func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
+	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
+	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
+	c.data.watches.Prepare = inventories.Prepare
+	c.predicates = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
+	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	})
+	return c
+}
+
+// Follow makes the watches list every type again when the API server's store was set back to an earlier state. Call it
+// before Start.
+func (c *Controller) Follow(h *watches.RestoreDetector) {
+	for _, f := range c.feeds() {
+		f.watches.RestoreDetector = h
+	}
+}
+
+// Subscribe registers f, which is called with a type that policies read when its objects or the state of its
+// replication change. f must return quickly. Subscribe before Start.
+func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
+	c.data.subscribe(f, f)
+}
+
+// SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and
+// state when the state of the replication changes. Both must return quickly. Subscribe before Start.
+func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
+	c.predicates.subscribe(content, state)
+}
+
+// NeedLeaderElection returns false: every replica replicates, because the engine keeps its data in process memory.
+func (*Controller) NeedLeaderElection() bool { return false }
+
+// Start replicates what the policies in the registry read until ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
+	go c.followAge(ctx)
+	for {
+		for _, f := range c.feeds() {
+			f.watches.Set(ctx, f.wanted(c.registry))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+		}
+	}
+}
+
+func (c *Controller) feeds() []*feed { return []*feed{c.data, c.predicates} }
+
+// State returns the state of the replication of some fields of a type that policies read, and the number of replicated
+// objects.
+func (c *Controller) State(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
+	return c.data.state(resource, fields)
+}
+
+// PredicateState does the same as State for a type that predicates read.
+func (c *Controller) PredicateState(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
+	return c.predicates.state(resource, fields)
+}
+
+// Settled reports whether, for every type that policies and their predicates read, the replica is complete or known to
+// be unavailable.
+func (c *Controller) Settled() bool {
+	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.wanted(c.registry)) })
+}
+
+// SettledFor does the same as Settled for what one policy reads.
+func (c *Controller) SettledFor(b *policy.Binding) bool {
+	return !slices.ContainsFunc(c.feeds(), func(f *feed) bool { return !f.settled(f.reads(b)) })
+}
+
+// Replicas returns the size and age of the replica of each resource type. It adds up all versions of a type, and what
+// is kept for policies and for predicates.
+func (c *Controller) Replicas() []metrics.Replica {
+	types := map[schema.GroupResource]metrics.Replica{}
+	for _, f := range c.feeds() {
+		for resource := range f.watches.States() {
+			objects, bytes, ok := f.store.Size(resource)
+			if !ok {
+				continue
+			}
+			r := metrics.Replica{Resource: resource.GroupResource(), Objects: objects, Bytes: bytes, Confirmed: f.watches.LastConfirmed(resource)}
+			if other, ok := types[r.Resource]; ok {
+				r.Objects += other.Objects
+				r.Bytes += other.Bytes
+				if other.Confirmed.Before(r.Confirmed) {
+					r.Confirmed = other.Confirmed
+				}
+			}
+			types[r.Resource] = r
+		}
+	}
+	return slices.Collect(maps.Values(types))
+}

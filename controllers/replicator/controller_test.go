@@ -1,0 +1,391 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replicator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/controllers/replicator"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// TestMain removes the library's error handlers. They wait depending on the time of the last error, which may be in the
+// future of a test with fake time.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil
+	os.Exit(m.Run())
+}
+
+var (
+	nodes    = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	pods     = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+)
+
+// apiServer has two objects of each type, and counts requests. It does not support streamed lists.
+type apiServer struct {
+	dynamic.Interface
+
+	mu        sync.Mutex
+	forbidden map[schema.GroupVersionResource]bool
+	// down makes every request fail.
+	down  bool
+	asked map[string]int
+	open  map[schema.GroupVersionResource]*watch.FakeWatcher
+}
+
+func (s *apiServer) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return &resource{server: s, resource: r}
+}
+
+// requests returns the number of requests since the last call, by type.
+func (s *apiServer) requests() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.asked
+	s.asked = map[string]int{}
+	return out
+}
+
+// watching returns the types with an open watch.
+func (s *apiServer) watching() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]bool{}
+	for r, w := range s.open {
+		if !w.IsStopped() {
+			out[r.Resource] = true
+		}
+	}
+	return out
+}
+
+func (s *apiServer) send(r schema.GroupVersionResource, o *unstructured.Unstructured) {
+	s.mu.Lock()
+	w := s.open[r]
+	s.mu.Unlock()
+	w.Modify(o)
+}
+
+func (s *apiServer) grant(r schema.GroupVersionResource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forbidden[r] = false
+}
+
+type resource struct {
+	dynamic.NamespaceableResourceInterface
+	server   *apiServer
+	resource schema.GroupVersionResource
+}
+
+func (r *resource) ask() error {
+	r.server.asked[r.resource.Resource]++
+	if r.server.down {
+		return apierrors.NewInternalError(errors.New("down"))
+	}
+	if r.server.forbidden[r.resource] {
+		return apierrors.NewForbidden(r.resource.GroupResource(), "", nil)
+	}
+	return nil
+}
+
+func (r *resource) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if err := r.ask(); err != nil {
+		return nil, err
+	}
+	out := &unstructured.UnstructuredList{}
+	out.SetResourceVersion("1")
+	for i := range 2 {
+		out.Items = append(out.Items, *object(fmt.Sprintf("o-%d", i), "1"))
+	}
+	return out, nil
+}
+
+func (r *resource) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if err := r.ask(); err != nil {
+		return nil, err
+	}
+	if o.SendInitialEvents != nil {
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+	}
+	w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
+	r.server.open[r.resource] = w
+	return w, nil
+}
+
+func object(name, label string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Any", "spec": map[string]any{"nodeName": "o-0"}, "status": map[string]any{},
+	}}
+	o.SetName(name)
+	o.SetResourceVersion("2")
+	o.SetLabels(map[string]string{"a": label})
+	return o
+}
+
+// replica is a running controller with its stores.
+type replica struct {
+	*replicator.Controller
+	t        *testing.T
+	server   *apiServer
+	registry *placement.Registry
+	world    *predicates.NodeCache
+
+	mu           sync.Mutex
+	told, states map[string]int
+}
+
+func start(t *testing.T) *replica {
+	t.Helper()
+	r := &replica{
+		t: t, registry: placement.NewRegistry(), world: predicates.NewNodeCache(),
+		server: &apiServer{asked: map[string]int{}, forbidden: map[schema.GroupVersionResource]bool{}, open: map[schema.GroupVersionResource]*watch.FakeWatcher{}},
+		told:   map[string]int{}, states: map[string]int{},
+	}
+	r.Controller = replicator.New(r.server, r.registry, embedded.NewData(), r.world, replication.Known())
+	count := func(counts map[string]int) func(schema.GroupVersionResource) {
+		return func(g schema.GroupVersionResource) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			counts[g.Resource]++
+		}
+	}
+	r.SubscribePredicates(count(r.told), count(r.states))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		// The watches end because their context ends.
+		synctest.Wait()
+	})
+	return r
+}
+
+// changes returns how many changes of nodes and pods were reported since the last call, by type.
+func (r *replica) changes() map[string]int {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := maps.Clone(r.told)
+	clear(r.told)
+	return out
+}
+
+func (r *replica) set(name string, binding, next *policy.Binding) {
+	r.registry.Set(name, &placement.PolicyState{Policy: &placement.Policy{Name: name}, Binding: binding, Next: next})
+	synctest.Wait()
+}
+
+func (r *replica) expect(what string, want, got any) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+var (
+	asking  = &policy.Binding{PredicateReads: predicates.Reads()}
+	reading = &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: projection.AllFields(), nodes: projection.AllFields()}}
+)
+
+// TestWorldIsReadWhileSomebodyAsks checks that types for predicates are read only while a policy evaluates predicates,
+// or a waiting version does.
+func TestWorldIsReadWhileSomebodyAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		r.set("reads", &policy.Binding{Fields: map[schema.GroupVersionResource]*projection.FieldSet{services: projection.AllFields()}}, nil)
+		r.expect("asked without predicates", map[string]int{"services": 3}, r.server.requests())
+		if _, err := r.world.Snapshot(); err == nil {
+			t.Error("the world is complete")
+		}
+
+		r.set("asks", asking, nil)
+		r.set("asks-too", asking, nil)
+		r.expect("asked for predicates", map[string]int{"nodes": 3, "pods": 3, "namespaces": 3}, r.server.requests())
+		r.expect("told", map[string]int{"nodes": 1, "pods": 1, "namespaces": 1}, r.changes())
+		if s, err := r.world.Snapshot(); err != nil || s.Len() != 2 {
+			t.Errorf("snapshot of %v: %v", s, err)
+		}
+
+		r.registry.Remove("asks")
+		synctest.Wait()
+		r.set("asks-too", reading, asking)
+		r.server.requests()
+		r.expect("watched while one that waits asks", map[string]bool{"nodes": true, "pods": true, "namespaces": true, "services": true}, r.server.watching())
+
+		r.registry.Remove("asks-too")
+		synctest.Wait()
+		r.expect("watched when the last is gone", map[string]bool{"services": true}, r.server.watching())
+		r.expect("told", map[string]int{"nodes": 1, "pods": 1, "namespaces": 1}, r.changes())
+		r.expect("asked", map[string]int{}, r.server.requests())
+		if r.world.Revision() != 0 {
+			t.Error("the world is still there")
+		}
+	})
+}
+
+// TestWorldChanges checks that changes of nodes and pods are reported only if fields that predicates read changed.
+func TestWorldChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		r.set("asks", asking, nil)
+		r.changes()
+		heartbeat := object("o-1", "1")
+		heartbeat.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "lastHeartbeatTime": "now"}}}
+		r.server.send(nodes, heartbeat)
+		r.expect("told of a heartbeat", map[string]int{}, r.changes())
+		r.server.send(nodes, object("o-1", "2"))
+		r.expect("told of a label", map[string]int{"nodes": 1}, r.changes())
+	})
+}
+
+// TestSettled checks that a policy that evaluates predicates is settled when the data of the predicates is complete.
+func TestSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		r.server.forbidden[pods] = true
+		// The server returns nothing before the first check.
+		r.server.mu.Lock()
+		r.registry.Set("asks", &placement.PolicyState{Policy: &placement.Policy{Name: "asks"}, Binding: asking})
+		if r.Settled() || r.SettledFor(asking) {
+			t.Error("settled before anything was read")
+		}
+		r.server.mu.Unlock()
+		synctest.Wait()
+		if !r.Settled() || !r.SettledFor(asking) {
+			t.Error("not settled, though pods are forbidden")
+		}
+		if state, _ := r.PredicateState(pods, predicates.Reads()[pods]); state.Synced || !apierrors.IsForbidden(state.Err) {
+			t.Errorf("state of pods: %+v", state)
+		}
+		fields := predicates.Reads()[nodes]
+		if state, objects := r.PredicateState(nodes, fields); !state.Synced || objects != 2 {
+			t.Errorf("state of nodes: %+v, %d objects", state, objects)
+		}
+		if state, _ := r.State(nodes, fields); state.Synced {
+			t.Error("policies are said to have what only predicates have")
+		}
+		r.server.grant(pods)
+		r.mu.Lock()
+		clear(r.states)
+		r.mu.Unlock()
+		pass(t)
+		if state, _ := r.PredicateState(pods, predicates.Reads()[pods]); !state.Synced {
+			t.Errorf("state of pods once granted: %+v", state)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.expect("told of the state", map[string]int{"pods": 1}, r.states)
+	})
+}
+
+// pass waits for a minute of fake time, in which everything is retried.
+func pass(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	<-ctx.Done()
+	synctest.Wait()
+}
+
+// TestReplicas checks that a type that both policies and predicates read has two replicas.
+func TestReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		r.set("both", &policy.Binding{Fields: reading.Fields, PredicateReads: asking.PredicateReads}, nil)
+		got := map[string]int{}
+		for _, replica := range r.Replicas() {
+			got[replica.Resource.String()] = replica.Objects
+			if replica.Confirmed.IsZero() {
+				t.Errorf("%s was never confirmed", replica.Resource)
+			}
+		}
+		r.expect("objects", map[string]int{"services": 2, "nodes": 4, "pods": 2, "namespaces": 2}, got)
+	})
+}
+
+// TestStale checks that a watch without events is confirmed when it is reopened, and that data that the API server does
+// not confirm is stale.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t)
+		strict, lax := *reading, *reading
+		strict.MaxStaleness, lax.MaxStaleness = 20*time.Second, time.Hour
+		r.set("strict", &strict, nil)
+		r.set("lax", &lax, nil)
+		for range 5 {
+			pass(t)
+			if err := r.Stale("strict"); err != nil {
+				t.Errorf("a quiet watch: %v", err)
+			}
+		}
+		down := func(down bool) {
+			r.server.mu.Lock()
+			defer r.server.mu.Unlock()
+			r.server.down = down
+		}
+		down(true)
+		pass(t)
+		var stale *engine.StaleError
+		if err := r.Stale("strict"); !errors.As(err, &stale) || stale.Max != 20*time.Second {
+			t.Errorf("nobody confirms: %v", err)
+		}
+		if err := r.Stale("lax"); err != nil {
+			t.Errorf("within the bound: %v", err)
+		}
+		down(false)
+		pass(t)
+		if err := r.Stale("strict"); err != nil {
+			t.Errorf("confirmed again: %v", err)
+		}
+		for _, name := range []string{"strict", "lax"} {
+			r.registry.Remove(name)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replicator
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// feed replicates into one store the fields that policies read from it.
+type feed struct {
+	store   engine.Data
+	watches *watches.Manager
+	// reads returns the types and fields that one policy reads from the store.
+	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
+
+	mu          sync.Mutex
+	subscribers []subscriber
+}
+
+// subscriber has callbacks for changes of objects and for changes of the state of a watch.
+type subscriber struct {
+	content, state func(schema.GroupVersionResource)
+}
+
+func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
+	f := &feed{store: store, reads: reads}
+	f.watches = watches.NewManager(client, sink{f}, func(resource schema.GroupVersionResource) {
+		for _, s := range f.subscribed() {
+			s.state(resource)
+		}
+	})
+	return f
+}
+
+func (f *feed) subscribe(content, state func(schema.GroupVersionResource)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subscribers = append(f.subscribers, subscriber{content, state})
+}
+
+func (f *feed) subscribed() []subscriber {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.subscribers
+}
+
+// wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
+func (f *feed) wanted(registry *placement.Registry) map[schema.GroupVersionResource]*projection.FieldSet {
+	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
+	for _, state := range registry.All() {
+		for _, binding := range state.Bindings() {
+			for resource, fields := range f.reads(binding) {
+				// Many policies read the same fields.
+				if !slices.ContainsFunc(sets[resource], func(f *projection.FieldSet) bool { return f.Covers(fields) }) {
+					sets[resource] = append(sets[resource], fields)
+				}
+			}
+		}
+	}
+	out := make(map[schema.GroupVersionResource]*projection.FieldSet, len(sets))
+	for resource, all := range sets {
+		out[resource] = projection.Union(all...)
+	}
+	return out
+}
+
+func (f *feed) state(resource schema.GroupVersionResource, fields *projection.FieldSet) (watches.State, int) {
+	state, _ := f.watches.StateOfFields(resource, fields)
+	objects, _, _ := f.store.Size(resource)
+	return state, objects
+}
+
+func (f *feed) settled(wanted map[schema.GroupVersionResource]*projection.FieldSet) bool {
+	for resource, fields := range wanted {
+		if state, _ := f.watches.StateOfFields(resource, fields); !state.Settled() {
+			return false
+		}
+	}
+	return true
+}
+
+// sink writes watched objects into a feed's store.
+type sink struct{ *feed }
+
+var _ watches.Sink = sink{}
+
+// Replace implements watches.Sink.
+func (s sink) Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) {
+	s.tell(resource, s.store.Load(resource, fields, objects))
+}
+
+// Put implements watches.Sink.
+func (s sink) Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) {
+	s.tell(resource, s.store.Put(resource, object))
+}
+
+// Delete implements watches.Sink.
+func (s sink) Delete(resource schema.GroupVersionResource, namespace, name string) {
+	s.tell(resource, s.store.Delete(resource, namespace, name))
+}
+
+// Drop implements watches.Sink.
+func (s sink) Drop(resource schema.GroupVersionResource) {
+	s.tell(resource, s.store.Drop(resource))
+}
+
+func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
+	if !changed {
+		return
+	}
+	for _, s := range s.subscribed() {
+		s.content(resource)
+	}
+}
+
+// predicateData adapts the world of predicates to engine.Data. It reports no memory size.
+type predicateData struct{ *predicates.NodeCache }
+
+var _ engine.Data = predicateData{}
+
+// Load implements engine.Data. It ignores the fields because the world itself knows which fields it keeps.
+func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
+	return w.NodeCache.Load(resource, objects)
+}
+
+// Size implements engine.Data.
+func (w predicateData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
+	objects, ok = w.NodeCache.Size(resource)
+	return objects, 0, ok
+}

@@ -1,0 +1,126 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package replicator
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// maxGrace is the maximum time that the API server gets to confirm data that is older than its policy allows.
+const maxGrace = 5 * time.Second
+
+// graceOf returns a quarter of a bound, but at most maxGrace.
+func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
+
+// stalenessInterval is the interval at which the controller checks the age of data.
+const stalenessInterval = time.Second
+
+// Stale returns a *engine.StaleError while data that a policy reads is older than its spec allows. It takes no lock.
+func (c *Controller) Stale(policy string) error {
+	if stale := c.stale.Load(); stale != nil {
+		if err, ok := (*stale)[policy]; ok {
+			return err
+		}
+	}
+	return nil
+}
+
+// followAge checks the age of all data periodically until ctx ends.
+func (c *Controller) followAge(ctx context.Context) {
+	ticker := time.NewTicker(stalenessInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			c.checkAge(now)
+		}
+	}
+}
+
+// checkAge finds the policies that must not decide because of old data, and reopens watches that received no event or
+// bookmark for too long.
+func (c *Controller) checkAge(now time.Time) {
+	before, next := map[string]*engine.StaleError{}, map[string]*engine.StaleError{}
+	if stale := c.stale.Load(); stale != nil {
+		before = *stale
+	}
+	all := maps.Collect(c.registry.All())
+	for _, f := range c.feeds() {
+		silent := map[schema.GroupVersionResource]bool{}
+		for name, state := range all {
+			if state.Binding == nil {
+				continue
+			}
+			if err := f.oldest(state.Binding, now, silent); err != nil {
+				next[name] = err
+			}
+		}
+		for resource := range silent {
+			f.watches.Reopen(resource)
+		}
+	}
+	c.stale.Store(&next)
+	for name, state := range all {
+		if state.Binding != nil && (before[name] == nil) != (next[name] == nil) {
+			c.tell(state.Binding)
+		}
+	}
+}
+
+// tell notifies the subscribers of the state of each type that a policy reads.
+func (c *Controller) tell(b *policy.Binding) {
+	for _, f := range c.feeds() {
+		for resource := range f.reads(b) {
+			for _, s := range f.subscribed() {
+				s.state(resource)
+			}
+		}
+	}
+}
+
+// oldest returns an error that names the oldest data that is too old for a policy, or nil. It adds to silent the
+// resources whose watches must be reopened to confirm their data.
+func (f *feed) oldest(b *policy.Binding, now time.Time, silent map[schema.GroupVersionResource]bool) (oldest *engine.StaleError) {
+	if b.MaxStaleness == 0 {
+		return nil
+	}
+	grace := graceOf(b.MaxStaleness)
+	for resource := range f.reads(b) {
+		confirmed := f.watches.LastConfirmed(resource)
+		if confirmed.IsZero() {
+			// The data has never been complete. The evaluation reports that with an error of its own.
+			continue
+		}
+		age := now.Sub(confirmed)
+		if age > b.MaxStaleness+grace {
+			silent[resource] = true
+		}
+		if age > b.MaxStaleness+2*grace && (oldest == nil || confirmed.Before(oldest.Confirmed)) {
+			oldest = &engine.StaleError{Resource: resource, Confirmed: confirmed, Max: b.MaxStaleness}
+		}
+	}
+	return oldest
+}

@@ -1,0 +1,281 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package placementmutator provides the admission webhook for the objects that policies match. It denies or patches requests
+// as the policies decide.
+package placementmutator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/audit"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/review"
+	"github.com/berth-dev/berth/internal/tracing"
+)
+
+var _ review.Decider = (*Handler)(nil)
+
+// Deadline is the maximum duration of a request. The API server's timeout is a little longer.
+const Deadline = 4 * time.Second
+
+// Handler decides and patches one object per request. Set its fields before the first use. It is safe for concurrent
+// use.
+type Handler struct {
+	Decider *placement.Decider
+	Events  *events.Recorder
+	Metrics *metrics.Metrics
+	Clock   clock.PassiveClock
+	// FailurePolicy is what the API server does if this webhook does not respond. The handler treats a request that
+	// can't be decided the same way.
+	FailurePolicy placementv1.FailurePolicy
+	// IsRemediation reports whether a request is a patch by Berth's own remediation.
+	IsRemediation func(*admissionv1.AdmissionRequest) bool
+	// Parents reads the objects whose subresources are requested.
+	Parents *Parents
+	// Confirm returns an error if this replica's policies are not up to date with the API server. LiveNamespaces reads
+	// the labels of namespaces from the API server. Both serve requests that no policy matches. If Confirm is nil, such
+	// requests are admitted.
+	Confirm        func(context.Context) error
+	LiveNamespaces placement.Namespaces
+
+	requests atomic.Uint64
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start := h.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
+	defer cancel()
+	response, answer := h.decide(ctx, req)
+	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
+	h.Metrics.Admission(answer, h.Clock.Since(start))
+	return response
+}
+
+// HandleUnread implements review.Decider. It denies the request or, if the failure policy is Ignore, admits it with a
+// warning. It emits an Event in both cases, even if the request may be a dry run.
+func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
+	start := h.Clock.Now()
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+	obj.SetNamespace(req.Namespace)
+	obj.SetName(req.Name)
+	response, answer := h.undecidable(req, obj, err)
+	if !response.Allowed {
+		response.Result.Code, response.Result.Reason, response.Result.Details = err.ErrStatus.Code, err.ErrStatus.Reason, err.ErrStatus.Details
+	}
+	tracing.Answered(ctx, &req.AdmissionRequest, answer, response.AuditAnnotations)
+	h.Metrics.Admission(answer, h.Clock.Since(start))
+	return response
+}
+
+func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	if req.SubResource != "" {
+		return h.decideSubresource(ctx, req)
+	}
+	decoded, err := decode(req, h.requests.Add(1)%wholeEvery == 0)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err), metrics.AnswerError
+	}
+	obj := decoded.obj.object
+	if finalizes(req, decoded) {
+		return admission.Allowed(""), metrics.AnswerAllowed
+	}
+	// The Decider matches all policies before it evaluates the first one. Several policies may be evaluated
+	// concurrently, and each ends the span.
+	_, matching := tracing.Start(ctx, "match")
+	request := placement.Request{
+		Resource:      schema.GroupVersionResource(req.Resource),
+		Namespace:     req.Namespace,
+		Object:        obj,
+		Old:           decoded.old.object,
+		Source:        decoded,
+		Admission:     &req.AdmissionRequest,
+		AutomaticOnly: h.IsRemediation(&req.AdmissionRequest),
+		Evaluate: func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+			matching.End()
+			return h.evaluate(ctx, p, input)
+		},
+	}
+	outcome, err := h.Decider.Decide(ctx, request)
+	matching.End()
+	if err == nil && len(outcome.Verdicts) == 0 && h.Confirm != nil {
+		outcome, err = h.decideLive(ctx, request)
+	}
+	if err != nil {
+		return h.undecidable(req, obj, err)
+	}
+	return h.respond(ctx, req, obj, outcome)
+}
+
+// decideLive decides again a request that no policy matches. The API server should not send such a request, because the
+// webhook configuration is rendered from the policies. Either it still contains rules of a deleted policy, or this
+// replica is behind.
+func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*placement.Outcome, error) {
+	if err := h.Confirm(ctx); err != nil {
+		return nil, fmt.Errorf("no policy of this replica matches the object: %w", err)
+	}
+	live := *h.Decider
+	live.Namespaces = h.LiveNamespaces
+	return live.Decide(ctx, request)
+}
+
+// evaluate evaluates one policy, and records metrics and a span.
+func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	ctx, span := tracing.Start(ctx, "evaluate")
+	start := h.Clock.Now()
+	decision, err := p.Evaluator.Evaluate(ctx, input)
+	outcome := metrics.OutcomeOf(decision, err)
+	h.Metrics.Decision(p.Name, metrics.SourceAdmission, outcome, h.Clock.Since(start))
+	tracing.Evaluated(span, p, outcome, err)
+	return decision, err
+}
+
+// undecidable returns the response to a request for which not even the matching policies are known.
+func (h *Handler) undecidable(req admission.Request, obj *unstructured.Unstructured, err error) (admission.Response, string) {
+	message := fmt.Sprintf("placement could not be decided: %v", err)
+	response := admission.Errored(http.StatusInternalServerError, errors.New(message))
+	if h.FailurePolicy == placementv1.FailurePolicyIgnore {
+		response = admission.Allowed("").WithWarnings(message)
+	}
+	if !dryRun(req) {
+		h.Events.EvaluationFailed(obj, req.Namespace, message)
+	}
+	response.AuditAnnotations = map[string]string{audit.Outcome: metrics.AnswerError}
+	return response, metrics.AnswerError
+}
+
+// respond combines all verdicts into one response.
+func (h *Handler) respond(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome) (admission.Response, string) {
+	var warnings, denials, failures, ignored []string
+	for _, v := range outcome.Verdicts {
+		switch v.Policy.Mode {
+		case placementv1.ModeEnforce:
+			switch {
+			case v.Err != nil && v.Policy.FailurePolicy == placementv1.FailurePolicyIgnore:
+				ignored = append(ignored, failure(v)+"; ignored, as its failurePolicy says")
+				warnings = append(warnings, ignored[len(ignored)-1])
+			case v.Err != nil:
+				failures = append(failures, failure(v))
+			default:
+				for _, message := range v.Decision.Errors {
+					denials = append(denials, fmt.Sprintf("PlacementPolicy %q: %s", v.Policy.Name, message))
+				}
+				warnings = append(warnings, v.Decision.Warnings...)
+			}
+		case placementv1.ModeWarn:
+			warnings = append(warnings, dryRunMessages(v)...)
+			warnings = append(warnings, v.Decision.Warnings...)
+		}
+	}
+	response, answer := h.answer(ctx, req, obj, outcome, denials, failures)
+	if len(ignored) > 0 && len(failures) == 0 && !dryRun(req) {
+		// A user who applies an object indirectly, for example through a pipeline, does not see warnings.
+		h.Events.EvaluationFailed(obj, req.Namespace, strings.Join(ignored, "; "))
+	}
+	response.Warnings = warnings
+	response.AuditAnnotations = audited(outcome, answer)
+	return response, answer
+}
+
+func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstructured.Unstructured, outcome *placement.Outcome, denials, failures []string) (admission.Response, string) {
+	switch {
+	case len(failures) > 0:
+		message := strings.Join(append(failures, denials...), "; ")
+		if !dryRun(req) {
+			h.Events.EvaluationFailed(obj, req.Namespace, message)
+		}
+		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message), metrics.AnswerError
+	case len(denials) > 0:
+		message := strings.Join(denials, "; ")
+		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
+		if !dryRun(req) {
+			h.Events.Denied(obj, req.Namespace, message)
+		}
+		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, message), metrics.AnswerDenied
+	case outcome.Object == nil:
+		return admission.Allowed(""), metrics.AnswerAllowed
+	}
+	_, span := tracing.Start(ctx, "patch")
+	defer span.End()
+	patch := placement.Patch(obj, outcome.Object, outcome.PodSpec...)
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Operations.Int(len(patch)))
+	}
+	if len(patch) == 0 {
+		return admission.Allowed(""), metrics.AnswerAllowed
+	}
+	return admission.Patched("", patch...), metrics.AnswerPatched
+}
+
+func failure(v *placement.Verdict) string {
+	if missing, ok := errors.AsType[*engine.NotReplicatedError](v.Err); ok {
+		return fmt.Sprintf("PlacementPolicy %q can't decide: the data that it reads is not complete: %v", v.Policy.Name, missing)
+	}
+	return fmt.Sprintf("PlacementPolicy %q can't decide: %v", v.Policy.Name, v.Err)
+}
+
+// dryRunMessages describes what a policy would do if it were enforced.
+func dryRunMessages(v *placement.Verdict) []string {
+	prefix := fmt.Sprintf("PlacementPolicy %q (mode %s)", v.Policy.Name, v.Policy.Mode)
+	if v.Err != nil {
+		return []string{fmt.Sprintf("%s can't decide: %v", prefix, v.Err)}
+	}
+	var out []string
+	for _, message := range v.Decision.Errors {
+		out = append(out, fmt.Sprintf("%s would deny: %s", prefix, message))
+	}
+	if len(out) > 0 {
+		// A denied object is not changed.
+		return out
+	}
+	for _, c := range v.Changes {
+		out = append(out, fmt.Sprintf("%s would %s", prefix, c.Action()))
+	}
+	return out
+}
+
+// denied returns a denial whose message is exactly the given one.
+func denied(code int32, reason metav1.StatusReason, message string) admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed: false,
+		Result:  &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message},
+	}}
+}
+
+func dryRun(req admission.Request) bool {
+	return req.DryRun != nil && *req.DryRun
+}

@@ -1,0 +1,151 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package placementmutator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// Parents reads, from the API server and without a cache, the objects whose subresources are requested.
+type Parents struct {
+	Client dynamic.Interface
+	Scales Scales
+}
+
+// Scales finds the field of an object that its scale subresource sets. Implementations are safe for concurrent use.
+type Scales interface {
+	// ReplicasPath returns the path of the field. ok is false if the path is not known.
+	ReplicasPath(ctx context.Context, resource schema.GroupVersionResource) (path []string, ok bool, err error)
+}
+
+// errUnknownScale is returned if the field that the scale subresource sets is not known.
+var errUnknownScale = errors.New("no CustomResourceDefinition names the field that the scale subresource sets")
+
+// update is the update of the parent object that a request for its subresource causes.
+type update struct{ before, after *unstructured.Unstructured }
+
+// decideSubresource denies a request for a subresource if policies deny the resulting parent object. It does not patch:
+// a Scale has no field for what policies set on the parent. Remediation sets that after the update.
+func (h *Handler) decideSubresource(ctx context.Context, req admission.Request) (admission.Response, string) {
+	u, err := h.updateOf(ctx, req)
+	resource := schema.GroupVersionResource(req.Resource)
+	if errors.Is(err, errUnknownScale) {
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("kubectl scale of %s is not decided by Berth: %v", resource.GroupResource(), err)), metrics.AnswerAllowed
+	}
+	if err != nil {
+		return h.undecidable(req, u.after, err)
+	}
+	parent := parentRequest(req, u.after)
+	outcome, err := h.Decider.Decide(ctx, placement.Request{
+		Resource: resource, Namespace: req.Namespace, Object: u.after, Old: u.before, Admission: &parent, VerdictsOnly: true, Evaluate: h.evaluate,
+	})
+	if err != nil {
+		return h.undecidable(req, u.after, err)
+	}
+	return h.respond(ctx, req, u.after, outcome)
+}
+
+// parentRequest returns the request as match conditions see it: an update of the parent object.
+func parentRequest(req admission.Request, object *unstructured.Unstructured) admissionv1.AdmissionRequest {
+	out := req.AdmissionRequest
+	kind := metav1.GroupVersionKind(object.GroupVersionKind())
+	out.Kind, out.RequestKind = kind, &kind
+	out.RequestResource = &out.Resource
+	out.SubResource, out.RequestSubResource = "", ""
+	out.Object, out.OldObject = runtime.RawExtension{}, runtime.RawExtension{}
+	return out
+}
+
+// updateOf returns the update of the parent object that a request for a subresource causes. With an error it returns an
+// object that has only the kind and name of the request.
+func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
+	named := &unstructured.Unstructured{Object: map[string]any{}}
+	named.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+	named.SetNamespace(req.Namespace)
+	named.SetName(req.Name)
+	var out update
+	var err error
+	switch req.SubResource {
+	case match.SubresourceScale:
+		out, err = h.Parents.scaled(ctx, req)
+	case match.SubresourceResize, match.SubresourceEphemeralContainers:
+		out, err = carried(req)
+	default:
+		err = fmt.Errorf("the subresource %s is never decided: remove its rule from the webhook configuration", req.SubResource)
+	}
+	if err != nil {
+		return update{after: named}, err
+	}
+	return out, nil
+}
+
+// carried returns the update for a request that contains the whole parent object.
+func carried(req admission.Request) (update, error) {
+	decoded, err := decode(req, true)
+	if err != nil {
+		return update{}, err
+	}
+	return update{before: decoded.old.object, after: decoded.obj.object}, nil
+}
+
+// scaled returns the update for a request that contains a Scale. It reads the stored parent object. That object may
+// change before the API server stores the new number of replicas. In that case the API server calls the webhook again,
+// because it updates only the version from which it made the old Scale.
+func (p *Parents) scaled(ctx context.Context, req admission.Request) (update, error) {
+	scale := &autoscalingv1.Scale{}
+	if err := json.Unmarshal(req.Object.Raw, scale); err != nil {
+		return update{}, fmt.Errorf("decoding scale: %w", err)
+	}
+	resource := schema.GroupVersionResource(req.Resource)
+	path, ok, err := p.Scales.ReplicasPath(ctx, resource)
+	if err != nil {
+		return update{}, err
+	}
+	if !ok {
+		return update{}, errUnknownScale
+	}
+	before, err := p.Client.Resource(resource).Namespace(req.Namespace).Get(ctx, req.Name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		return update{}, fmt.Errorf("the manager may not read what is scaled: grant it by a ClusterRole labelled placement.berth.dev/aggregate-to-manager=true "+
+			"with the rule {apiGroups: [%q], resources: [%q], verbs: [get]}: %w", resource.Group, resource.Resource, err)
+	}
+	if err != nil {
+		return update{}, fmt.Errorf("reading what is scaled: %w", err)
+	}
+	after := before.DeepCopy()
+	if err := unstructured.SetNestedField(after.Object, int64(scale.Spec.Replicas), path...); err != nil {
+		return update{}, fmt.Errorf("setting the number of replicas: %w", err)
+	}
+	return update{before: before, after: after}, nil
+}

@@ -1,0 +1,124 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/webhooks/policyvalidator"
+)
+
+// clusters are the existing clusters. If it is nil, they can't be read.
+type clusters []map[string]any
+
+func (c clusters) All(context.Context) ([]map[string]any, error) {
+	if c == nil {
+		return nil, errors.New("forbidden")
+	}
+	return c, nil
+}
+
+// inventories serves all types, including those of inventories.
+type inventories struct{ catalog }
+
+func (*inventories) Exact(r schema.GroupVersionResource) (policy.Resource, bool) {
+	return policy.Resource{GroupVersionResource: r}, true
+}
+
+func TestWarnOfConstants(t *testing.T) {
+	existing := clusters{
+		{"name": "eu-1", "region": "eu", "zones": []any{"eu-1a"}, "labels": map[string]any{"example.com/tier": "Gold"}, "taints": []any{map[string]any{"key": "pci"}}, "properties": map[string]any{"storage": "ssd", "example.com/cost": "1"}},
+		{"name": "eu-2", "region": "eu"},
+		{"name": "us-east-1", "region": "us-east"},
+	}
+	many := clusters{{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}, {"name": "e"}, {"name": "f"}, {"name": "g"}, {"name": "h"}, {"name": "i"}}
+	const each = "clusters contains n if { some n, c in data.clusters; "
+	tests := map[string]struct {
+		rego   string
+		exists clusters
+		// want contains parts of the expected warnings, in order.
+		want []string
+	}{
+		"Names":           {rego: `clusters := {"eu-1", "eu-2"}`},
+		"NameWithout":     {rego: `clusters := {"eu1", "eu-2"} if input.metadata.labels.jurisdiction == "eu"`, want: []string{`p.rego:2:14: the inventories have no cluster "eu1"; did you mean "eu-1"?`}},
+		"NameMember":      {rego: `clusters contains "eu1"`, want: []string{`did you mean "eu-1"?`}},
+		"NameMisspelt":    {rego: `clusters contains "us-esat-1"`, want: []string{`did you mean "us-east-1"?`}},
+		"NameFar":         {rego: `clusters contains "frankfurt"`, want: []string{`the inventories have no cluster "frankfurt", but eu-1, eu-2, us-east-1`}},
+		"NameFarOfMany":   {rego: `clusters contains "frankfurt"`, exists: many, want: []string{`the inventories have no cluster "frankfurt"`}},
+		"NameCondition":   {rego: each + `n == "europe-1" }`},
+		"ConstantKey":     {rego: `clusters contains "eu-1" if data.clusters["eu1"].ready`, want: []string{`p.rego:2:43: no cluster has the name "eu1"; did you mean "eu-1"?`}},
+		"ConstantKeyFar":  {rego: `clusters contains "eu-1" if data.clusters["ap-1"].ready`},
+		"NameField":       {rego: each + `c.name == "EU-1" }`, want: []string{`no cluster has "EU-1" in the field name; did you mean "eu-1"?`}},
+		"Region":          {rego: each + `c.region == "eu" }`},
+		"RegionCase":      {rego: each + `c.region == "EU" }`, want: []string{`p.rego:2:66: no cluster has "EU" in the field region; did you mean "eu"?`}},
+		"RegionSeparator": {rego: each + `c.region in {"us_east", "eu"} }`, want: []string{`did you mean "us-east"?`}},
+		"OtherRegion":     {rego: each + `c.region == "us-west" }`},
+		"NoRegion":        {rego: each + `c.region == "ap" }`},
+		"Label":           {rego: `clusters contains n if data.clusters[n].labels["example.com/tier"] == "gold"`, want: []string{`"gold" in the field labels.example.com/tier; did you mean "Gold"?`}},
+		"Zones":           {rego: each + `"EU-1a" in c.zones }`, want: []string{`did you mean "eu-1a"?`}},
+		"OtherField":      {rego: each + `c.provider == "EU" }`},
+		"Property":        {rego: each + `c.properties.storage == "ssd"; c.properties["example.com/cost"] < "2" }`},
+		"PropertyNear":    {rego: each + `c.properties.storge == "ssd" }`, want: []string{`p.rego:2:67: no cluster has the property "storge"; did you mean "storage"?`}},
+		"PropertyFar":     {rego: each + `not c.properties.legacy }`, want: []string{`no cluster has the property "legacy"`}},
+		"PropertyCase":    {rego: each + `c.properties["example.com/Cost"] == "1" }`, want: []string{`did you mean "example.com/cost"?`}},
+		"PropertyOfNone":  {rego: each + `c.properties.storage == "ssd" }`, exists: many, want: []string{`no cluster has the property "storage"`}},
+		"NoClusters":      {rego: `clusters := {"eu1"}`, exists: clusters{}},
+		"NoConstants":     {rego: each + `c.region == input.metadata.labels.region }`, exists: nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.exists == nil {
+				tc.exists = existing
+			}
+			v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: tc.exists}
+			warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\n"+tc.rego))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(warnings) != len(tc.want) {
+				t.Fatalf("warnings %q, want %q", warnings, tc.want)
+			}
+			for i, want := range tc.want {
+				if !strings.Contains(warnings[i], want) {
+					t.Errorf("warning %q, want %q", warnings[i], want)
+				}
+			}
+		})
+	}
+}
+
+// TestUnreadableInventories checks that inventories are read only for constants, and that a policy is accepted if they
+// can't be read.
+func TestUnreadableInventories(t *testing.T) {
+	v := &policyvalidator.Validator{Catalog: &inventories{}, Checker: allows(), Clusters: clusters(nil)}
+	for rego, want := range map[string]string{
+		`clusters := {"eu-1"}`:                     "cannot check that the clusters that the policy names exist: forbidden",
+		`clusters := {input.metadata.labels.site}`: "",
+		`clusters contains n if data.clusters[n].properties.storage == input.metadata.labels.storage`: "cannot check that the properties of clusters that the policy names exist: forbidden",
+	} {
+		warnings, err := v.ValidateCreate(t.Context(), newPolicy("package p\n"+rego))
+		if joined := strings.Join(warnings, "\n"); err != nil || !strings.Contains(joined, want) || (joined == "") != (want == "") {
+			t.Errorf("%s: warnings %q, %v, want %q", rego, warnings, err, want)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// typeField is a field of objects that identifies their type.
+type typeField struct {
+	name string
+	// of returns the value of the field in objects of a type.
+	of func(match.ServedType) string
+	// served reports whether any served type has the value.
+	served func(value string) bool
+	// meant reports whether an author who wrote value, which the field never has, probably meant type t.
+	meant func(t match.ServedType, value string) bool
+}
+
+// warnOfKinds warns about constants that the source compares with input.kind or input.apiVersion and that no matched
+// object has there. It reports a constant that is another name of a matched type. It reports all such constants if the
+// source names no matched type. A source that also names other types is probably shared by several policies. name is
+// the name of the policy.
+func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
+	served := v.Catalog.Served()
+	types, ok := m.Types(served)
+	if !ok {
+		return nil
+	}
+	fields := []typeField{{
+		name: "kind", served: served.HasKind, meant: match.ServedType.HasName,
+		of: func(t match.ServedType) string { return t.Kind },
+	}, {
+		name: "apiVersion", served: served.HasVersion,
+		of:    func(t match.ServedType) string { return t.GroupVersion().String() },
+		meant: func(t match.ServedType, value string) bool { return value == t.Group || value == t.Version },
+	}}
+	var out admission.Warnings
+	for _, field := range fields {
+		constants := slices.DeleteFunc(module.InputConstants(), func(c policy.InputConstant) bool { return c.Field != field.name })
+		for _, warning := range field.warnings(constants, types) {
+			out = append(out, name+".rego:"+warning)
+		}
+	}
+	return out
+}
+
+func (f typeField) warnings(constants []policy.InputConstant, types []match.ServedType) []string {
+	var values []string
+	for _, t := range types {
+		if value := f.of(t); !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	several := slices.ContainsFunc(constants, func(c policy.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
+	var out []string
+	for _, c := range constants {
+		meant := f.nearest(c.Value, types, values)
+		if slices.Contains(values, c.Value) || several && (meant == "" || f.served(c.Value)) {
+			continue
+		}
+		hint := ": the policy matches " + strings.Join(values, ", ")
+		if meant != "" {
+			hint = fmt.Sprintf("; did you mean %q?", meant)
+		}
+		out = append(out, fmt.Sprintf("%d:%d: input.%s is never %q%s", c.Row, c.Col, f.name, c.Value, hint))
+	}
+	return out
+}
+
+// nearest returns the value, among those of the types, that the author of another value probably meant; "" for none.
+func (f typeField) nearest(value string, types []match.ServedType, values []string) string {
+	if i := slices.IndexFunc(types, func(t match.ServedType) bool { return f.meant(t, value) }); i >= 0 {
+		return f.of(types[i])
+	}
+	if f.served(value) {
+		return ""
+	}
+	near, _ := suggest.Nearest(value, values)
+	return near
+}

@@ -1,0 +1,72 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// warnOfPredicates warns about predicates that evaluate only nodes in a policy that evaluates predicates only on
+// clusters. judging lists the predicates that evaluate clusters.
+func warnOfPredicates(module *policy.Module, judging []string) admission.Warnings {
+	if module.Nodes || !module.Clusters {
+		return nil
+	}
+	var out admission.Warnings
+	for i, name := range module.Predicates {
+		if !slices.Contains(judging, name) {
+			out = append(out, fmt.Sprintf("spec.predicates.names[%d]: %s has no effect: it judges nodes, and the policy asks about clusters. "+
+				"Clusters are judged by %s", i, name, strings.Join(judging, ", ")))
+		}
+	}
+	return out
+}
+
+// warnOfBlastRadius warns about a blast radius other than the default in a mode that does not patch existing objects
+// automatically.
+func warnOfBlastRadius(spec placementv1.PlacementPolicySpec) admission.Warnings {
+	r := spec.WithDefaults().Remediation
+	if r.BlastRadius == nil || r.Mode == placementv1.RemediationAutomatic || *r.BlastRadius == (*placementv1.BlastRadius)(nil).WithDefaults() {
+		return nil
+	}
+	return admission.Warnings{fmt.Sprintf("spec.remediation.blastRadius has no effect in mode %s: it bounds what mode Automatic does", r.Mode)}
+}
+
+// warnOfAbsentLabels warns about a policy that decides only objects without a label, and whose match requires that
+// label. It ignores policies with match conditions, which may be meant for updates that remove the label. name is the
+// name of the policy.
+func warnOfAbsentLabels(name string, m *match.Matcher, module *policy.Module) admission.Warnings {
+	if m.Conditional() {
+		return nil
+	}
+	var out admission.Warnings
+	for _, label := range module.AbsentLabels() {
+		if m.RequiresLabel(label.Key) {
+			out = append(out, fmt.Sprintf("%s.rego:%d:%d: spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
+				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", name, label.Row, label.Col, label.Key))
+		}
+	}
+	return out
+}

@@ -1,0 +1,87 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package policyvalidator
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/typecheck"
+)
+
+// checkTypes returns the findings of the type checker. They are errors if the policy is strict; otherwise they are
+// warnings, without those that the policy's own warnings contain. If the types can't be checked, a strict policy is
+// refused, and any other is accepted with a warning. err asks the client to retry because the schemas can't be read.
+func (v *Validator) checkTypes(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (warnings admission.Warnings, errs field.ErrorList, err error) {
+	if v.Types == nil {
+		return nil, nil, nil
+	}
+	report, err := v.Types.Check(ctx, name, spec, bound)
+	if err != nil {
+		if spec.Strict {
+			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("spec.strict: the types of the policy can't be checked: %v; try again", err))
+		}
+		return admission.Warnings{fmt.Sprintf("the types of the policy are not checked: %v; the condition TypeChecked shows the result later", err)}, nil, nil
+	}
+	add := func(text string) {
+		if spec.Strict {
+			errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec.rego", BadValue: field.OmitValueType{}, Detail: text})
+		} else {
+			warnings = append(warnings, text)
+		}
+	}
+	if report.Unchecked != "" {
+		add(fmt.Sprintf("the types of the policy are not checked: %s; split expressions that compare or merge whole objects, or read single fields instead", report.Unchecked))
+	}
+	for _, finding := range report.Findings {
+		if finding.Warned && !spec.Strict {
+			continue
+		}
+		text := fmt.Sprintf("%s.rego:%d:%d: %s", name, finding.Line, finding.Column, finding.Message)
+		if finding.Rule != "" {
+			text += fmt.Sprintf(" (the rule %s can't have a value from here)", finding.Rule)
+		}
+		add(text)
+	}
+	if more := report.Total - len(report.Findings); more > 0 && !spec.Strict {
+		warnings = append(warnings, fmt.Sprintf("the type checker has %d more findings than the first %d", more, typecheck.MaxFindings))
+	}
+	return warnings, errs, nil
+}
+
+// lenient returns the spec with strict set to false if the update does not change what the type checker checks. A
+// schema that changed meanwhile must not prevent a change of the policy's mode or labels. old is nil for a new policy.
+func lenient(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
+	if old == nil {
+		return spec
+	}
+	before := old.Spec.WithDefaults()
+	if before.Strict && before.Rego == spec.Rego && before.RegoVersion == spec.RegoVersion &&
+		equality.Semantic.DeepEqual(before.Data, spec.Data) &&
+		equality.Semantic.DeepEqual(before.Match.ResourceRules, spec.Match.ResourceRules) &&
+		equality.Semantic.DeepEqual(before.Replicate, spec.Replicate) {
+		spec.Strict = false
+	}
+	return spec
+}

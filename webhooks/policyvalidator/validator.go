@@ -1,0 +1,363 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package policyvalidator provides the validating webhook for PlacementPolicies.
+package policyvalidator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/schemas"
+)
+
+var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
+
+// Catalog knows the types that the API server serves, and can read them from the API server again.
+type Catalog interface {
+	policy.ServedTypes
+	Refresh(ctx context.Context) error
+	// Served returns all types that the API server serves, or nil if they are not known.
+	Served() *match.ServedTypes
+	// Scalable returns the served types with a scale subresource for which selects returns true.
+	Scalable(selects func(schema.GroupVersionResource) bool) []schema.GroupVersionResource
+}
+
+// Checker checks that what a policy refers to by name exists. The error is a *policy.CompileError.
+type Checker interface {
+	Check(m *policy.Module) error
+}
+
+// Secrets reads Secrets in the manager's own namespace.
+type Secrets interface {
+	Secret(ctx context.Context, name string) (map[string][]byte, error)
+}
+
+// Types checks the types of a policy that compiles.
+type Types interface {
+	// Check returns the findings. An error means that the schemas could not be read.
+	Check(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (*schemas.Report, error)
+}
+
+// Prober checks whether remote engines have what a policy queries.
+type Prober interface {
+	// Probe returns a problem that the policy's author should know, or "" for none.
+	Probe(ctx context.Context, r *policy.Remote) string
+}
+
+// probeTimeout limits the query to a policy's engine, because the client that applies the policy waits for it.
+const probeTimeout = 2 * time.Second
+
+// Validator refuses policies that do not compile, and warns about probable mistakes. It is safe for concurrent use.
+type Validator struct {
+	Catalog Catalog
+	Checker Checker
+	Scales  Scales
+	// Types is nil if types are not checked.
+	Types Types
+	// Prober queries the engines of policies that are created or whose spec.remote changes. It may be nil.
+	Prober Prober
+	// Bound returns the API groups that a generation of a policy is bound to, or nil if that generation is not in
+	// force. If Bound is nil, no policy is treated as bound.
+	Bound func(name string, uid types.UID, generation int64) policy.Bindings
+	// Secrets reads the Secrets in Namespace, the manager's own namespace.
+	Secrets   Secrets
+	Namespace string
+	// Namespaces reads the labels of all namespaces. If it is nil, they are not checked.
+	Namespaces Namespaces
+	// OwnNamespace is Berth's own namespace in the served cluster, in which nothing is matched. It is empty if there is
+	// none.
+	OwnNamespace string
+	// ClusterPredicates lists the manager's predicates that evaluate clusters.
+	ClusterPredicates []string
+	// Clusters reads the existing clusters. If it is nil, they are not checked.
+	Clusters Clusters
+	// Compilations limits how many policies are compiled concurrently, each with weight 1. If it is nil, there is no
+	// limit.
+	Compilations *semaphore.Weighted
+}
+
+// ValidateCreate implements admission.Validator.
+func (v *Validator) ValidateCreate(ctx context.Context, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	return v.validate(ctx, nil, obj)
+}
+
+// ValidateUpdate implements admission.Validator.
+func (v *Validator) ValidateUpdate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	if old.Generation == obj.Generation && obj.DeletionTimestamp != nil {
+		// The webhook must not block the removal of a finalizer from a policy.
+		return nil, nil
+	}
+	return v.validate(ctx, old, obj)
+}
+
+// ValidateDelete implements admission.Validator.
+func (v *Validator) ValidateDelete(context.Context, *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// validate validates a policy. old is the earlier version, or nil for a new policy.
+func (v *Validator) validate(ctx context.Context, old, obj *placementv1.PlacementPolicy) (admission.Warnings, error) {
+	release, err := v.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	spec := obj.Spec.WithDefaults()
+	path := field.NewPath("spec")
+	matcher, errs := match.New(spec.Match, path.Child("match"))
+	warnings := admission.Warnings(match.Warnings(spec.Match, path.Child("match")))
+	warnings = append(warnings, v.warnOfMatch(ctx, matcher, path.Child("match"))...)
+	if old != nil && equality.Semantic.DeepEqual(old.Spec.Match, obj.Spec.Match) {
+		warnings, errs = append(warnings, asWarnings(errs)...), nil
+	}
+	module, err := policy.Compile(obj.Name, spec)
+	if list, ok := errors.AsType[*policy.CompileError](err); ok && list.ContractOnly() && old != nil && policy.SameRegoAndData(old.Spec.WithDefaults(), spec) {
+		// A source that an earlier version of Berth accepted must not be refused because of a change of another field.
+		warnings, err = append(warnings, list.Error()), nil
+	}
+	bound := v.boundTo(old, spec)
+	if module != nil {
+		// A source that is refused for its clauses has compiled, and a warning may explain the cause.
+		warnings = append(warnings, module.Warnings...)
+	}
+	if err == nil {
+		var missing []string
+		missing, err = v.bind(ctx, old, obj.Name, module, spec, bound)
+		warnings = slices.Concat(warnings, missing, v.warnOfSecrets(ctx, module.Remote), warnOfUndefined(obj.Spec), v.warnOfEngine(ctx, old, obj, module.Remote), v.warnOfSubresources(ctx, matcher, module))
+		warnings = slices.Concat(warnings, warnOfClusters(obj.Spec, module), warnOfBlastRadius(obj.Spec), v.warnOfKinds(obj.Name, matcher, module),
+			warnOfAbsentLabels(obj.Name, matcher, module), v.warnOfConstants(ctx, obj.Name, module))
+	}
+	if err == nil {
+		err = v.Checker.Check(module)
+	}
+	if err == nil {
+		warnings = append(warnings, warnOfPredicates(module, v.ClusterPredicates)...)
+		errs = append(errs, refuseRule(old, obj, module.Remote, path)...)
+	}
+	if err == nil && len(errs) == 0 {
+		var found admission.Warnings
+		found, errs, err = v.checkTypes(ctx, obj.Name, lenient(old, spec), bound)
+		warnings = append(warnings, found...)
+	}
+	var compileError *policy.CompileError
+	switch {
+	case errors.As(err, &compileError):
+		refused, left := mistakes(old, obj, compileError, path)
+		errs, warnings = append(errs, refused...), append(warnings, asWarnings(left)...)
+	case err != nil:
+		return warnings, err
+	}
+	if len(errs) > 0 {
+		return warnings, apierrors.NewInvalid(placementv1.GroupVersion.WithKind("PlacementPolicy").GroupKind(), obj.Name, errs)
+	}
+	return warnings, nil
+}
+
+// mistakes returns the errors for which a policy is refused. It returns in left the errors that the earlier version has
+// too, in parts that the update does not change.
+func mistakes(old, obj *placementv1.PlacementPolicy, err *policy.CompileError, path *field.Path) (refused, left field.ErrorList) {
+	for _, d := range err.Diagnostics {
+		wrong := cmp.Or(d.Field, path.Child("rego").String())
+		mistake := &field.Error{Type: field.ErrorTypeInvalid, Field: wrong, BadValue: field.OmitValueType{}, Detail: d.Detail()}
+		if old != nil && leavesAlone(old.Spec, obj.Spec, d, policy.IsAmbiguous(err)) {
+			left = append(left, mistake)
+		} else {
+			refused = append(refused, mistake)
+		}
+	}
+	return refused, left
+}
+
+// leavesAlone reports whether an update does not change the part that contains an error. An ambiguous reference keeps
+// its earlier binding.
+func leavesAlone(old, next placementv1.PlacementPolicySpec, d policy.Diagnostic, ambiguous bool) bool {
+	if equality.Semantic.DeepEqual(old, next) {
+		return true
+	}
+	return d.Field == "" && policy.SameRegoAndReplicate(old, next) && (ambiguous || equality.Semantic.DeepEqual(old.Data, next.Data))
+}
+
+// asWarnings returns warnings for errors in parts that an update does not change, and for which it is not refused.
+func asWarnings(mistakes field.ErrorList) []string {
+	out := make([]string, len(mistakes))
+	for i, m := range mistakes {
+		out[i] = "the version before has this mistake, too: " + m.Error()
+	}
+	return out
+}
+
+// enter waits until the policy may be compiled, at most until ctx ends. OPA's compiler can't be canceled.
+func (v *Validator) enter(ctx context.Context) (release func(), err error) {
+	if err = ctx.Err(); err == nil && v.Compilations != nil {
+		err = v.Compilations.Acquire(ctx, 1)
+	}
+	switch {
+	case err != nil:
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the policy was not compiled: other policies are being compiled (%v); try again", err), 1)
+	case v.Compilations == nil:
+		return func() {}, nil
+	}
+	return func() { v.Compilations.Release(1) }, nil
+}
+
+// boundTo returns the groups that the earlier version is bound to, if an update does not change the source.
+func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.PlacementPolicySpec) policy.Bindings {
+	if v.Bound == nil || old == nil || !policy.SameRegoAndReplicate(old.Spec, spec) {
+		return nil
+	}
+	return v.Bound(old.Name, old.UID, old.Generation)
+}
+
+// bind returns warnings about types that are read and not served, and about namespaces that do not exist. An ambiguous
+// name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
+// does not read.
+func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
+	binding, err := policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
+	if err == nil && len(binding.Missing) > 0 {
+		if err := v.Catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		binding, err = policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	warnings := append(v.warnOfNamespaces(ctx, name, module, binding), binding.AmbiguousNames(v.Catalog)...)
+	if len(binding.Missing) == 0 {
+		return warnings, nil
+	}
+	if old != nil && !policy.SameRegoAndReplicate(old.Spec, spec) {
+		if added := v.missesMore(old, binding.Missing); len(added) > 0 {
+			return nil, policy.NewNotServedCompileError(name, added, v.Catalog.Served().SuggestPlural)
+		}
+	}
+	names := make([]string, len(binding.Missing))
+	for i, read := range binding.Missing {
+		names[i] = read.Explained() + v.Catalog.Served().SuggestPlural(read.Plural)
+	}
+	return append(warnings, fmt.Sprintf("the policy reads %s, which the API server does not serve: what it matches is not decided until that is installed", strings.Join(names, ", "))), nil
+}
+
+// missesMore returns those reads of unserved types that the earlier version does not have.
+func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []policy.Read) []policy.Read {
+	spec := old.Spec.WithDefaults()
+	module, err := policy.Compile(old.Name, spec)
+	if err != nil {
+		return missing
+	}
+	before, err := policy.Bind(old.Name, module, spec.Replicate, v.Catalog)
+	if err != nil {
+		return missing
+	}
+	return slices.DeleteFunc(slices.Clone(missing), func(read policy.Read) bool {
+		return slices.ContainsFunc(before.Missing, func(b policy.Read) bool { return b.String() == read.String() })
+	})
+}
+
+// warnOfUndefined warns if spec.remote.undefined is not set, because an engine that lacks the policy returns no
+// decision.
+func warnOfUndefined(spec placementv1.PlacementPolicySpec) admission.Warnings {
+	if spec.Remote == nil || spec.Remote.Undefined != "" || spec.FailurePolicy == placementv1.FailurePolicyIgnore {
+		return nil
+	}
+	return admission.Warnings{"spec.remote.undefined is not set: an engine that does not have the policy, as after a typing error in spec.remote.url, " +
+		"admits what it matches. Set it to Error if the engine has a result for each object, and to NoOpinion if it has not"}
+}
+
+// warnOfEngine probes the remote engine of a new policy, or of a policy whose spec.remote changed.
+func (v *Validator) warnOfEngine(ctx context.Context, old, obj *placementv1.PlacementPolicy, r *policy.Remote) admission.Warnings {
+	if v.Prober == nil || r == nil || old != nil && equality.Semantic.DeepEqual(old.Spec.Remote, obj.Spec.Remote) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if problem := v.Prober.Probe(ctx, r); problem != "" {
+		return admission.Warnings{"spec.remote: " + problem}
+	}
+	return nil
+}
+
+// refuseRule refuses a URL that ends with the name of a contract rule, as some engines require. The value of a rule has
+// no members with the names of rules, so Berth would find no decision in it. A package of that name is possible with
+// modules.
+func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *field.Path) field.ErrorList {
+	if r == nil || r.OwnPackage || old != nil && old.Spec.Remote != nil && old.Spec.Remote.URL == obj.Spec.Remote.URL {
+		return nil
+	}
+	at := strings.TrimSuffix(r.Document.Path, "/")
+	rule := at[strings.LastIndex(at, "/")+1:]
+	if r.Base == nil || !slices.Contains(policy.ContractRules, rule) {
+		return nil
+	}
+	pkg := *r.Document
+	pkg.Path, pkg.RawPath = strings.TrimSuffix(at, "/"+rule), ""
+	return field.ErrorList{field.Invalid(path.Child("remote", "url"), obj.Spec.Remote.URL, fmt.Sprintf(
+		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(), strings.Join(policy.ContractRules, ", ")))}
+}
+
+// warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after
+// the policy.
+func (v *Validator) warnOfSecrets(ctx context.Context, r *policy.Remote) admission.Warnings {
+	if r == nil {
+		return nil
+	}
+	var out admission.Warnings
+	for _, use := range r.Secrets() {
+		warn := func(format string, args ...any) {
+			out = append(out, fmt.Sprintf("spec.remote.%s: ", use.Field)+fmt.Sprintf(format, args...))
+		}
+		data, err := v.Secrets.Secret(ctx, use.Name)
+		if apierrors.IsNotFound(err) {
+			warn("the Secret %s/%s is not there: %s", v.Namespace, use.Name, v.creation(use))
+			continue
+		}
+		if err != nil {
+			warn("%v", err)
+			continue
+		}
+		for _, key := range use.Keys {
+			if len(data[key]) == 0 {
+				warn("the Secret %s/%s has nothing at the key %s", v.Namespace, use.Name, key)
+			}
+		}
+	}
+	return out
+}
+
+// creation returns the command that creates a Secret.
+func (v *Validator) creation(use policy.SecretUse) string {
+	if len(use.Keys) > 1 {
+		return fmt.Sprintf("kubectl --namespace %s create secret tls %s --cert=FILE --key=FILE", v.Namespace, use.Name)
+	}
+	return fmt.Sprintf("kubectl --namespace %s create secret generic %s --from-file=%s=FILE", v.Namespace, use.Name, use.Keys[0])
+}

@@ -1,0 +1,211 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package quotavalidator provides the admission webhook for the objects that quotas count and LimitedResources limit. It charges
+// requests to quotas, or denies them.
+package quotavalidator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/review"
+	"github.com/berth-dev/berth/internal/tracing"
+)
+
+var _ review.Decider = (*Handler)(nil)
+
+// Deadline is the maximum duration of a request. The API server's timeout is a little longer.
+const Deadline = 9 * time.Second
+
+// retryAfter is the delay, in seconds, after which a client should retry a request that could not be decided.
+const retryAfter = 1
+
+// Handler decides requests against quotas and LimitedResources. Create it with New. It is safe for concurrent use.
+type Handler struct {
+	evaluators *quota.Evaluators
+	batcher    *batcher
+	events     *events.Recorder
+	metrics    *metrics.Metrics
+	clock      clock.PassiveClock
+	// lenient is set if the API server admits requests to which this handler does not respond.
+	lenient bool
+}
+
+// Lenient returns a handler that admits requests that can't be decided. It serves namespaces where no quota denies, and
+// kube-system.
+func (h *Handler) Lenient() *Handler {
+	out := *h
+	out.lenient = true
+	return &out
+}
+
+// Deps holds the dependencies of a Handler.
+type Deps struct {
+	Ledger     *Ledger
+	Evaluators *quota.Evaluators
+	Events     *events.Recorder
+	Metrics    *metrics.Metrics
+	Clock      clock.PassiveClock
+	// ReservationTTL is how long a charge is reserved for its object. It must be longer than the API server's timeout
+	// of a request.
+	ReservationTTL time.Duration
+}
+
+// New returns a handler.
+func New(d Deps) *Handler {
+	return &Handler{
+		evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock,
+		batcher: &batcher{ledger: d.Ledger, clock: d.Clock, reservationTTL: d.ReservationTTL, onConflict: d.Metrics.QuotaConflict},
+	}
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	start := h.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
+	defer cancel()
+	response, outcome := h.decide(ctx, req)
+	tracing.Answered(ctx, &req.AdmissionRequest, outcome, response.AuditAnnotations)
+	h.metrics.QuotaAdmission(outcome, h.clock.Since(start))
+	return response
+}
+
+// HandleUnread implements review.Decider. It denies the request. A lenient handler admits it with a warning and an
+// Event, even if the request may be a dry run.
+func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
+	start := h.clock.Now()
+	var response admission.Response
+	if h.lenient {
+		response = allowUnchecked(err.Error())
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+		obj.SetNamespace(req.Namespace)
+		obj.SetName(req.Name)
+		h.events.QuotaUnchecked(obj, req.Namespace, response.Warnings[0])
+	} else {
+		status := err.ErrStatus
+		status.Message = "quota could not be decided: " + status.Message
+		response = denied(&status)
+	}
+	response.AuditAnnotations = auditAnnotations(nil, metrics.QuotaError)
+	tracing.Answered(ctx, &req.AdmissionRequest, metrics.QuotaError, response.AuditAnnotations)
+	h.metrics.QuotaAdmission(metrics.QuotaError, h.clock.Since(start))
+	return response
+}
+
+func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
+	_, span := tracing.Start(ctx, "usage")
+	// The charge ID is random, not the UID of the review, because the sender chooses that one.
+	request, err := h.evaluators.NewRequest(rand.Text(), &req.AdmissionRequest)
+	tracing.Fail(span, err)
+	span.End()
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err), metrics.QuotaError
+	}
+	if request == nil {
+		return admission.Allowed(""), metrics.QuotaAllowed
+	}
+	verdict, err := h.batcher.decide(ctx, request)
+	if err != nil {
+		response, outcome := h.undecided(ctx, err)
+		response.AuditAnnotations = auditAnnotations(nil, outcome)
+		return response, outcome
+	}
+	response, outcome := h.respond(ctx, request, verdict)
+	response.Warnings = append(response.Warnings, verdict.Warned...)
+	response.AuditAnnotations = auditAnnotations(verdict, outcome)
+	return response, outcome
+}
+
+// undecided returns the response to a request that could not be decided or charged.
+func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
+	transient := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
+	if !transient {
+		ctrllog.FromContext(ctx).Error(err, "Deciding")
+	}
+	switch {
+	case h.lenient:
+		return allowUnchecked(err.Error()), metrics.QuotaError
+	case transient:
+		return denyWithRetry(err.Error()), metrics.QuotaPending
+	default:
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("quota could not be decided: %w", err)), metrics.QuotaError
+	}
+}
+
+// allowUnchecked admits a request with a warning that says why it was not decided.
+func allowUnchecked(message string) admission.Response {
+	return admission.Allowed("").WithWarnings("quota was not checked: " + message)
+}
+
+func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *quota.Verdict) (admission.Response, string) {
+	switch {
+	case len(verdict.Denied) > 0:
+		texts := make([]string, len(verdict.Denied))
+		for i, denial := range verdict.Denied {
+			texts[i] = denial.Message
+			if limit, ok := denial.By.(*placementv1.LimitedResource); ok {
+				texts[i] += fmt.Sprintf(" (LimitedResource %q wants a quota for them in this namespace, and there is none)", limit.Name)
+			}
+			if !request.DryRun {
+				h.events.QuotaDenied(denial.By, request.Namespace, denial.Message)
+				h.metrics.QuotaDenial(denial.By)
+			}
+		}
+		message := strings.Join(texts, "; ")
+		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
+		return denied(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
+	case len(verdict.Pending) > 0 && h.lenient:
+		return allowUnchecked(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
+	case len(verdict.Pending) > 0:
+		return denyWithRetry(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
+	default:
+		return admission.Allowed(""), metrics.QuotaAllowed
+	}
+}
+
+// denyWithRetry denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.
+func denyWithRetry(message string) admission.Response {
+	return denied(&metav1.Status{
+		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+		Message: message + ": try again",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
+	})
+}
+
+func denied(status *metav1.Status) admission.Response {
+	status.Status = metav1.StatusFailure
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: status}}
+}
