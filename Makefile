@@ -216,7 +216,7 @@ soak: $(assets) ## Look for requests that get past policies, for ten minutes.
 BENCH ?= .
 BENCH_COUNT ?= 6
 BENCHTIME ?= 300ms
-BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./test/bench/endtoend
+BENCH_PACKAGES ?= ./test/bench ./controllers/remediator ./webhooks/placementmutator ./test/bench/endtoend
 BENCH_RUN = go run ./test/bench/runner -bench='$(BENCH)' -benchtime=$(BENCHTIME)
 
 .PHONY: bench

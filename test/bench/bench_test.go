@@ -132,10 +132,17 @@ func newWorld(b testing.TB) *world {
 // put puts a policy in force as controllers/policyloader does.
 func (w *world) put(b testing.TB, p *placementv1.PlacementPolicy) *placement.Policy {
 	b.Helper()
+	return w.putPrepared(b, p, func(*policy.Module) {})
+}
+
+// putPrepared does the same after prepare changed the compiled policy.
+func (w *world) putPrepared(b testing.TB, p *placementv1.PlacementPolicy, prepare func(*policy.Module)) *placement.Policy {
+	b.Helper()
 	m, err := policy.Compile(p.Name, p.Spec)
 	if err != nil {
 		b.Fatal(err)
 	}
+	prepare(m)
 	binding, err := policy.Bind(p.Name, m, p.Spec.Replicate, served{})
 	if err != nil {
 		b.Fatal(err)

@@ -29,6 +29,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/test/bench/fixture"
 )
 
@@ -41,6 +42,7 @@ const warm = 1100
 //
 //   - by=OPA is plain OPA: a prepared query, the default store in memory, an input that is parsed already.
 //   - by=Distinct is Berth where no two Deployments ask for the same clusters.
+//   - by=NoRuleCache is the same without the rule cache.
 //   - by=Seen is Berth where another Deployment was alike in what the policy reads.
 func BenchmarkDecision(b *testing.B) {
 	federation, err := fixture.Federation()
@@ -65,9 +67,9 @@ func benchmarkDecision(b *testing.B, name string, p *placementv1.PlacementPolicy
 		}
 		measure(b, func(i int) { opa.decide(b, inputs[i%len(inputs)]) })
 	})
-	b.Run(name+"/by=Distinct", func(b *testing.B) {
+	distinct := func(b *testing.B, prepare func(*policy.Module)) {
 		w := newWorld(b)
-		evaluator := w.put(b, p).Evaluator
+		evaluator := w.putPrepared(b, p, prepare).Evaluator
 		w.replicate(objects)
 		input, annotations := deployments(clusters)
 		decide := func(i int) {
@@ -78,7 +80,9 @@ func benchmarkDecision(b *testing.B, name string, p *placementv1.PlacementPolicy
 			decide(i)
 		}
 		measure(b, func(i int) { decide(40 + i) })
-	})
+	}
+	b.Run(name+"/by=Distinct", func(b *testing.B) { distinct(b, func(*policy.Module) {}) })
+	b.Run(name+"/by=NoRuleCache", func(b *testing.B) { distinct(b, func(m *policy.Module) { m.CacheableRules = nil }) })
 	b.Run(name+"/by=Seen", func(b *testing.B) {
 		w := newWorld(b)
 		evaluator := w.put(b, p).Evaluator

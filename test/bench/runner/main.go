@@ -22,7 +22,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -181,9 +180,18 @@ func (o options) checkRanges(ctx context.Context, dir string, all []bounds) erro
 		return err
 	}
 	left := slices.DeleteFunc(slices.Clone(all), func(b bounds) bool { return !b.asserted() || !only.MatchString(b.Name) })
-	parts, whole := filepath.Join(dir, "parts.test"), filepath.Join(dir, "endtoend")
-	if err := errors.Join(o.build(ctx, "test", parts, inParts, "-c"), o.build(ctx, "build", whole, endToEnd)); err != nil {
+	whole := filepath.Join(dir, "endtoend")
+	if err := o.build(ctx, "build", whole, endToEnd); err != nil {
 		return err
+	}
+	parts := map[string]string{}
+	for _, b := range left {
+		if pkg := b.pkg(); parts[pkg] == "" {
+			parts[pkg] = filepath.Join(dir, fmt.Sprintf("parts%d.test", len(parts)))
+			if err := o.build(ctx, "test", parts[pkg], pkg, "-c"); err != nil {
+				return err
+			}
+		}
 	}
 	for try := 1; ; try++ {
 		f := figures{}
@@ -224,23 +232,22 @@ func outOfRange(failed []bounds, f figures) error {
 	return fmt.Errorf("%d ranges failed %d times:\n%s", len(failed), tries, strings.Join(lines, "\n"))
 }
 
-// measureRanges runs each benchmark of the ranges once a round.
-func (o options) measureRanges(ctx context.Context, parts, whole string, left []bounds, f figures) error {
-	var names, through []string
+// measureRanges runs each benchmark of the ranges once a round. parts are the packages' test binaries.
+func (o options) measureRanges(ctx context.Context, parts map[string]string, whole string, left []bounds, f figures) error {
+	var names []inPackage
+	var through []string
 	for _, b := range left {
 		for _, name := range b.benchmarks() {
-			list := &names
-			if strings.HasPrefix(name, admission) {
-				list = &through
-			}
-			if !slices.Contains(*list, name) {
-				*list = append(*list, name)
+			if n := (inPackage{b.pkg(), name}); strings.HasPrefix(name, admission) {
+				through = append(through, name)
+			} else if !slices.Contains(names, n) {
+				names = append(names, n)
 			}
 		}
 	}
 	for range o.count {
-		for _, name := range names {
-			err := o.output(ctx, f, filepath.Join(o.root, inParts), parts, "-test.run=^$", "-test.bench="+exactly(name), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
+		for _, n := range names {
+			err := o.output(ctx, f, filepath.Join(o.root, n.pkg), parts[n.pkg], "-test.run=^$", "-test.bench="+exactly(n.name), "-test.benchtime="+o.benchtime, "-test.timeout="+o.timeout)
 			if err != nil {
 				return err
 			}
@@ -261,6 +268,9 @@ func (o options) measureRanges(ctx context.Context, parts, whole string, left []
 	return o.output(ctx, f, o.root, whole, fmt.Sprintf("-rounds=%d", o.count), fmt.Sprintf("-single=%d", requests[single]),
 		fmt.Sprintf("-requests=%d", requests[many]), "-policies=0", "-bench=("+strings.Join(variants, "|")+")$")
 }
+
+// inPackage is a benchmark of a package.
+type inPackage struct{ pkg, name string }
 
 // Numbers of clients, as the names of the end-to-end benchmarks have them.
 const (

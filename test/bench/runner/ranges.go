@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -46,6 +47,8 @@ type bounds struct {
 	// Less is the benchmark whose figure is subtracted from Of's and To's before the division, so that the ratio is of what
 	// both add to it; empty for none.
 	Less string `json:"less,omitempty"`
+	// Package has the benchmarks; empty for ./test/bench, and for ./test/bench/endtoend by the benchmarks' names.
+	Package string `json:"package,omitempty"`
 	// AtLeast and AtMost are what is asserted, which is less than Target asks for: machines are busy. A figure without
 	// them is reported alone.
 	AtLeast float64 `json:"atLeast,omitempty"`
@@ -87,6 +90,9 @@ func (b bounds) asserted() bool { return b.bounded() && b.Awaits == "" }
 func (b bounds) benchmarks() []string {
 	return slices.DeleteFunc([]string{b.Of, b.To, b.Less}, func(name string) bool { return name == "" })
 }
+
+// pkg is the package whose test binary has the benchmarks.
+func (b bounds) pkg() string { return cmp.Or(b.Package, inParts) }
 
 // value is the median of what was measured, or of the ratios of the rounds.
 func (b bounds) value(f figures) float64 {
