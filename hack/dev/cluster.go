@@ -34,8 +34,10 @@ const (
 	// consentVariable is 1 if that cluster may be used without confirmation.
 	consentVariable = "DEMO_YES"
 
-	// removeTimeout is kubectl's timeout for deletions. Namespaces take as long as their pods.
-	removeTimeout = "--timeout=2m"
+	// removeTimeout is kubectl's timeout for deletions. Namespaces take as long as their pods. The API server tries the
+	// deletion of a CustomResourceDefinition again with a backoff that can exceed two minutes if the definition was deleted
+	// soon after it was created.
+	removeTimeout = "--timeout=5m"
 )
 
 // listWebhooks and deleteWebhooks are the kubectl arguments that list and delete all webhook configurations of Berth.
