@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
@@ -56,10 +57,11 @@ type Deps struct {
 type Controller struct {
 	deps Deps
 	// wake receives a value when the set of policies changed.
-	wake chan struct{}
+	wake notify.Signal
+	// changes has the policies for which the result of State or Failure may have changed.
+	changes notify.Topic[string]
 
-	mu          sync.Mutex
-	subscribers []func(policy string)
+	mu sync.Mutex
 	// pusher and watches are set while this replica is the leader.
 	pusher  *remote.Pusher
 	watches *watches.Manager
@@ -67,13 +69,8 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{deps: d, wake: make(chan struct{}, 1)}
-	d.Registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
-	})
+	c := &Controller{deps: d, wake: notify.NewSignal()}
+	d.Registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
 	return c
 }
 
@@ -82,11 +79,7 @@ func (*Controller) NeedLeaderElection() bool { return true }
 
 // Subscribe registers f, which is called when the result of State or Failure for a policy may have changed. f must
 // return quickly. Subscribe before Start.
-func (c *Controller) Subscribe(f func(policy string)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers = append(c.subscribers, f)
-}
+func (c *Controller) Subscribe(f func(policy string)) { c.changes.Subscribe(f) }
 
 // loadedPollInterval is the interval at which Start checks whether all policies are loaded.
 const loadedPollInterval = 100 * time.Millisecond
@@ -137,13 +130,8 @@ func (c *Controller) current() (*remote.Pusher, *watches.Manager) {
 }
 
 func (c *Controller) notify(policies ...string) {
-	c.mu.Lock()
-	subscribers := c.subscribers
-	c.mu.Unlock()
 	for _, p := range policies {
-		for _, f := range subscribers {
-			f(p)
-		}
+		c.changes.Publish(p)
 	}
 }
 

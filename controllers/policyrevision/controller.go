@@ -68,12 +68,12 @@ type Controller struct {
 // New returns a controller that reads policies from policies and stores revisions in state.
 func New(policies client.Reader, state cluster.Cluster, registry *placement.Registry, o Options) *Controller {
 	out := &Controller{policies: policies, state: state, registry: registry, options: o, loaded: make(chan event.GenericEvent, 1024)}
-	registry.Subscribe(func(name string, _, after *placement.Policy) {
-		if after == nil {
+	registry.Subscribe(func(change placement.PolicyChange) {
+		if change.After == nil {
 			return
 		}
 		select {
-		case out.loaded <- event.GenericEvent{Object: &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
+		case out.loaded <- event.GenericEvent{Object: &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: change.Name}}}:
 		default:
 			// Only the leader reads the channel. When a replica becomes the leader, the watch enqueues every policy.
 		}

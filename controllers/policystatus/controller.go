@@ -108,7 +108,7 @@ type Controller struct {
 // New returns a controller that writes a policy's status when the registry's entry for the policy changes.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, before: map[types.UID]int64{}, nowhere: map[string]bool{}}
-	d.Registry.Subscribe(func(name string, _, _ *placement.Policy) { c.Changed(name) })
+	d.Registry.Subscribe(func(change placement.PolicyChange) { c.Changed(change.Name) })
 	return c
 }
 

@@ -49,6 +49,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/quota"
@@ -96,7 +97,7 @@ type Controller struct {
 	Deps
 	meter   *quota.Meter
 	watches *watches.Manager
-	wake    chan struct{}
+	wake    notify.Signal
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[quota.Key]
@@ -108,7 +109,7 @@ type Controller struct {
 
 // New returns a controller.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: make(chan struct{}, 1), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
+	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: notify.NewSignal(), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
 	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
@@ -186,12 +187,7 @@ func (c *Controller) ServedChanged() {
 
 // Rewatch requests that the set of watched types is computed again because quotas or the served types changed. It does
 // not block.
-func (c *Controller) Rewatch() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
-}
+func (c *Controller) Rewatch() { c.wake.Notify() }
 
 // wantedTypes returns the types that quotas count and that the API server serves. The watches keep these objects whole.
 func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionResource]*projection.FieldSet, error) {

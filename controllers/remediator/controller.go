@@ -133,7 +133,7 @@ func New(d Deps) *Controller {
 	c.objects = newObjectCache(c.objectsChanged)
 	c.watches = watches.NewManager(d.Client, c.objects, c.watchChanged)
 	c.watches.RestoreDetector = d.History
-	d.Registry.Subscribe(c.policyChanged)
+	d.Registry.Subscribe(func(p placement.PolicyChange) { c.policyChanged(p.Name, p.Before, p.After) })
 	return c
 }
 

@@ -30,6 +30,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -45,7 +46,7 @@ type Controller struct {
 	// types, each with other fields and in another form.
 	data, predicates *feed
 	// wake receives a value when the set of policies changed.
-	wake chan struct{}
+	wake notify.Signal
 	// stale holds the policies whose data is too old. It is nil before the first check.
 	stale atomic.Pointer[map[string]*engine.StaleError]
 }
@@ -53,16 +54,11 @@ type Controller struct {
 // New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
 // inventories. While a policy evaluates predicates, it loads into world what those read.
 func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
-	c := &Controller{registry: registry, wake: make(chan struct{}, 1)}
+	c := &Controller{registry: registry, wake: notify.NewSignal()}
 	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
 	c.predicates = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
-	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
-	})
+	registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
 	return c
 }
 
@@ -77,13 +73,15 @@ func (c *Controller) Follow(h *watches.RestoreDetector) {
 // Subscribe registers f, which is called with a type that policies read when its objects or the state of its
 // replication change. f must return quickly. Subscribe before Start.
 func (c *Controller) Subscribe(f func(schema.GroupVersionResource)) {
-	c.data.subscribe(f, f)
+	c.data.content.Subscribe(f)
+	c.data.states.Subscribe(f)
 }
 
 // SubscribePredicates registers two functions for the types that predicates read. content is called when objects change, and
 // state when the state of the replication changes. Both must return quickly. Subscribe before Start.
 func (c *Controller) SubscribePredicates(content, state func(schema.GroupVersionResource)) {
-	c.predicates.subscribe(content, state)
+	c.predicates.content.Subscribe(content)
+	c.predicates.states.Subscribe(state)
 }
 
 // NeedLeaderElection returns false: every replica replicates, because the engine keeps its data in process memory.

@@ -18,13 +18,13 @@ package replicator
 
 import (
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -38,36 +38,14 @@ type feed struct {
 	watches *watches.Manager
 	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
-
-	mu          sync.Mutex
-	subscribers []subscriber
-}
-
-// subscriber has callbacks for changes of objects and for changes of the state of a watch.
-type subscriber struct {
-	content, state func(schema.GroupVersionResource)
+	// content has the types whose objects changed, and states the types whose watches changed their state.
+	content, states notify.Topic[schema.GroupVersionResource]
 }
 
 func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
-	f.watches = watches.NewManager(client, sink{f}, func(resource schema.GroupVersionResource) {
-		for _, s := range f.subscribed() {
-			s.state(resource)
-		}
-	})
+	f.watches = watches.NewManager(client, sink{f}, f.states.Publish)
 	return f
-}
-
-func (f *feed) subscribe(content, state func(schema.GroupVersionResource)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.subscribers = append(f.subscribers, subscriber{content, state})
-}
-
-func (f *feed) subscribed() []subscriber {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.subscribers
 }
 
 // wanted returns the types and fields that policies read: those in force, and versions that wait for their data.
@@ -131,11 +109,8 @@ func (s sink) Drop(resource schema.GroupVersionResource) {
 }
 
 func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
-	if !changed {
-		return
-	}
-	for _, s := range s.subscribed() {
-		s.content(resource)
+	if changed {
+		s.content.Publish(resource)
 	}
 }
 

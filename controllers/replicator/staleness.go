@@ -94,9 +94,7 @@ func (c *Controller) checkAge(now time.Time) {
 func (c *Controller) tell(b *policy.Binding) {
 	for _, f := range c.feeds() {
 		for resource := range f.reads(b) {
-			for _, s := range f.subscribed() {
-				s.state(resource)
-			}
+			f.states.Publish(resource)
 		}
 	}
 }

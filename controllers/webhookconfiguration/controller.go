@@ -123,7 +123,7 @@ func New(c client.Client, live client.Reader, registry *placement.Registry, eval
 		client: c, live: live, registry: registry, evaluators: evaluators, loaded: loaded, certificate: certificate, tokens: tokens, options: o,
 		wake: make(chan event.GenericEvent, 1),
 	}
-	registry.Subscribe(func(string, *placement.Policy, *placement.Policy) { out.FieldsReadChanged() })
+	registry.Subscribe(func(placement.PolicyChange) { out.FieldsReadChanged() })
 	return out
 }
 
@@ -138,7 +138,7 @@ func (c *Controller) FieldsReadChanged() {
 
 // Subscribe registers f, which is called when the state of a policy's rules changes. f must return quickly. Subscribe
 // before the start.
-func (c *Controller) Subscribe(f func(policy string)) { c.states.subscribe(f) }
+func (c *Controller) Subscribe(f func(policy string)) { c.states.changes.Subscribe(f) }
 
 // State returns the state of a policy's rules in the webhook configuration.
 func (c *Controller) State(policy string) status.WebhookState { return c.states.get(policy) }

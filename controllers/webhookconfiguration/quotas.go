@@ -44,7 +44,7 @@ const quotaTimeout = 10
 
 // SubscribeQuotas registers f, which is called when the state of the rules of a quota or LimitedResource changes. f
 // must return quickly. Subscribe before the start.
-func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.subscribe(f) }
+func (c *Controller) SubscribeQuotas(f func(quota.Key)) { c.quotaStates.changes.Subscribe(f) }
 
 // QuotaState returns the state of the rules of a quota or LimitedResource in the webhook configuration.
 func (c *Controller) QuotaState(key quota.Key) status.WebhookState { return c.quotaStates.get(key) }

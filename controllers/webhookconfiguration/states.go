@@ -20,21 +20,17 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/status"
 )
 
 // states holds the state of the rules of each policy or quota. It is safe for concurrent use.
 type states[K comparable] struct {
-	mu          sync.Mutex
-	current     map[K]status.WebhookState
-	subscribers []func(K)
-}
+	// changes has the keys whose state changed.
+	changes notify.Topic[K]
 
-// subscribe registers f, which is called with each key whose state changes.
-func (s *states[K]) subscribe(f func(K)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.subscribers = append(s.subscribers, f)
+	mu      sync.Mutex
+	current map[K]status.WebhookState
 }
 
 func (s *states[K]) get(k K) status.WebhookState {
@@ -43,19 +39,16 @@ func (s *states[K]) get(k K) status.WebhookState {
 	return s.current[k]
 }
 
-// set replaces all states and notifies the subscribers of those that changed. Subscribers are called without the lock,
-// so they may call get.
+// set replaces all states and publishes those that changed. Subscribers are called without the lock, so they may call
+// get.
 func (s *states[K]) set(next map[K]status.WebhookState) {
 	s.mu.Lock()
-	before, subscribers := s.current, s.subscribers
+	before := s.current
 	s.current = next
 	s.mu.Unlock()
 	for k, state := range next {
-		if before[k] == state {
-			continue
-		}
-		for _, f := range subscribers {
-			f(k)
+		if before[k] != state {
+			s.changes.Publish(k)
 		}
 	}
 }

@@ -28,7 +28,7 @@ import (
 func TestSubscribersReadStates(t *testing.T) {
 	s := &states[string]{}
 	var got []int64
-	s.subscribe(func(k string) {
+	s.changes.Subscribe(func(k string) {
 		if !s.mu.TryLock() {
 			t.Fatal("a subscriber is called with the lock held")
 		}

@@ -372,8 +372,8 @@ func TestRegistry(t *testing.T) {
 		}
 		return fmt.Sprintf("%s%d", p.Name, p.Generation)
 	}
-	r.Subscribe(func(policy string, before, after *placement.Policy) {
-		told = append(told, fmt.Sprintf("%s %s %s", policy, name(before), name(after)))
+	r.Subscribe(func(change placement.PolicyChange) {
+		told = append(told, fmt.Sprintf("%s %s %s", change.Name, name(change.Before), name(change.After)))
 	})
 	before := r.InForce()
 	r.Set("b", &placement.PolicyState{Policy: &placement.Policy{Name: "b", Generation: 1}})

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -68,9 +69,17 @@ func (s *PolicyState) Bindings() []*policy.Binding {
 
 // Registry is the set of policies of one replica. It is safe for concurrent use. Readers take no lock.
 type Registry struct {
-	mu          sync.Mutex
-	current     atomic.Pointer[registryState]
-	subscribers []func(name string, before, after *Policy)
+	// mu serializes changes. It is held while a change is published, so that changes arrive in order.
+	mu      sync.Mutex
+	current atomic.Pointer[registryState]
+	changes notify.Topic[PolicyChange]
+}
+
+// PolicyChange is a change of a policy's state. The versions in force before and after it may be the same.
+type PolicyChange struct {
+	Name string
+	// Before and After are the versions in force; nil stands for none.
+	Before, After *Policy
 }
 
 // registryState is one state of the registry. It is immutable. Both lists are sorted by name and have the same indexes.
@@ -105,14 +114,9 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// Subscribe registers f to be called after each change of a policy. f gets the versions in force before and after the
-// change; nil stands for none. f must return quickly and must not call Set or Remove. Call Subscribe before the first
-// Set.
-func (r *Registry) Subscribe(f func(name string, before, after *Policy)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.subscribers = append(r.subscribers, f)
-}
+// Subscribe registers f to be called after each change of a policy, in the order of the changes. f must return quickly
+// and must not call Set or Remove. Call Subscribe before the first Set.
+func (r *Registry) Subscribe(f func(PolicyChange)) { r.changes.Subscribe(f) }
 
 // Set stores s as the policy's state.
 func (r *Registry) Set(name string, s *PolicyState) { r.change(name, s) }
@@ -149,9 +153,7 @@ func (r *Registry) change(name string, s *PolicyState) {
 		}
 	}
 	r.current.Store(&next)
-	for _, f := range r.subscribers {
-		f(name, before, after)
-	}
+	r.changes.Publish(PolicyChange{Name: name, Before: before, After: after})
 }
 
 // InForce returns the policies in force, sorted by name. Callers must not change the slice.

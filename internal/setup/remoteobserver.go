@@ -109,16 +109,16 @@ type endpointMetrics struct {
 	used map[string]int
 }
 
-// changed updates the engines in use after a change of a policy. before and after may be nil.
-func (e *endpointMetrics) changed(_ string, before, after *placement.Policy) {
+// changed updates the engines in use after a change of a policy.
+func (e *endpointMetrics) changed(change placement.PolicyChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if at, ok := endpointOf(after); ok {
+	if at, ok := endpointOf(change.After); ok {
 		if e.used[at]++; e.used[at] == 1 {
 			e.metrics.Add(at)
 		}
 	}
-	if at, ok := endpointOf(before); ok {
+	if at, ok := endpointOf(change.Before); ok {
 		if e.used[at]--; e.used[at] == 0 {
 			delete(e.used, at)
 			e.metrics.Forget(at)

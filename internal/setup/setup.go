@@ -81,8 +81,8 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 	"github.com/berth-dev/berth/webhooks/placementmutator"
 	"github.com/berth-dev/berth/webhooks/policyvalidator"
-	"github.com/berth-dev/berth/webhooks/quotavalidator"
 	"github.com/berth-dev/berth/webhooks/quotaspec"
+	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
 // NewScheme returns a scheme with the kinds that Berth reads and writes as typed objects.
@@ -543,7 +543,7 @@ func (p *components) addStatus() {
 		Client: p.mgr.GetClient(), Checker: p.schemas, Bound: p.registry.BindingsInForce, Changed: func(name string) { p.status.Changed(name) },
 	})
 	p.catalog.Subscribe(p.typeCheck.ServedChanged)
-	p.registry.Subscribe(func(name string, _, _ *placement.Policy) { p.typeCheck.PolicyLoaded(name) })
+	p.registry.Subscribe(func(change placement.PolicyChange) { p.typeCheck.PolicyLoaded(change.Name) })
 	p.status = policystatus.New(policystatus.Deps{
 		Client: p.mgr.GetClient(), Engine: p.engine.Name(), RemoteEngine: remote.Name, Registry: p.registry,
 		Stale:       p.replication.Stale,

@@ -33,6 +33,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -44,11 +45,11 @@ var _ policy.ServedTypes = (*Catalog)(nil)
 type Catalog struct {
 	client      discovery.DiscoveryInterface
 	inventories *replication.Inventories
-	stale       chan struct{}
+	stale       notify.Signal
 	current     atomic.Pointer[catalog]
+	changes     notify.Topic[struct{}]
 
-	refresh     sync.Mutex
-	subscribers []func()
+	refresh sync.Mutex
 }
 
 // Discovery follows changes of objects with a delay, and an extension API server comes and goes without any change of
@@ -72,26 +73,17 @@ type catalog struct {
 // NewCatalog returns a catalog that is empty until the first Refresh. inventories lists the types that represent
 // clusters.
 func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
-	c := &Catalog{client: client, inventories: inventories, stale: make(chan struct{}, 1)}
+	c := &Catalog{client: client, inventories: inventories, stale: notify.NewSignal()}
 	c.current.Store(&catalog{})
 	return c
 }
 
 // Subscribe registers f, which is called after each refresh that found a change. f must return quickly and must not
 // call Refresh.
-func (c *Catalog) Subscribe(f func()) {
-	c.refresh.Lock()
-	defer c.refresh.Unlock()
-	c.subscribers = append(c.subscribers, f)
-}
+func (c *Catalog) Subscribe(f func()) { c.changes.Subscribe(func(struct{}) { f() }) }
 
 // Invalidate requests discovery because the served types have probably changed. It does not block.
-func (c *Catalog) Invalidate() {
-	select {
-	case c.stale <- struct{}{}:
-	default:
-	}
-}
+func (c *Catalog) Invalidate() { c.stale.Notify() }
 
 // NeedLeaderElection returns false: every replica needs the served types.
 func (*Catalog) NeedLeaderElection() bool { return false }
@@ -139,9 +131,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		return nil
 	}
 	c.current.Store(next)
-	for _, f := range c.subscribers {
-		f()
-	}
+	c.changes.Publish(struct{}{})
 	return nil
 }
 

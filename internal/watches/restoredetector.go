@@ -18,7 +18,6 @@ package watches
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,6 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/internal/notify"
 )
 
 // RestoreDetector detects when the API server's store was set back to an earlier state, as a restore of etcd from a
@@ -37,9 +38,9 @@ import (
 //
 // A RestoreDetector is safe for concurrent use. Create it with NewRestoreDetector.
 type RestoreDetector struct {
-	mu          sync.Mutex
-	current     *epoch
-	subscribers []func()
+	mu       sync.Mutex
+	current  *epoch
+	restores notify.Topic[struct{}]
 }
 
 // epoch is the time between two restores.
@@ -64,11 +65,7 @@ func newEpoch(number uint64) *epoch {
 }
 
 // Subscribe registers f, which is called after each call of ReportRestore. f must return quickly.
-func (h *RestoreDetector) Subscribe(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.subscribers = append(h.subscribers, f)
-}
+func (h *RestoreDetector) Subscribe(f func()) { h.restores.Subscribe(func(struct{}) { f() }) }
 
 // ReportRestore begins a new epoch because the store was set back. All watches of wrapped ListerWatchers end, and their
 // reflectors list again. A caller needs proof: a read from the API server that began after a newer version of the same
@@ -77,12 +74,9 @@ func (h *RestoreDetector) ReportRestore() {
 	h.mu.Lock()
 	before := h.current
 	h.current = newEpoch(before.number + 1)
-	subscribers := slices.Clone(h.subscribers)
 	h.mu.Unlock()
 	before.end()
-	for _, f := range subscribers {
-		f()
-	}
+	h.restores.Publish(struct{}{})
 }
 
 func (h *RestoreDetector) currentEpoch() *epoch {
