@@ -114,7 +114,7 @@ var _ = Describe("Berth", Ordered, func() {
 			governHarbour(ctx)
 			Expect(create(ctx, "anew")).To(Succeed())
 			Eventually(pod).WithContext(ctx).WithArguments("anew").Should(And(BeReady(), BePlaced("north")))
-			must(ctx, "kubectl delete -f dist/install.yaml")
+			must(ctx, "kubectl delete --ignore-not-found -f dist/install.yaml")
 			must(ctx, "kubectl wait --for=delete mutatingwebhookconfiguration/berth-placement --timeout=60s")
 			must(ctx, "kubectl berth cleanup --all-namespaces --unverified --yes")
 			expectNoTrace(ctx)

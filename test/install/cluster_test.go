@@ -306,7 +306,8 @@ var _ = Describe("Berth", Ordered, func() {
 		run(ctx, deployment(ctx))
 		use(ctx)
 		Expect(hooks(ctx)).To(ConsistOf(placementHook, policiesHook, quotaHook))
-		shell(ctx, "kubectl delete -f "+install)
+		// kubectl may find that the namespace controller has deleted some of the namespace's objects already.
+		shell(ctx, "kubectl delete --ignore-not-found -f "+install)
 		expectOpen(ctx)
 		Eventually(left).WithContext(ctx).Should(BeEmpty())
 	})
