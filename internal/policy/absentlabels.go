@@ -31,13 +31,10 @@ type AbsentLabel struct {
 
 // AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
 // input.metadata.labels.team`.
-func (m *Module) AbsentLabels() []AbsentLabel {
-	if m.Compiler == nil || m.Compiler.Modules[textFile] == nil {
-		return nil
-	}
+func AbsentLabels(compiler *ast.Compiler) []AbsentLabel {
 	var out []AbsentLabel
 	first := true
-	for _, rule := range m.Compiler.Modules[textFile].Rules {
+	for _, rule := range moduleOf(compiler).Rules {
 		if !slices.Contains(ContractRules, ruleName(rule)) {
 			continue
 		}

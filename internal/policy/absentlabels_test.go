@@ -50,7 +50,7 @@ func TestAbsentLabels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, m.AbsentLabels()); diff != "" {
+			if diff := cmp.Diff(tc.want, policy.AbsentLabels(m.Compiler)); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 		})

@@ -80,15 +80,8 @@ type Binding struct {
 
 // Namespaced reports whether a read is bound to a namespaced type.
 func (b *Binding) Namespaced(read Read) bool {
-	path := []string{rootKubernetes, read.Plural}
-	switch {
-	case read.Quotas != "":
-		path = []string{rootBerth, read.Quotas}
-	case read.GroupVersion != "":
-		path = []string{rootResources, read.GroupVersion, read.Plural}
-	}
 	return slices.ContainsFunc(b.Paths, func(p BoundPath) bool {
-		return slices.Equal(p.Path, path) && slices.ContainsFunc(b.Resources, func(r Resource) bool { return r.GroupVersionResource == p.Resource && r.Namespaced })
+		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources, func(r Resource) bool { return r.GroupVersionResource == p.Resource && r.Namespaced })
 	})
 }
 
@@ -141,12 +134,13 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes
 			b.Missing = append(b.Missing, read)
 		}
 	case read.Quotas != "":
-		r, ok := served.Exact(quotaResources[read.Quotas])
+		resource, _ := QuotaResource(read.Quotas)
+		r, ok := served.Exact(resource)
 		if !ok {
 			b.Missing = append(b.Missing, read)
 			return nil
 		}
-		b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), rootBerth, read.Quotas)
+		b.add(r, replication.NormalFields(m.ObjectFields(read, r.Namespaced)), read.Path()...)
 		b.Paths[len(b.Paths)-1].Quota = true
 	case read.GroupVersion != "":
 		// The analysis has already parsed the value, so that it is valid.
@@ -156,7 +150,7 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes
 			b.Missing = append(b.Missing, read)
 			return nil
 		}
-		b.add(r, m.ObjectFields(read, r.Namespaced), rootResources, read.GroupVersion, read.Plural)
+		b.add(r, m.ObjectFields(read, r.Namespaced), read.Path()...)
 	default:
 		candidates := served.ByPlural(read.Plural)
 		if group, known := recorded[read.Plural]; known {
@@ -172,7 +166,7 @@ func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes
 			b.Missing = append(b.Missing, read)
 		case 1:
 			b.bindTo(read.Plural, candidates[0].Group)
-			b.add(candidates[0], m.ObjectFields(read, candidates[0].Namespaced), rootKubernetes, read.Plural)
+			b.add(candidates[0], m.ObjectFields(read, candidates[0].Namespaced), read.Path()...)
 		default:
 			return ambiguous(name, read, candidates)
 		}
@@ -203,7 +197,7 @@ func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindi
 	}
 	var out Bindings
 	for _, read := range m.Reads {
-		if !read.byPluralAlone() {
+		if !read.ByPluralAlone() {
 			continue
 		}
 		shown := groups[read.Plural]
@@ -274,11 +268,7 @@ func (b *Binding) bindTo(plural, group string) {
 // ReadsByPluralOnly reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
 // such a name.
 func (m *Module) ReadsByPluralOnly() bool {
-	return slices.ContainsFunc(m.Reads, Read.byPluralAlone)
-}
-
-func (r Read) byPluralAlone() bool {
-	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
+	return slices.ContainsFunc(m.Reads, Read.ByPluralAlone)
 }
 
 // AmbiguousNames returns a sentence for each reference by plural name alone whose name is served by several groups.
@@ -338,9 +328,9 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 	if !ok {
 		return
 	}
-	gv := r.GroupVersion().String()
-	b.add(r, m.ObjectFields(Read{Plural: r.Resource}, r.Namespaced), rootKubernetes, r.Resource)
-	b.add(r, m.ObjectFields(Read{Plural: r.Resource, GroupVersion: gv}, r.Namespaced), rootResources, gv, r.Resource)
+	for _, read := range []Read{{Plural: r.Resource}, {Plural: r.Resource, GroupVersion: r.GroupVersion().String()}} {
+		b.add(r, m.ObjectFields(read, r.Namespaced), read.Path()...)
+	}
 }
 
 // needs records that the policy reads some fields of a resource type.

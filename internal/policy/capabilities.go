@@ -91,3 +91,19 @@ func forbidden(message string) (string, bool) {
 	_, known := ast.BuiltinMap[name]
 	return name, known
 }
+
+// RenamedBuiltin returns the current name of a builtin function from OPA before 0.5, which used underscores for dots,
+// as in json_marshal. The result ok is false if name is not such a function.
+func RenamedBuiltin(name string) (today string, ok bool) {
+	if _, known := ast.BuiltinMap[name]; known || !strings.Contains(name, "_") {
+		return "", false
+	}
+	// A name has at most two dots, and may have underscores after them.
+	once := strings.Replace(name, "_", ".", 1)
+	for _, candidate := range []string{once, strings.Replace(once, "_", ".", 1)} {
+		if _, known := ast.BuiltinMap[candidate]; known {
+			return candidate, true
+		}
+	}
+	return "", false
+}

@@ -38,17 +38,12 @@ type ClusterConstant struct {
 
 // ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares
 // with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
-func (m *Module) ClusterConstants() []ClusterConstant {
-	var out []ClusterConstant
-	if m.Remote != nil || m.Compiler == nil {
-		return nil
-	}
-	for _, module := range m.Compiler.Modules {
-		s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
-		s.names(module)
-		s.fields(module)
-		out = append(out, s.found...)
-	}
+func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
+	module := moduleOf(compiler)
+	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
+	s.names(module)
+	s.fields(module)
+	out := s.found
 	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
 	return slices.CompactFunc(out, func(a, b ClusterConstant) bool {
 		return a.Row == b.Row && a.Col == b.Col && a.Value == b.Value && slices.Equal(a.Field, b.Field)

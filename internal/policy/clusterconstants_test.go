@@ -58,7 +58,7 @@ func TestClusterConstants(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, c := range m.ClusterConstants() {
+			for _, c := range policy.ClusterConstants(m.Compiler) {
 				given := ""
 				if c.Given {
 					given = "!"

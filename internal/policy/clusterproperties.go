@@ -36,10 +36,8 @@ type ClusterProperty struct {
 
 // ClusterProperties returns the properties of clusters that the policy reads by constant names, sorted by position. It
 // follows names within a rule, and arguments of the policy's own functions.
-func (m *Module) ClusterProperties() []ClusterProperty {
-	if m.Remote != nil || m.Compiler == nil {
-		return nil
-	}
+func ClusterProperties(compiler *ast.Compiler) []ClusterProperty {
+	module := moduleOf(compiler)
 	var out []ClusterProperty
 	add := func(key *ast.Term, fallback *ast.Location) {
 		name, ok := key.Value.(ast.String)
@@ -51,29 +49,27 @@ func (m *Module) ClusterProperties() []ClusterProperty {
 			out = append(out, ClusterProperty{Row: at.Row, Col: at.Col, Name: string(name)})
 		}
 	}
-	for _, module := range m.Compiler.Modules {
-		s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
-		s.assignments(module)
-		s.arguments(module)
-		ast.WalkRefs(module, func(ref ast.Ref) bool {
-			// A variable may denote a part of the reference, so the key is one of the parts that are written here.
-			whole, ok := s.clusterRef(ast.NewTerm(ref))
-			field, _ := part(whole, 3)
-			if key := len(ref) - len(whole) + 4; ok && field == fieldProperties && len(whole) > 4 && key > 0 {
-				add(ref[key], ref[0].Location)
-			}
+	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
+	s.assignments(module)
+	s.arguments(module)
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		// A variable may denote a part of the reference, so the key is one of the parts that are written here.
+		whole, ok := s.clusterRef(ast.NewTerm(ref))
+		field, _ := part(whole, 3)
+		if key := len(ref) - len(whole) + 4; ok && field == fieldProperties && len(whole) > 4 && key > 0 {
+			add(ref[key], ref[0].Location)
+		}
+		return false
+	})
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsCall() || !e.Operator().Equal(ast.ObjectGet.Ref()) || len(e.Operands()) < 2 {
 			return false
-		})
-		ast.WalkExprs(module, func(e *ast.Expr) bool {
-			if !e.IsCall() || !e.Operator().Equal(ast.ObjectGet.Ref()) || len(e.Operands()) < 2 {
-				return false
-			}
-			if path, ok := s.field(e.Operand(0)); ok && len(path) == 1 && path[0] == fieldProperties {
-				add(e.Operand(1), e.Location)
-			}
-			return false
-		})
-	}
+		}
+		if path, ok := s.field(e.Operand(0)); ok && len(path) == 1 && path[0] == fieldProperties {
+			add(e.Operand(1), e.Location)
+		}
+		return false
+	})
 	slices.SortStableFunc(out, func(a, b ClusterProperty) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(out, func(p ClusterProperty) bool {

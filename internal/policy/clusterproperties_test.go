@@ -59,7 +59,7 @@ func TestClusterProperties(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, p := range m.ClusterProperties() {
+			for _, p := range policy.ClusterProperties(m.Compiler) {
 				got = append(got, fmt.Sprintf("%d:%d %s", p.Row, p.Col, p.Name))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

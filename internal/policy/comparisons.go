@@ -26,23 +26,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// warnOfComparisons warns about comparisons with a constant that the subject never equals, or that is probably a
+// checkComparisons warns about comparisons with a constant that the subject never equals, or that is probably a
 // mistake.
-func (m *Module) warnOfComparisons(rule *ast.Rule, n *names) {
+func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
 	eachCall(rule, func(c funcCall) {
 		if len(c.operands) != 2 {
 			return
 		}
 		left, right := n.resolve(c.operands[0]), n.resolve(c.operands[1])
 		if message := swapped(c, right); message != "" {
-			m.warnAt(c.at, message)
+			r.warnAt(c.at, message)
 		}
 		if _, ordered := mirrored[c.operator]; ordered && ast.IsConstant(left.Value) {
 			left, right = right, left
 		}
 		for _, message := range []string{inOneCase(c, left, right), ofNames(c, left, right), n.inBytes(c, left, right)} {
 			if message != "" {
-				m.warnAt(c.at, message)
+				r.warnAt(c.at, message)
 			}
 		}
 	})

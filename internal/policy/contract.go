@@ -34,14 +34,6 @@ import (
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
-// Names of the rules of the decision contract. See ContractRules.
-const (
-	ruleAnnotations = "annotations"
-	ruleLabels      = "labels"
-	ruleErrors      = "errors"
-	ruleWarnings    = "warnings"
-)
-
 // schedulingTypes maps the members of the rule scheduling to their API types.
 var schedulingTypes = map[string]reflect.Type{
 	"nodeSelector":              reflect.TypeFor[map[string]string](),

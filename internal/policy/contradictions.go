@@ -23,9 +23,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// warnOfContradictions warns about pairs of expressions in one body that compare the same term with constants and
+// checkContradictions warns about pairs of expressions in one body that compare the same term with constants and
 // cannot both be true. The author has probably confused AND with OR.
-func (m *Module) warnOfContradictions(rule *ast.Rule, n *names) {
+func (r *Report) checkContradictions(rule *ast.Rule, n *names) {
 	ast.WalkBodies(rule, func(body ast.Body) bool {
 		known := map[string][]comparison{}
 		for _, expr := range body {
@@ -35,7 +35,7 @@ func (m *Module) warnOfContradictions(rule *ast.Rule, n *names) {
 			}
 			if i := slices.IndexFunc(known[c.subject], c.contradicts); i >= 0 {
 				other := known[c.subject][i]
-				m.warnAt(expr.Location, fmt.Sprintf("%s and %s are never true together: expressions of one body are joined by AND. For OR, %s",
+				r.warnAt(expr.Location, fmt.Sprintf("%s and %s are never true together: expressions of one body are joined by AND. For OR, %s",
 					source(other.expr), source(expr), other.alternative(c)))
 				known[c.subject] = nil
 				continue

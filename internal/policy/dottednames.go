@@ -17,7 +17,6 @@ limitations under the License.
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -29,25 +28,9 @@ var keyedFields = []string{
 	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
 }
 
-// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens. Without
-// brackets, Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
-func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
-	for i := range wrong.Diagnostics {
-		d := &wrong.Diagnostics[i]
-		name, unsafe := strings.CutSuffix(strings.TrimPrefix(d.Message, "var "), " is unsafe")
-		if d.Code != ast.UnsafeVarErr || !unsafe {
-			continue
-		}
-		if meant := nameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
-			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
-		}
-	}
-	return wrong
-}
-
-// nameInBrackets returns the bracketed form of the reference at a position, if the variable is a part of its
+// NameInBrackets returns the bracketed form of the reference at a position, if the variable is a part of its
 // unbracketed name; otherwise nil.
-func nameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
+func NameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
 	// The parts of a-b-c include the call a-b. The longest call has the whole name.
 	longest := map[int]unbracketed{}
 	eachCall(parsed, func(c funcCall) {

@@ -42,13 +42,16 @@ const (
 	maxEntries = 16
 )
 
-// warnOfEachEntry warns about clauses that are true for every object. It must be called after Static is set.
-func (m *Module) warnOfEachEntry(clauses []eachEntry) {
-	for _, c := range clauses {
-		if entries := m.entries(c.collection); c.exclusive(entries[:min(len(entries), maxEntries)]) {
-			m.warnAt(c.at, c.message)
+// EachEntry returns the clauses that are true for every object, given the policy's own documents. The parameter static is
+// nil if there are none.
+func (r *Report) EachEntry(static ast.Object) []Finding {
+	var out []Finding
+	for _, c := range r.eachEntry {
+		if all := entries(c.collection, static); c.exclusive(all[:min(len(all), maxEntries)]) {
+			out = append(out, Finding{Row: c.at.Row, Col: c.at.Col, Message: c.message})
 		}
 	}
+	return out
 }
 
 // exclusive reports whether no term matches all entries, because no term matches two of them.
@@ -75,12 +78,12 @@ func (c eachEntry) exclusive(entries []*ast.Term) bool {
 }
 
 // entries returns the members of a collection; nil if they are unknown.
-func (m *Module) entries(collection *ast.Term) []*ast.Term {
+func entries(collection *ast.Term, static ast.Object) []*ast.Term {
 	if ref, ok := collection.Value.(ast.Ref); ok {
-		if m.Static == nil || len(ref) < 2 || !ref.IsGround() {
+		if static == nil || len(ref) < 2 || !ref.IsGround() {
 			return nil
 		}
-		value, err := m.Static.Find(ref[1:])
+		value, err := static.Find(ref[1:])
 		if err != nil {
 			return nil
 		}
@@ -97,7 +100,7 @@ func (m *Module) entries(collection *ast.Term) []*ast.Term {
 	return members(collection)
 }
 
-// findEachEntry returns the clauses of a rule that warnOfEachEntry checks.
+// findEachEntry returns the clauses of a rule that EachEntry checks.
 func findEachEntry(rule *ast.Rule, n *names) []eachEntry {
 	if ruleName(rule) != ruleErrors || slices.ContainsFunc(rule.Body, func(e *ast.Expr) bool { return len(e.With) > 0 }) {
 		return nil

@@ -97,10 +97,10 @@ type places struct {
 
 var anything = places{other: true}
 
-// analyseFields finds the fields that the module's contract rules read, directly or through other rules.
-func (m *Module) analyseFields(module *ast.Module) {
+// analyseFields finds the fields that some of the module's rules read, directly or through other rules.
+func (out *Analysis) analyseFields(compiler *ast.Compiler, module *ast.Module, rules []string) {
 	a := &fieldAnalyser{
-		compiler: m.Compiler, functions: map[string]*ruleGroup{},
+		compiler: compiler, functions: map[string]*ruleGroup{},
 		input: &projection.FieldSet{}, data: &projection.FieldSet{},
 		calls: map[string]*call{}, reader: &reader{},
 	}
@@ -110,43 +110,23 @@ func (m *Module) analyseFields(module *ast.Module) {
 		a.noteMock(w)
 		return false
 	})
-	for _, rule := range m.Rules {
-		a.deepen(a.dataRef(nil, m.Package.Append(ast.StringTerm(rule))))
+	pkg := module.Package.Path
+	for _, rule := range rules {
+		a.deepen(a.dataRef(nil, pkg.Append(ast.StringTerm(rule))))
 	}
-	if m.Clusters {
+	if out.Clusters {
 		a.readClusters()
 	}
 	switch {
 	case a.lost:
 		a.input.AddAll()
 		a.data.AddAll()
-	case !m.Nodes && !m.Clusters:
+	case !out.Nodes && !out.Clusters:
 		// Results of predicates must be checked again after nodes, pods, or clusters change. The engine tracks these
 		// results for decisions only, so such policies have no cacheable rules.
-		m.CacheableRules = a.cacheableRules(m.Package)
+		out.CacheableRules = a.cacheableRules(pkg)
 	}
-	m.Input, m.Data = a.input.Seal(), a.data.Seal()
-}
-
-// ObjectFields returns the fields that the module reads of the objects of a resource type, at the path that the read
-// names. The parameter namespaced reports whether the type is namespaced. For clusters and quotas, the fields are those
-// of the normal form.
-func (m *Module) ObjectFields(r Read, namespaced bool) *projection.FieldSet {
-	path := []string{rootKubernetes, r.Plural}
-	switch {
-	case r.Clusters:
-		path = []string{rootClusters}
-	case r.Quotas != "":
-		path = []string{rootBerth, r.Quotas}
-	case r.GroupVersion != "":
-		path = []string{rootResources, r.GroupVersion, r.Plural}
-	}
-	// Objects are keyed by name, below a namespace if the type is namespaced.
-	levels := 1
-	if namespaced {
-		levels = 2
-	}
-	return m.Data.AtPath(path...).UnionAtDepth(levels)
+	out.Input, out.Data = a.input.Seal(), a.data.Seal()
 }
 
 func (a *fieldAnalyser) addRules(rules []*ast.Rule) {

@@ -35,11 +35,8 @@ type InputConstant struct {
 
 // InputConstants returns the constants that the policy compares with input.kind and input.apiVersion, one by one or as
 // members of a set or an array. They are sorted by position. It returns nil if the policy replaces input by `with`.
-func (m *Module) InputConstants() []InputConstant {
-	if m.Compiler == nil || m.Compiler.Modules[textFile] == nil {
-		return nil
-	}
-	module := m.Compiler.Modules[textFile]
+func InputConstants(compiler *ast.Compiler) []InputConstant {
+	module := moduleOf(compiler)
 	replaced := false
 	ast.WalkWiths(module, func(w *ast.With) bool {
 		ref, ok := w.Target.Value.(ast.Ref)
@@ -52,7 +49,7 @@ func (m *Module) InputConstants() []InputConstant {
 	refs := referencesOf(module)
 	var out []InputConstant
 	ast.WalkExprs(module, func(e *ast.Expr) bool {
-		out = append(out, m.comparedConstants(e, refs)...)
+		out = append(out, comparedConstants(compiler, e, refs)...)
 		return false
 	})
 	slices.SortStableFunc(out, func(a, b InputConstant) int {
@@ -106,7 +103,7 @@ func typeField(ref ast.Ref) string {
 }
 
 // comparedConstants returns the constants that an expression compares with one of the type fields.
-func (m *Module) comparedConstants(e *ast.Expr, refs references) []InputConstant {
+func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []InputConstant {
 	operands := e.Operands()
 	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
 		return nil
@@ -116,7 +113,7 @@ func (m *Module) comparedConstants(e *ast.Expr, refs references) []InputConstant
 	operator := e.Operator()
 	switch {
 	case operator.Equal(ast.Member.Ref()):
-		at.Field, values = typeField(refs.of(operands[0])), m.members(operands[1], refs)
+		at.Field, values = typeField(refs.of(operands[0])), constantMembers(compiler, operands[1], refs)
 	case operator.Equal(ast.NotEqual.Ref()) || operator.Equal(ast.Equal.Ref()) || e.IsEquality():
 		at.Differs = at.Differs != operator.Equal(ast.NotEqual.Ref())
 		if at.Field, values = typeField(refs.of(operands[0])), operands[1:]; at.Field == "" {
@@ -135,11 +132,11 @@ func (m *Module) comparedConstants(e *ast.Expr, refs references) []InputConstant
 	return out
 }
 
-// members returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
+// constantMembers returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
 // nil for other terms.
-func (m *Module) members(term *ast.Term, refs references) []*ast.Term {
+func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []*ast.Term {
 	if ref := refs.of(term); ref != nil {
-		rules := m.Compiler.GetRulesExact(ref)
+		rules := compiler.GetRulesExact(ref)
 		if len(rules) != 1 || rules[0].Head.Value == nil || rules[0].Else != nil || len(rules[0].Head.Args) > 0 {
 			return nil
 		}

@@ -63,7 +63,7 @@ func TestInputConstants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, m.InputConstants()); diff != "" {
+			if diff := cmp.Diff(tc.want, policy.InputConstants(m.Compiler)); diff != "" {
 				t.Errorf("constants (-want +got):\n%s", diff)
 			}
 		})

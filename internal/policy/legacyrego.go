@@ -19,47 +19,28 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// RenamedBuiltin returns the current name of a builtin function from OPA before 0.5, which used underscores for dots,
-// as in json_marshal. The result ok is false if name is not such a function.
-func RenamedBuiltin(name string) (today string, ok bool) {
-	if _, known := ast.BuiltinMap[name]; known || !strings.Contains(name, "_") {
-		return "", false
-	}
-	// A name has at most two dots, and may have underscores after them.
-	once := strings.Replace(name, "_", ".", 1)
-	for _, candidate := range []string{once, strings.Replace(once, "_", ".", 1)} {
-		if _, known := ast.BuiltinMap[candidate]; known {
-			return candidate, true
-		}
-	}
-	return "", false
-}
-
-// warnOfLegacyRego warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
+// checkLegacyRego warns about parts of a Rego v0 policy that had another meaning in the OPA version that the policy may
 // have been written for. The module must be parsed, not compiled.
-func (m *Module) warnOfLegacyRego(parsed *ast.Module) {
+func (r *Report) checkLegacyRego(parsed *ast.Module) {
 	for _, rule := range parsed.Rules {
 		for ; rule != nil; rule = rule.Else {
 			ast.WalkBodies(rule, func(body ast.Body) bool {
-				m.warnOfNegation(body)
+				r.checkNegation(body)
 				return false
 			})
 		}
 	}
 	ast.WalkRefs(parsed, func(ref ast.Ref) bool {
 		if isLegacyInput(ref) && ref[0].Location != nil {
-			m.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")
+			r.warnAt(ref[0].Location, "input.resource: the object is input itself, and an object has no member resource: write input in place of input.resource")
 			return true
 		}
 		return false
 	})
-	slices.Sort(m.Warnings)
-	m.Warnings = slices.Compact(m.Warnings)
 }
 
 // isLegacyInput reports whether a reference reads input.resource, where the admission controller of Kubernetes federation
@@ -69,10 +50,10 @@ func isLegacyInput(ref ast.Ref) bool {
 	return ok && name == "resource" && ref.HasPrefix(ast.InputRootRef)
 }
 
-// warnOfNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is
+// checkNegation warns about expressions under `not` that use a field of the input or of data as a key. If the key is
 // undefined, the expression is now true, while OPA before 0.5 failed. If another expression of the body requires the
 // key, there is no warning.
-func (m *Module) warnOfNegation(body ast.Body) {
+func (r *Report) checkNegation(body ast.Body) {
 	var needed []ast.Ref
 	for _, expr := range body {
 		keys := dynamicKeys(expr)
@@ -87,7 +68,7 @@ func (m *Module) warnOfNegation(body ast.Body) {
 			if slices.ContainsFunc(needed, func(ref ast.Ref) bool { return ref.HasPrefix(key) }) {
 				continue
 			}
-			m.warnAt(expr.Location, fmt.Sprintf("%s: where %s is undefined this is true, while OPA before 0.5 failed, which denied the object: "+
+			r.warnAt(expr.Location, fmt.Sprintf("%s: where %s is undefined this is true, while OPA before 0.5 failed, which denied the object: "+
 				"put %s in a line before it, and deny objects without it by a rule of their own", expr, key, key))
 		}
 	}
@@ -114,8 +95,4 @@ func dynamicKeys(expr *ast.Expr) []ast.Ref {
 		return false
 	})
 	return out
-}
-
-func (m *Module) warnAt(at *ast.Location, message string) {
-	m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, at.Row, at.Col, message))
 }

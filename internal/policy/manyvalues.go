@@ -24,10 +24,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// warnOfManyValues warns about clauses that set a constant key to the name of each cluster, or of each replicated
+// checkManyValues warns about clauses that set a constant key to the name of each cluster, or of each replicated
 // object, that they match. If two match, the evaluation fails. Clauses that may select a single one are not reported:
 // those with a condition on a label, on a value of the object, or on the name. The module must be compiled.
-func (m *Module) warnOfManyValues(module *ast.Module) {
+func (r *Report) checkManyValues(module *ast.Module) {
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
 		if name != ruleAnnotations && name != ruleLabels && name != RuleScheduling || rule.Head.RuleKind() != ast.SingleValue || !rule.Head.Ref().IsGround() {
@@ -35,7 +35,7 @@ func (m *Module) warnOfManyValues(module *ast.Module) {
 		}
 		for clause := rule; clause != nil; clause = clause.Else {
 			if collection := manyValues(clause); collection != nil {
-				m.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if it matches two, the evaluation fails. "+
+				r.warnAt(clause.Location, fmt.Sprintf("%s has a different value for each member of %s that the clause matches: if it matches two, the evaluation fails. "+
 					"Choose one, as in min({name | some name, member in %s; ...})", clause.Head.Ref(), collection, collection))
 			}
 		}

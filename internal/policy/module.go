@@ -26,53 +26,9 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/projection"
 )
-
-// ContractRules are the rules of a policy's own package that Berth evaluates.
-var ContractRules = []string{ruleAnnotations, ruleLabels, RuleScheduling, RuleClusters, ruleErrors, ruleWarnings}
-
-// RuleScheduling is the contract rule that decides where pods run.
-const RuleScheduling = "scheduling"
-
-// RuleClusters is the contract rule that names the clusters that a policy allows.
-const RuleClusters = "clusters"
-
-// Roots are the names below `data` that Berth fills. A policy's own data can't use them.
-var Roots = []string{rootKubernetes, rootResources, rootClusters, rootBerth}
-
-const (
-	rootKubernetes = "kubernetes"
-	rootResources  = "resources"
-	rootClusters   = "clusters"
-	rootBerth      = "berth"
-)
-
-// Names below data.berth.
-const (
-	quotas        = "quotas"
-	clusterQuotas = "clusterquotas"
-)
-
-// quotaResources maps the names below data.berth to resource types.
-var quotaResources = map[string]schema.GroupVersionResource{
-	quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
-	clusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
-}
-
-// QuotasOf returns the name below data.berth at which policies read the quotas of a resource type. The result ok is
-// false for other types.
-func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
-	for name, r := range quotaResources {
-		if r == resource {
-			return name, true
-		}
-	}
-	return "", false
-}
 
 // Module is a compiled and analysed policy, or the reference to the remote engine that decides it. It is immutable and
 // safe for concurrent use.
@@ -89,18 +45,8 @@ type Module struct {
 	Package ast.Ref
 	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
-	// Reads are the resource types that the Rego reads, sorted.
-	Reads []Read
-	// Keyed are the references to objects by constant keys, sorted, without duplicates.
-	Keyed []KeyedRead
-	// Input and Data are the fields of `input` and `data` that the contract's rules read. Other fields do not influence
-	// the decision.
-	Input, Data *projection.FieldSet
-	// CacheableRules are rules without arguments that read less of `input` than Input, in the order of the text.
-	CacheableRules []CacheableRule
-	// Nodes and Clusters report whether the policy calls predicates on nodes and on clusters, by a call in the Rego or
-	// by spec.predicates.
-	Nodes, Clusters bool
+	// Analysis is what the Rego reads, and what spec.predicates reads.
+	Analysis
 	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.
 	Candidates placementv1.PredicateCandidates
 	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
@@ -117,15 +63,6 @@ type Module struct {
 
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *compilation
-}
-
-// Finding is a part of a policy's Rego that has no effect.
-type Finding struct {
-	// Row and Col are its position. Both count from 1.
-	Row, Col int
-	Message  string
-	// Undefined reports whether the part is an expression that never has a value.
-	Undefined bool
 }
 
 // Diagnostic is one error in a policy's Rego or in another field of its spec.
@@ -180,7 +117,6 @@ func (e *CompileError) Error() string {
 const (
 	codeContract  = "berth_contract_error"
 	codeData      = "berth_data_error"
-	codeRead      = "berth_unresolved_read"
 	codeAmbiguous = "berth_ambiguous_resource"
 	codeNotServed = "berth_resource_not_served"
 	codePredicate = "berth_predicate_error"
@@ -218,13 +154,16 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	if m.Static, err = staticData(name+".rego", spec, m.Package); err != nil {
 		return nil, err
 	}
-	m.warnOfEachEntry(u.eachEntry)
+	m.warn(u.report.EachEntry(m.Static))
 	for i, w := range m.Warnings {
 		m.Warnings[i] = WithFileName(name, w)
 	}
 	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)
-	m.findMissingData(u.static)
+	findings, warning := MissingData(m.Documents, m.Static)
+	if m.Findings = append(m.Findings, findings...); warning != "" {
+		m.Warnings = append(m.Warnings, warning)
+	}
 	if len(u.contract) > 0 {
 		return &m, withFileName(name, &CompileError{Diagnostics: u.contract})
 	}
@@ -257,25 +196,6 @@ func (m *Module) DecidesNothing() bool { return len(m.Rules) == 0 && m.Candidate
 
 // decidesNothing is the end of the warning about a policy without contract rules.
 const decidesNothing = "the policy decides nothing"
-
-func ruleNames(module *ast.Module) map[string]bool {
-	names := map[string]bool{}
-	for _, rule := range module.Rules {
-		names[ruleName(rule)] = true
-	}
-	return names
-}
-
-// ruleName returns the first part of the rule's name below its package.
-func ruleName(rule *ast.Rule) string {
-	switch head := rule.Head.Ref()[0].Value.(type) {
-	case ast.Var:
-		return string(head)
-	case ast.String:
-		return string(head)
-	}
-	return ""
-}
 
 // staticData converts spec.data. It rejects documents that would hide the module or Berth's own documents.
 func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) (ast.Object, error) {
@@ -411,4 +331,20 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 		}
 	}
 	return out
+}
+
+// explainUnsafe adds a hint to errors about unsafe variables that come from a name with slashes or hyphens. Without
+// brackets, Rego reads labels.example.com/team as a quotient and labels.cost-center as a difference.
+func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
+	for i := range wrong.Diagnostics {
+		d := &wrong.Diagnostics[i]
+		name, unsafe := strings.CutSuffix(strings.TrimPrefix(d.Message, "var "), " is unsafe")
+		if d.Code != ast.UnsafeVarErr || !unsafe {
+			continue
+		}
+		if meant := NameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
+			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
+		}
+	}
+	return wrong
 }

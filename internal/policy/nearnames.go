@@ -38,10 +38,9 @@ var foreignRules = map[string]string{
 	"schedulerName": RuleScheduling + ".schedulerName",
 }
 
-// warnOfNearNames warns about rules that Berth does not evaluate, that no contract rule uses, and whose authors
+// checkNearNames warns about rules that Berth does not evaluate, that no contract rule uses, and whose authors
 // probably meant a contract rule.
-func (m *Module) warnOfNearNames(module *ast.Module) {
-	used := usedByContract(m.Compiler.Graph, module)
+func (r *Report) checkNearNames(module *ast.Module, used map[string]bool) {
 	seen := map[string]bool{}
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
@@ -53,10 +52,8 @@ func (m *Module) warnOfNearNames(module *ast.Module) {
 			continue
 		}
 		seen[name] = true
-		at := rule.Head.Location
-		message := fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(ContractRules, ", "), meant)
-		m.warnAt(at, message)
-		m.Findings = append(m.Findings, Finding{Row: at.Row, Col: at.Col, Message: message})
+		r.warnAt(rule.Head.Location, fmt.Sprintf("the rule %s decides nothing: Berth evaluates %s. Did you mean %s", name, strings.Join(ContractRules, ", "), meant))
+		r.NoEffect = append(r.NoEffect, r.Warnings[len(r.Warnings)-1])
 	}
 }
 

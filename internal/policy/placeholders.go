@@ -40,18 +40,16 @@ var (
 	dollarName = regexp.MustCompile(`\$[{(]\s*(?:request|input|object|oldObject|data|metadata)[.\[][^{}()]*[})]`)
 )
 
-// warnOfPlaceholders warns about strings with placeholders in the values of contract rules and of the rules that they
-// use. The parameters are the same module, parsed and compiled.
-func (m *Module) warnOfPlaceholders(parsed, compiled *ast.Module) {
+// checkPlaceholders warns about strings with placeholders in the values of the rules that are used.
+func (r *Report) checkPlaceholders(parsed *ast.Module, used map[string]bool) {
 	declared := map[string]bool{}
 	ast.WalkVars(parsed, func(v ast.Var) bool {
 		declared[string(v)] = true
 		return false
 	})
-	used := usedByContract(m.Compiler.Graph, compiled)
 	check := func(text *ast.Term, value string) {
 		if text.Location != nil && hasPlaceholder(value, declared) {
-			m.warnAt(text.Location, fmt.Sprintf("Berth substitutes no variables: %s is used as it is, braces included. "+
+			r.warnAt(text.Location, fmt.Sprintf("Berth substitutes no variables: %s is used as it is, braces included. "+
 				"Write a reference, as in input.metadata.name, or sprintf(\"%%s\", [input.metadata.name])", text))
 		}
 	}

@@ -21,11 +21,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/open-policy-agent/opa/v1/ast"
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/projection"
-	"github.com/berth-dev/berth/internal/workload"
 )
 
 // nothing is the Rego used for a policy that has only spec.predicates.
@@ -34,56 +30,6 @@ const nothing = "package " + rootKubernetes + ".placement"
 // checksCandidates reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
 func checksCandidates(spec placementv1.PlacementPolicySpec) bool {
 	return spec.Predicates != nil && spec.Predicates.Candidates != ""
-}
-
-// clusterFields are the fields of a cluster's normal form that predicates read.
-var clusterFields = []string{"labels", "properties", "taints", "ready", "region", "zones", "capacity", "allocatable", "allocated"}
-
-var sealedClusterFields = func() *projection.FieldSet {
-	out := &projection.FieldSet{}
-	for _, name := range clusterFields {
-		out.AddName(name).AddAll()
-	}
-	return out.Seal()
-}()
-
-// ClusterFields returns the fields of a cluster's normal form that predicates read, sealed.
-func ClusterFields() *projection.FieldSet { return sealedClusterFields }
-
-// findPredicates sets Nodes and Clusters if the module calls the predicates' functions. A reference in a `with`, or in
-// an unused rule, counts as a call.
-func (m *Module) findPredicates(module *ast.Module) {
-	ast.WalkRefs(module, func(ref ast.Ref) bool {
-		m.Nodes = m.Nodes || ref.Equal(Feasible.Ref())
-		m.Clusters = m.Clusters || ref.Equal(FeasibleClusters.Ref())
-		return false
-	})
-}
-
-// readClusters records the fields of clusters that predicates read.
-func (a *fieldAnalyser) readClusters() {
-	cluster := a.follow(places{fields: []place{{at: a.data}}}, []operand{{texts: []string{rootClusters}}, {many: true}})
-	a.deepen(a.follow(cluster, []operand{{texts: clusterFields}}))
-}
-
-// readWorkload records the fields that predicates read of a value from which a workload is built.
-func (a *fieldAnalyser) readWorkload(p places) { a.readFields(p, workload.Fields()) }
-
-// readFields marks a sealed field set below a value as read.
-func (a *fieldAnalyser) readFields(p places, fields *projection.FieldSet) {
-	if !a.step() {
-		return
-	}
-	if fields.IsAll() {
-		a.deepen(p)
-		return
-	}
-	if each := fields.EveryMember(); each != nil {
-		a.readFields(a.follow(p, []operand{{many: true}}), each)
-	}
-	for name, below := range fields.NamedMembers() {
-		a.readFields(a.follow(p, []operand{{texts: []string{name}}}), below)
-	}
 }
 
 // usePredicates applies spec.predicates to the module.
@@ -96,26 +42,8 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing asks the predicates. Set spec.predicates.candidates to Nodes or Clusters, "+
 			"or call k8s.feasible or k8s.feasible_clusters in the text")
 	}
-	switch p.Candidates {
-	case placementv1.PredicateCandidatesNodes:
-		m.Nodes = true
-	case placementv1.PredicateCandidatesClusters:
-		m.Clusters = true
-		clusters := Read{Clusters: true}
-		if !slices.ContainsFunc(m.Reads, func(r Read) bool { return r.Clusters }) {
-			m.Reads = append(slices.Clone(m.Reads), clusters)
-			slices.SortFunc(m.Reads, compareReads)
-		}
-		each := &projection.FieldSet{}
-		for _, name := range clusterFields {
-			each.AddName(rootClusters).AddEach().AddName(name).AddAll()
-		}
-		m.Data = projection.Union(m.Data, each.Seal())
-	default:
-		return
-	}
-	m.Input = projection.Union(m.Input, workload.Fields())
-	if len(m.Rules) == 0 {
+	m.Analysis = m.WithCandidates(p.Candidates)
+	if len(m.Rules) == 0 && m.Candidates != "" {
 		// With candidates, a policy without rules has an effect, so the warning does not apply.
 		m.Warnings = slices.DeleteFunc(m.Warnings, func(w string) bool { return strings.HasSuffix(w, decidesNothing) })
 	}

@@ -21,12 +21,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // Read is a resource type as a policy's Rego names it.
@@ -66,6 +63,20 @@ func (r Read) String() string {
 	}
 }
 
+// Path returns the path below `data` at which the objects are.
+func (r Read) Path() []string {
+	switch {
+	case r.Clusters:
+		return []string{rootClusters}
+	case r.Quotas != "":
+		return []string{rootBerth, r.Quotas}
+	case r.GroupVersion != "":
+		return []string{rootResources, r.GroupVersion, r.Plural}
+	default:
+		return []string{rootKubernetes, r.Plural}
+	}
+}
+
 // Explained returns the reference as it is written in Rego, followed by its note.
 func (r Read) Explained() string {
 	if r.Note == "" {
@@ -90,6 +101,11 @@ func (k KeyedRead) String() string {
 	return fmt.Sprintf("%s[%q][%q]", k.Read, k.First, k.Second)
 }
 
+// ByPluralAlone reports whether the reference names a type by its plural name alone. Several groups may serve such a name.
+func (r Read) ByPluralAlone() bool {
+	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
+}
+
 func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 
 // analyser collects the cluster data that a compiled module can read.
@@ -99,22 +115,21 @@ func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
 // from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
 // reference that has not named a resource type by then reads an unknown set of types and is rejected.
 type analyser struct {
-	file    string
-	pkg     ast.Ref
-	rules   map[string]bool
-	dynamic bool
-	reads   map[Read]Read
-	keyed   map[string]KeyedRead
-	static  map[string][]*ast.Location
-	errs    []Diagnostic
+	pkg       ast.Ref
+	rules     map[string]bool
+	dynamic   bool
+	reads     map[Read]Read
+	keyed     map[string]KeyedRead
+	documents map[string][]*ast.Location
+	errs      ast.Errors
 }
 
-// analyse finds the resource types that the module reads. It also returns the references to documents that Berth does
-// not provide, keyed by document name. If listed is true, references to unknown resource types are accepted.
-func (m *Module) analyse(file string, module *ast.Module, listed bool) (static map[string][]*ast.Location, err error) {
+// analyseReads finds the resource types that the module reads, and the references to other documents. If listed is true, it
+// accepts references to unknown resource types. An error is an ast.Errors.
+func (out *Analysis) analyseReads(module *ast.Module, listed bool) error {
 	a := &analyser{
-		file: file, pkg: m.Package, rules: ruleNames(module), dynamic: listed,
-		reads: map[Read]Read{}, keyed: map[string]KeyedRead{}, static: map[string][]*ast.Location{},
+		pkg: module.Package.Path, rules: ruleNames(module), dynamic: listed,
+		reads: map[Read]Read{}, keyed: map[string]KeyedRead{}, documents: map[string][]*ast.Location{},
 	}
 	for _, rule := range module.Rules {
 		ast.WalkRefs(rule, func(ref ast.Ref) bool {
@@ -123,99 +138,14 @@ func (m *Module) analyse(file string, module *ast.Module, listed bool) (static m
 		})
 	}
 	if len(a.errs) > 0 {
-		return nil, &CompileError{Diagnostics: a.errs}
+		return a.errs
 	}
-	for _, read := range a.reads {
-		m.Reads = append(m.Reads, read)
-	}
-	slices.SortFunc(m.Reads, compareReads)
+	out.Reads = slices.SortedFunc(maps.Values(a.reads), compareReads)
 	for _, name := range slices.Sorted(maps.Keys(a.keyed)) {
-		m.Keyed = append(m.Keyed, a.keyed[name])
+		out.Keyed = append(out.Keyed, a.keyed[name])
 	}
-	return a.static, nil
-}
-
-// findMissingData adds findings and a warning for top-level documents that the module reads and that spec.data lacks.
-func (m *Module) findMissingData(read map[string][]*ast.Location) {
-	var missing []string
-	present := m.documents()
-	for _, name := range slices.Sorted(maps.Keys(read)) {
-		if m.Static == nil || m.Static.Get(ast.StringTerm(name)) == nil {
-			missing = append(missing, name)
-		}
-	}
-	if len(missing) == 0 {
-		return
-	}
-	// A document that the Rego already reads under its own name is not a candidate for a misspelt name.
-	candidates := slices.DeleteFunc(slices.Clone(present), func(name string) bool { return read[name] != nil })
-	if len(missing)*len(candidates) > maxComparedNames {
-		candidates = nil
-	}
-	for _, name := range missing {
-		message := missingData([]string{name}, present, candidates)
-		for _, at := range read[name] {
-			if at != nil {
-				m.Findings = append(m.Findings, Finding{Row: at.Row, Col: at.Col, Message: message, Undefined: true})
-			}
-		}
-	}
-	m.Warnings = append(m.Warnings, missingData(missing, present, candidates))
-}
-
-// Limits on the documents of spec.data that messages name.
-const (
-	maxNamed         = 5
-	maxNameLength    = 64
-	maxComparedNames = 10_000
-)
-
-// documents returns the sorted names of the documents in spec.data. It omits names longer than maxNameLength.
-func (m *Module) documents() []string {
-	var out []string
-	if m.Static == nil {
-		return nil
-	}
-	m.Static.Foreach(func(key, _ *ast.Term) {
-		if name, ok := key.Value.(ast.String); ok && len(name) <= maxNameLength {
-			out = append(out, string(name))
-		}
-	})
-	slices.Sort(out)
-	return out
-}
-
-// missingData returns a message that spec.data lacks the missing documents. It lists the documents that are present,
-// and the candidates that are probably meant.
-func missingData(missing, present, candidates []string) string {
-	layout := oldLayout(missing)
-	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
-	if len(present) == 0 || layout != "" {
-		return message
-	}
-	message += "; it has " + strings.Join(present[:min(len(present), maxNamed)], ", ")
-	if more := len(present) - maxNamed; more > 0 {
-		message += fmt.Sprintf(", and %d more", more)
-	}
-	var meant []string
-	for _, name := range missing {
-		if near, ok := suggest.Nearest(name, candidates); ok {
-			meant = append(meant, "data."+near)
-		}
-	}
-	if len(meant) > 0 {
-		message += fmt.Sprintf("; did you mean %s?", strings.Join(meant, ", "))
-	}
-	return message
-}
-
-// oldLayout explains where Berth keeps the data that OPA for Kubernetes federation kept at data.io. It returns "" if
-// "io" is not among the names.
-func oldLayout(names []string) string {
-	if !slices.Contains(names, "io") {
-		return ""
-	}
-	return fmt.Sprintf("; Berth keeps clusters at data.%s[name] and objects of the cluster at data.%s.<plural>", rootClusters, rootKubernetes)
+	out.Documents = a.documents
+	return nil
 }
 
 func (a *analyser) visit(ref ast.Ref) {
@@ -244,16 +174,16 @@ func (a *analyser) visit(ref ast.Ref) {
 			return
 		}
 		if _, err := schema.ParseGroupVersion(groupVersion); err != nil {
-			a.fail(ref, codeRead, fmt.Sprintf("%s: %v", ref, err))
+			a.fail(ref, fmt.Sprintf("%s: %v", ref, err))
 			return
 		}
 		a.readResource(ref, groupVersion, 3)
 	case rootClusters:
 		a.add(ref, Read{Clusters: true})
 	case rootBerth:
-		name, ok := part(ref, 2)
-		if _, known := quotaResources[name]; !ok || !known {
-			a.fail(ref, codeRead, fmt.Sprintf("%s: Berth keeps data.%s.%s[namespace][name] and data.%s.%s[name] there, and nothing else",
+		name, _ := part(ref, 2)
+		if _, known := QuotaResource(name); !known {
+			a.fail(ref, fmt.Sprintf("%s: Berth keeps data.%s.%s[namespace][name] and data.%s.%s[name] there, and nothing else",
 				ref, rootBerth, quotas, rootBerth, clusterQuotas))
 			return
 		}
@@ -261,7 +191,7 @@ func (a *analyser) visit(ref ast.Ref) {
 		a.addKeyed(ref, Read{Quotas: name}, 3)
 	default:
 		if !ref.HasPrefix(a.pkg) {
-			a.static[root] = append(a.static[root], ref[0].Location)
+			a.documents[root] = append(a.documents[root], ref[0].Location)
 		}
 	}
 }
@@ -320,18 +250,9 @@ func (a *analyser) unresolved(ref ast.Ref, prefix string) {
 	if a.dynamic {
 		return
 	}
-	a.fail(ref, codeRead, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list the types under spec.replicate", ref, prefix))
+	a.fail(ref, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list the types under spec.replicate", ref, prefix))
 }
 
-func (a *analyser) fail(ref ast.Ref, code, message string) {
-	a.errs = append(a.errs, oneError(a.file, ref[0].Location, code, message).Diagnostics...)
-}
-
-// part returns the reference's i-th part. The result is false if the part is missing or is not a constant string.
-func part(ref ast.Ref, i int) (string, bool) {
-	if i >= len(ref) {
-		return "", false
-	}
-	name, ok := ref[i].Value.(ast.String)
-	return string(name), ok
+func (a *analyser) fail(ref ast.Ref, message string) {
+	a.errs = append(a.errs, &ast.Error{Code: codeRead, Location: ref[0].Location, Message: message})
 }

@@ -139,7 +139,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and shown to nobody", use.Name)))
 		}
 	}
-	m := &Module{Remote: r, Rules: ContractRules, Input: projection.AllFields(), Data: projection.Union()}
+	m := &Module{Remote: r, Rules: ContractRules, Analysis: Analysis{Input: projection.AllFields(), Data: projection.Union()}}
 	parsed := map[string]*ast.Module{}
 	sum := sha256.New()
 	for i, text := range spec.Modules {

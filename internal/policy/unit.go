@@ -38,12 +38,10 @@ const textFile = "<policy>.rego"
 type compilation struct {
 	// module has the results that depend only on the Rego.
 	module Module
-	// static has the references to top-level documents that Berth does not provide, keyed by document name.
-	static map[string][]*ast.Location
 	// contract has the errors about clauses of contract rules that can never have a valid value.
 	contract []Diagnostic
-	// eachEntry are clauses that deny every object if no term matches all entries of a collection.
-	eachEntry []eachEntry
+	// report has the parts of the Rego that are probably mistakes.
+	report *Report
 }
 
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
@@ -96,33 +94,25 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if err := m.findRules(textFile, module); err != nil {
 		return nil, err
 	}
-	if u.static, err = m.analyse(textFile, module, listed); err != nil {
-		return nil, err
+	if m.Analysis, err = Analyse(compiler, module, m.Rules, listed); err != nil {
+		return nil, compileError(textFile, err)
 	}
-	m.warnOfNearNames(module)
-	m.warnOfPlaceholders(parsed, module)
-	m.warnOfManyValues(module)
-	u.eachEntry = m.warnOfLogic(parsed)
-	if regoVersion == placementv1.RegoV0 {
-		m.warnOfLegacyRego(parsed)
+	v0 := regoVersion == placementv1.RegoV0
+	u.report = Check(parsed, module, compiler.Graph, v0)
+	m.Findings = u.report.NoEffect
+	if m.warn(u.report.Warnings); v0 {
+		slices.Sort(m.Warnings)
+		m.Warnings = slices.Compact(m.Warnings)
 	}
-	m.findPredicates(module)
-	m.analyseFields(module)
-	u.contract = m.checkContract(module, &contractChecker{v0: regoVersion == placementv1.RegoV0}, inferred.clauses)
+	u.contract = m.checkContract(module, &contractChecker{v0: v0}, inferred.clauses)
 	return u, nil
 }
 
-// warnOfLogic warns about conditions that are probably mistakes. It returns those that also depend on spec.data. The
-// module must be parsed, not compiled.
-func (m *Module) warnOfLogic(parsed *ast.Module) (eachEntry []eachEntry) {
-	module := moduleNames(parsed)
-	for _, rule := range parsed.Rules {
-		n := namesOf(rule, module)
-		m.warnOfContradictions(rule, n)
-		m.warnOfComparisons(rule, n)
-		eachEntry = append(eachEntry, findEachEntry(rule, n)...)
+// warn adds warnings.
+func (m *Module) warn(findings []Finding) {
+	for _, f := range findings {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, f.Row, f.Col, f.Message))
 	}
-	return eachEntry[:min(len(eachEntry), maxClauses)]
 }
 
 // WithFileName replaces the placeholder file name in a message with the policy's own file name.

@@ -53,7 +53,7 @@ const maxListed = 8
 // only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
 // the name of the policy. It returns nil if no cluster is known.
 func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
-	constants, properties := module.ClusterConstants(), module.ClusterProperties()
+	constants, properties := policy.ClusterConstants(module.Compiler), policy.ClusterProperties(module.Compiler)
 	if v.Clusters == nil || len(constants)+len(properties) == 0 {
 		return nil
 	}

@@ -59,7 +59,7 @@ func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Mo
 	}}
 	var out admission.Warnings
 	for _, field := range fields {
-		constants := slices.DeleteFunc(module.InputConstants(), func(c policy.InputConstant) bool { return c.Field != field.name })
+		constants := slices.DeleteFunc(policy.InputConstants(module.Compiler), func(c policy.InputConstant) bool { return c.Field != field.name })
 		for _, warning := range field.warnings(constants, types) {
 			out = append(out, name+".rego:"+warning)
 		}

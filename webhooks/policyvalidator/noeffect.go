@@ -62,7 +62,7 @@ func warnOfAbsentLabels(name string, m *match.Matcher, module *policy.Module) ad
 		return nil
 	}
 	var out admission.Warnings
-	for _, label := range module.AbsentLabels() {
+	for _, label := range policy.AbsentLabels(module.Compiler) {
 		if m.RequiresLabel(label.Key) {
 			out = append(out, fmt.Sprintf("%s.rego:%d:%d: spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
 				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", name, label.Row, label.Col, label.Key))
