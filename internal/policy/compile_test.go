@@ -21,7 +21,6 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
@@ -60,15 +59,4 @@ func TestCompileRefuses(t *testing.T) {
 			}
 		})
 	}
-}
-
-// specOf returns a policy spec that has only Rego.
-func specOf(version placementv1.RegoVersion, text string) placementv1.PlacementPolicySpec {
-	return placementv1.PlacementPolicySpec{RegoVersion: version, Rego: text}
-}
-
-// withData returns the spec with spec.data set.
-func withData(spec placementv1.PlacementPolicySpec, data string) placementv1.PlacementPolicySpec {
-	spec.Data = &apiextensionsv1.JSON{Raw: []byte(data)}
-	return spec
 }

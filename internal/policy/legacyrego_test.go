@@ -62,18 +62,3 @@ func TestOldTexts(t *testing.T) {
 		})
 	}
 }
-
-func TestRenamedBuiltins(t *testing.T) {
-	for name, want := range map[string]string{
-		"json_marshal": "json.marshal", "json_unmarshal": "json.unmarshal", "base64url_decode": "base64url.decode", "time_parse_rfc3339_ns": "time.parse_rfc3339_ns",
-		"io_jwt_decode": "io.jwt.decode", "yaml_unmarshal": "yaml.unmarshal", "re_match": "", "to_number": "", "my_helper": "", "count": "",
-	} {
-		if got, ok := policy.RenamedBuiltin(name); got != want || ok != (want != "") {
-			t.Errorf("%s is %q today, %t", name, got, ok)
-		}
-	}
-	got := diagnostics(t, specOf(placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := json_marshal(input) }\n"))
-	if len(got) != 1 || !strings.Contains(got[0], "undefined function json_marshal (it was renamed: write json.marshal)") {
-		t.Errorf("diagnostics %q", got)
-	}
-}

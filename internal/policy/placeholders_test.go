@@ -17,29 +17,10 @@ limitations under the License.
 package policy_test
 
 import (
-	"strings"
 	"testing"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/policy"
 )
-
-// warned compiles a policy and compares its warnings with the expected parts.
-func warned(t *testing.T, spec placementv1.PlacementPolicySpec, want ...string) {
-	t.Helper()
-	m, err := policy.Compile("p", spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(m.Warnings) != len(want) {
-		t.Fatalf("warnings %q, want %q", m.Warnings, want)
-	}
-	for i := range want {
-		if !strings.Contains(m.Warnings[i], want[i]) {
-			t.Errorf("warning %q, want %q", m.Warnings[i], want[i])
-		}
-	}
-}
 
 func TestPlaceholders(t *testing.T) {
 	const no = "Berth substitutes no variables: "
