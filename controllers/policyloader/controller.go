@@ -54,6 +54,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 )
@@ -488,7 +489,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		return nil, err
 	}
 	return &placement.PolicyState{
-		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, policy.RuleScheduling)),
+		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
 		Generation: obj.Generation,
 		Err:        text.invalid,
 		Binding:    binding,

@@ -40,6 +40,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/migration"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // plainOPA returns the modules and the data of an OPA as kube-mgmt loads them: all modules in one compiler, all
@@ -91,7 +92,7 @@ func plainOPA(configMaps []corev1.ConfigMap) (*ast.Compiler, map[string]any, err
 // decide evaluates the contract rules of a package. An error is a result, too, because a rule may conflict with itself.
 func decide(ctx context.Context, compiler *ast.Compiler, pkg string, data map[string]any, input any) map[string]string {
 	out := map[string]string{}
-	for _, rule := range policy.ContractRules {
+	for _, rule := range language.ContractRules {
 		results, err := rego.New(
 			rego.Compiler(compiler), rego.Query("x = "+pkg+"."+rule), rego.Store(inmem.NewFromObject(data)), rego.Input(input),
 		).Eval(ctx)

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // hints returns what a user should know about a policy that compiles.
@@ -44,7 +44,7 @@ func (c *converter) hints(d *draft) []string {
 	for _, path := range missing {
 		out = append(out, fmt.Sprintf("it reads %s, which no ConfigMap has: what else fed OPA? Add it to spec.data", path))
 	}
-	for _, name := range policy.ContractRules {
+	for _, name := range language.ContractRules {
 		if d.pkg.rules[name] != nil && !slices.Contains(designRules, name) {
 			out = append(out, fmt.Sprintf("it defines %s, which OPA was not asked for and Berth takes for a part of the decision: rename it", name))
 		}
@@ -81,7 +81,7 @@ func (c *converter) survey(d *draft) (kinds []string, clusters bool, missing []s
 			switch {
 			case path[0] == "kubernetes":
 				clusters = clusters || len(path) > 1 && path[1] == "clusters"
-			case slices.Contains(policy.Roots, path[0]):
+			case slices.Contains(language.Roots, path[0]):
 			case !slices.ContainsFunc(c.documents, func(doc *document) bool { return agree(path, doc.path()) }) &&
 				slices.ContainsFunc(c.documents, func(doc *document) bool { return doc.path()[0] == path[0] }):
 				// The compiler reports paths whose first part is not the name of any document.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // replacement is a change of a text.
@@ -57,7 +57,7 @@ func updateLegacyRego(text string) (modern string, notes []string) {
 		if !isVar {
 			return false
 		}
-		if today, renamed := policy.RenamedBuiltin(string(name)); renamed && len(ref) == 1 && !defined[string(name)] {
+		if today, renamed := language.RenamedBuiltin(string(name)); renamed && len(ref) == 1 && !defined[string(name)] {
 			replace(ref[0].Location, string(name), today)
 		}
 		if len(ref) > 1 && name.Equal(ast.InputRootDocument.Value) && ref[1].Value.Compare(ast.String("resource")) == 0 {

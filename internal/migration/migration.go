@@ -31,6 +31,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // The default label selectors with which kube-mgmt finds ConfigMaps.
@@ -133,7 +135,7 @@ func (f Finding) String() string {
 type Policy struct {
 	Object *placementv1.PlacementPolicy
 	// Reads are the resource types that Berth will watch for the policy.
-	Reads []policy.Read
+	Reads []analysis.Read
 }
 
 // Result is the result of a conversion.
@@ -240,7 +242,7 @@ func (c *converter) gatherDocuments(cm corev1.ConfigMap) {
 			c.find(source, LeftOut, "it is no JSON object; kube-mgmt does not load it either")
 			continue
 		}
-		if slices.Contains(policy.Roots, cm.Namespace) {
+		if slices.Contains(language.Roots, cm.Namespace) {
 			c.find(source, LeftOut, "it is at data.%s, where Berth keeps cluster data: move it to a namespace of another name, and change the policies that read it", cm.Namespace)
 			continue
 		}

@@ -27,6 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -72,14 +74,14 @@ type Binding struct {
 	// has the spec, does.
 	MaxStaleness time.Duration
 	// Missing are the reads of types that the API server does not serve.
-	Missing []Read
+	Missing []analysis.Read
 	// Bindings are the API groups that references by plural name alone are bound to, including those recorded earlier.
 	// It is nil if there are none.
 	Bindings Bindings
 }
 
 // Namespaced reports whether a read is bound to a namespaced type.
-func (b *Binding) Namespaced(read Read) bool {
+func (b *Binding) Namespaced(read analysis.Read) bool {
 	return slices.ContainsFunc(b.Paths, func(p BoundPath) bool {
 		return slices.Equal(p.Path, read.Path()) && slices.ContainsFunc(b.Resources, func(r Resource) bool { return r.GroupVersionResource == p.Resource && r.Namespaced })
 	})
@@ -127,14 +129,14 @@ func BindWithRecorded(name string, m *Module, listed []placementv1.ReplicatedRes
 	return b, nil
 }
 
-func (b *Binding) bindRead(name string, m *Module, read Read, served ServedTypes, recorded Bindings) error {
+func (b *Binding) bindRead(name string, m *Module, read analysis.Read, served ServedTypes, recorded Bindings) error {
 	switch {
 	case read.Clusters:
 		if b.bindClusters(m.ObjectFields(read, false), served); len(b.Clusters) == 0 {
 			b.Missing = append(b.Missing, read)
 		}
 	case read.Quotas != "":
-		resource, _ := QuotaResource(read.Quotas)
+		resource, _ := language.QuotaResource(read.Quotas)
 		r, ok := served.Exact(resource)
 		if !ok {
 			b.Missing = append(b.Missing, read)
@@ -217,7 +219,7 @@ func (m *Module) BindingsFromStatus(dependencies []placementv1.Dependency) Bindi
 
 // readsExactly reports whether the policy also refers to a type by its group and version.
 func (m *Module) readsExactly(group, plural string) bool {
-	return slices.ContainsFunc(m.Reads, func(r Read) bool {
+	return slices.ContainsFunc(m.Reads, func(r analysis.Read) bool {
 		gv, err := schema.ParseGroupVersion(r.GroupVersion)
 		return r.GroupVersion != "" && err == nil && gv.Group == group && r.Plural == plural
 	})
@@ -225,7 +227,7 @@ func (m *Module) readsExactly(group, plural string) bool {
 
 // NotServedError means that a version of a policy reads types that the API server does not serve.
 type NotServedError struct {
-	Missing []Read
+	Missing []analysis.Read
 }
 
 // Error returns a message that names the types.
@@ -240,7 +242,7 @@ func (e *NotServedError) Error() string {
 // NewNotServedCompileError returns the errors of an update that reads types which the API server does not serve. The
 // function meant returns a question that suggests a similar plural name; NewNotServedCompileError appends it to the
 // message.
-func NewNotServedCompileError(name string, missing []Read, meant func(plural string) string) *CompileError {
+func NewNotServedCompileError(name string, missing []analysis.Read, meant func(plural string) string) *CompileError {
 	out := &CompileError{}
 	for _, read := range missing {
 		text := "the API server does not serve " + read.Explained()
@@ -268,7 +270,7 @@ func (b *Binding) bindTo(plural, group string) {
 // ReadsByPluralOnly reports whether the policy refers to a type by its plural name alone. Several groups may come to serve
 // such a name.
 func (m *Module) ReadsByPluralOnly() bool {
-	return slices.ContainsFunc(m.Reads, Read.ByPluralAlone)
+	return slices.ContainsFunc(m.Reads, analysis.Read.ByPluralAlone)
 }
 
 // AmbiguousNames returns a sentence for each reference by plural name alone whose name is served by several groups.
@@ -277,7 +279,7 @@ func (b *Binding) AmbiguousNames(served ServedTypes) []string {
 	for _, plural := range slices.Sorted(maps.Keys(b.Bindings)) {
 		if candidates := served.ByPlural(plural); len(candidates) > 1 {
 			out = append(out, fmt.Sprintf("%s is served by several API groups, and stays bound to %s for as long as the text stays as it is; a new text has to write %s",
-				Read{Plural: plural}, schema.GroupResource{Group: b.Bindings[plural], Resource: plural}, exactForms(candidates)))
+				analysis.Read{Plural: plural}, schema.GroupResource{Group: b.Bindings[plural], Resource: plural}, exactForms(candidates)))
 		}
 	}
 	return out
@@ -316,7 +318,7 @@ func (b *Binding) served(l placementv1.ReplicatedResource, served ServedTypes) (
 	candidates := served.ByPlural(l.Resource)
 	i := slices.IndexFunc(candidates, func(r Resource) bool { return r.Group == l.APIGroup })
 	if i < 0 {
-		b.Missing = append(b.Missing, Read{Plural: l.Resource, Listed: true, Group: l.APIGroup})
+		b.Missing = append(b.Missing, analysis.Read{Plural: l.Resource, Listed: true, Group: l.APIGroup})
 		return Resource{}, false
 	}
 	return candidates[i], true
@@ -328,7 +330,7 @@ func (b *Binding) bindListed(m *Module, l placementv1.ReplicatedResource, served
 	if !ok {
 		return
 	}
-	for _, read := range []Read{{Plural: r.Resource}, {Plural: r.Resource, GroupVersion: r.GroupVersion().String()}} {
+	for _, read := range []analysis.Read{{Plural: r.Resource}, {Plural: r.Resource, GroupVersion: r.GroupVersion().String()}} {
 		b.add(r, m.ObjectFields(read, r.Namespaced), read.Path()...)
 	}
 }
@@ -349,7 +351,7 @@ func (b *Binding) add(r Resource, fields *projection.FieldSet, path ...string) {
 	}
 }
 
-func ambiguous(name string, read Read, candidates []Resource) *CompileError {
+func ambiguous(name string, read analysis.Read, candidates []Resource) *CompileError {
 	err := oneError(name+".rego", nil, codeAmbiguous, fmt.Sprintf("%s is served by several API groups: write %s", read, exactForms(candidates)))
 	err.Diagnostics[0].Row, err.Diagnostics[0].Col = read.Row, read.Col
 	return err
@@ -365,7 +367,7 @@ func IsAmbiguous(err error) bool {
 func exactForms(candidates []Resource) string {
 	forms := make([]string, len(candidates))
 	for i, c := range candidates {
-		forms[i] = Read{Plural: c.Resource, GroupVersion: c.GroupVersion().String()}.String()
+		forms[i] = analysis.Read{Plural: c.Resource, GroupVersion: c.GroupVersion().String()}.String()
 	}
 	slices.Sort(forms)
 	return strings.Join(forms, " or ")

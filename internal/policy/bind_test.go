@@ -28,6 +28,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -119,11 +121,11 @@ func TestBind(t *testing.T) {
 		},
 		"Missing": {
 			reads: `data.kubernetes.carts2.x`, served: world,
-			want: policy.Binding{Missing: []policy.Read{{Plural: "carts2", Row: 2, Col: 16}}},
+			want: policy.Binding{Missing: []analysis.Read{{Plural: "carts2", Row: 2, Col: 16}}},
 		},
 		"MissingVersion": {
 			reads: `data.resources["apps/v1beta1"].deployments.x`, served: world,
-			want: policy.Binding{Missing: []policy.Read{{Plural: "deployments", GroupVersion: "apps/v1beta1", Row: 2, Col: 16}}},
+			want: policy.Binding{Missing: []analysis.Read{{Plural: "deployments", GroupVersion: "apps/v1beta1", Row: 2, Col: 16}}},
 		},
 		"PreferredVersion": {
 			reads: `data.kubernetes.carts.x`, served: world,
@@ -140,7 +142,7 @@ func TestBind(t *testing.T) {
 		},
 		"NoInventory": {
 			reads: `data.clusters.x`, served: world,
-			want: policy.Binding{Missing: []policy.Read{{Clusters: true, Row: 2, Col: 16}}},
+			want: policy.Binding{Missing: []analysis.Read{{Clusters: true, Row: 2, Col: 16}}},
 		},
 		"Inventories": {
 			reads: `data.clusters.x`, served: append(slices.Clone(world), sites, profiles, members, oldMembers),
@@ -158,7 +160,7 @@ func TestBind(t *testing.T) {
 			want: policy.Binding{
 				Paths:     []policy.BoundPath{{Path: []string{"berth", "quotas"}, Resource: scoped.GroupVersionResource, Quota: true}},
 				Resources: []policy.Resource{scoped},
-				Missing:   []policy.Read{{Quotas: "clusterquotas", Row: 2, Col: 51}},
+				Missing:   []analysis.Read{{Quotas: "clusterquotas", Row: 2, Col: 51}},
 			},
 		},
 		"Listed": {
@@ -181,12 +183,12 @@ func TestBind(t *testing.T) {
 		},
 		"ListedMissing": {
 			reads: `input.x`, listed: []placementv1.ReplicatedResource{{Resource: "nothings"}, {APIGroup: "apps", Resource: "nothings"}}, served: world,
-			want: policy.Binding{Missing: []policy.Read{{Plural: "nothings", Listed: true}, {Plural: "nothings", Listed: true, Group: "apps"}}},
+			want: policy.Binding{Missing: []analysis.Read{{Plural: "nothings", Listed: true}, {Plural: "nothings", Listed: true, Group: "apps"}}},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(placementv1.RegoV1, "package p\nvalues := [1 | "+tc.reads+"]\nlabels := {} if values")
+			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nvalues := [1 | "+tc.reads+"]\nlabels := {} if values")
 			spec.Replicate = tc.listed
 			m, err := policy.Compile("p", spec)
 			if err != nil {
@@ -218,7 +220,7 @@ func TestBind(t *testing.T) {
 // TestListedMissingIsNamed checks that a message names a type that spec.replicate lists by its group, and not as a
 // reference in Rego.
 func TestListedMissingIsNamed(t *testing.T) {
-	spec := specOf(placementv1.RegoV1, "package p\nlabels := input.x")
+	spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.x")
 	spec.Replicate = []placementv1.ReplicatedResource{{APIGroup: "apps", Resource: "nothings"}}
 	m, err := policy.Compile("p", spec)
 	if err != nil {
@@ -237,7 +239,7 @@ func TestListedMissingIsNamed(t *testing.T) {
 // that both are bound to their unambiguous paths.
 func TestListedNamesakes(t *testing.T) {
 	old, recent := resource("", "v1", "events"), resource("events.k8s.io", "v1", "events")
-	m, err := policy.Compile("p", specOf(placementv1.RegoV1, "package p\nlabels := input.x"))
+	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +285,7 @@ func TestBindFields(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(placementv1.RegoV1, "package p\nlabels := {\"x\": \"y\"} if "+tc.body)
+			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {\"x\": \"y\"} if "+tc.body)
 			spec.Replicate = tc.listed
 			m, err := policy.Compile("p", spec)
 			if err != nil {

@@ -21,9 +21,9 @@ import (
 	"strings"
 	"testing"
 
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 func TestCompileRefuses(t *testing.T) {
@@ -39,9 +39,9 @@ func TestCompileRefuses(t *testing.T) {
 		"Runtime":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := opa.runtime()"}, "opa.runtime is not allowed"},
 		"Clock":        {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := {\"a\": time.now_ns()}"}, "time.now_ns is not allowed"},
 		"Function":     {placementv1.PlacementPolicySpec{Rego: "package p\nlabels(x) := x"}, "p.rego:2:1: berth_contract_error"},
-		"DataRoot":     {withData(specOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
-		"DataShadows":  {withData(specOf(placementv1.RegoV1, "package a.b\nlabels := {}"), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
-		"DataList":     {withData(specOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},
+		"DataRoot":     {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `{"kubernetes":{}}`), "berth_data_error"},
+		"DataShadows":  {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package a.b\nlabels := {}"), `{"a":{"b":{"c":1}}}`), "berth_data_error"},
+		"DataList":     {policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p"), `[]`), "berth_data_error"},
 		"DynamicType":  {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data.kubernetes[input.kind]"}, "p.rego:2:11: berth_unresolved_read"},
 		"WholeData":    {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := data"}, "rego_recursion_error"},
 		"WalkAll":      {placementv1.PlacementPolicySpec{Rego: "package p\nlabels := [x | walk(data.kubernetes, x)]"}, "berth_unresolved_read"},

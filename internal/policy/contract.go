@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -74,8 +75,8 @@ func (m *Module) checkContract(module *ast.Module, c *contractChecker, clauses m
 		}
 	}
 	for _, rule := range all {
-		c.rule, c.clause = ruleName(rule), rule
-		if !slices.Contains(ContractRules, c.rule) {
+		c.rule, c.clause = language.RuleName(rule), rule
+		if !slices.Contains(language.ContractRules, c.rule) {
 			continue
 		}
 		found, tpe := len(c.found), clauses[rule]
@@ -162,11 +163,11 @@ func (c *contractChecker) check(tpe types.Type) {
 		return
 	}
 	switch c.rule {
-	case ruleAnnotations:
+	case language.RuleAnnotations:
 		c.checkMap(tpe, nil)
-	case ruleLabels:
+	case language.RuleLabels:
 		c.checkMap(tpe, isText)
-	case RuleScheduling:
+	case language.RuleScheduling:
 		c.checkScheduling(tpe)
 	default:
 		c.checkTexts(tpe)
@@ -223,7 +224,7 @@ func (c *contractChecker) checkTexts(tpe types.Type) {
 
 func (c *contractChecker) failMember(of types.Type) {
 	hint := ""
-	if _, isObject := of.(*types.Object); isObject && c.rule == RuleClusters {
+	if _, isObject := of.(*types.Object); isObject && c.rule == language.RuleClusters {
 		hint = "; a cluster's name is its key, as in some name, cluster in data.clusters"
 	}
 	c.fail("%s must hold strings, holds %s; write: %s%s", c.rule, DescribeType(of), c.example(), hint)
@@ -272,7 +273,7 @@ func (c *contractChecker) checkMap(tpe types.Type, takes func(types.Type) bool) 
 // and label keys unchanged.
 func wrongKey(rule, key string) string {
 	judged := key
-	if rule == ruleAnnotations {
+	if rule == language.RuleAnnotations {
 		judged = strings.ToLower(key)
 	}
 	if problems := validation.IsQualifiedName(judged); len(problems) > 0 {
@@ -281,7 +282,7 @@ func wrongKey(rule, key string) string {
 	if prefix := placementv1.GroupVersion.Group + "/"; strings.HasPrefix(key, prefix) {
 		why := fmt.Sprintf("the prefix %s is Berth's own", prefix)
 		if key == placementv1.ClustersAnnotation {
-			why += "; use the rule " + RuleClusters
+			why += "; use the rule " + language.RuleClusters
 		}
 		return why
 	}
@@ -421,13 +422,13 @@ func (c *contractChecker) checkLiterals(rule *ast.Rule, typed bool) {
 	}
 	value = assigned(rule.Body, value)
 	switch c.rule {
-	case RuleClusters:
+	case language.RuleClusters:
 		c.checkClusterNames(value)
-	case RuleScheduling:
+	case language.RuleScheduling:
 		if typed {
 			c.checkScheduled(rule, value)
 		}
-	case ruleLabels:
+	case language.RuleLabels:
 		if ref := rule.Ref(); len(ref) > 0 && rule.Head.RuleKind() == ast.SingleValue {
 			if key, ok := ref[len(ref)-1].Value.(ast.String); ok && string(key) != c.rule {
 				c.checkLabelValue(string(key), value)
@@ -463,11 +464,11 @@ func assigned(body ast.Body, value *ast.Term) *ast.Term {
 
 func (c *contractChecker) checkLabelValue(key string, value *ast.Term) {
 	text, ok := value.Value.(ast.String)
-	if !ok || wrongKey(ruleLabels, key) != "" {
+	if !ok || wrongKey(language.RuleLabels, key) != "" {
 		return
 	}
 	if problems := validation.IsValidLabelValue(string(text)); len(problems) > 0 {
-		c.fail("%s: key %q: %q: %s", ruleLabels, key, string(text), strings.Join(problems, "; "))
+		c.fail("%s: key %q: %q: %s", language.RuleLabels, key, string(text), strings.Join(problems, "; "))
 	}
 }
 
@@ -478,7 +479,7 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 			return
 		}
 		if problems := validation.IsDNS1123Subdomain(string(name)); len(problems) > 0 {
-			c.fail("%s: %q is not a cluster's name: %s", RuleClusters, string(name), strings.Join(problems, "; "))
+			c.fail("%s: %q is not a cluster's name: %s", language.RuleClusters, string(name), strings.Join(problems, "; "))
 		}
 	}
 	switch v := value.Value.(type) {
@@ -496,20 +497,20 @@ func (c *contractChecker) checkClusterNames(value *ast.Term) {
 // example returns an example clause for the rule, in the policy's language version.
 func (c *contractChecker) example() string {
 	v1 := map[string]string{
-		ruleAnnotations: `annotations["example.com/key"] := "<value>" if { ... }`,
-		ruleLabels:      `labels["example.com/key"] := "<value>" if { ... }`,
-		RuleScheduling:  `scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
-		RuleClusters:    `clusters := {"<cluster>"} if { ... }`,
-		ruleErrors:      `errors contains "<message>" if { ... }`,
-		ruleWarnings:    `warnings contains "<message>" if { ... }`,
+		language.RuleAnnotations: `annotations["example.com/key"] := "<value>" if { ... }`,
+		language.RuleLabels:      `labels["example.com/key"] := "<value>" if { ... }`,
+		language.RuleScheduling:  `scheduling.nodeSelector["example.com/disk"] := "ssd" if { ... }`,
+		language.RuleClusters:    `clusters := {"<cluster>"} if { ... }`,
+		language.RuleErrors:      `errors contains "<message>" if { ... }`,
+		language.RuleWarnings:    `warnings contains "<message>" if { ... }`,
 	}
 	v0 := map[string]string{
-		ruleAnnotations: `annotations["example.com/key"] = "<value>" { ... }`,
-		ruleLabels:      `labels["example.com/key"] = "<value>" { ... }`,
-		RuleScheduling:  `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`,
-		RuleClusters:    `clusters = {"<cluster>"} { ... }`,
-		ruleErrors:      `errors["<message>"] { ... }`,
-		ruleWarnings:    `warnings["<message>"] { ... }`,
+		language.RuleAnnotations: `annotations["example.com/key"] = "<value>" { ... }`,
+		language.RuleLabels:      `labels["example.com/key"] = "<value>" { ... }`,
+		language.RuleScheduling:  `scheduling = {"nodeSelector": {"example.com/disk": "ssd"}} { ... }`,
+		language.RuleClusters:    `clusters = {"<cluster>"} { ... }`,
+		language.RuleErrors:      `errors["<message>"] { ... }`,
+		language.RuleWarnings:    `warnings["<message>"] { ... }`,
 	}
 	if c.v0 {
 		return v0[c.rule]

@@ -25,6 +25,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 // TestContractTypes checks that a clause of a contract rule whose value can never be valid is an error at the clause's
@@ -96,7 +97,7 @@ func TestContractTypes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body+"\n"))
+			m, err := policy.Compile("p", policytest.SpecOf(tc.version, "package p\n"+tc.body+"\n"))
 			list, ok := errors.AsType[*policy.CompileError](err)
 			if !ok {
 				t.Fatalf("error %v", err)
@@ -159,7 +160,7 @@ scheduling.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := diagnostics(t, specOf(tc.version, "package p\n"+tc.body+"\n")); got != nil {
+			if got := diagnostics(t, policytest.SpecOf(tc.version, "package p\n"+tc.body+"\n")); got != nil {
 				t.Errorf("diagnostics %q", got)
 			}
 		})
@@ -195,7 +196,7 @@ func TestNearContractRules(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body+"\n"))
+			m, err := policy.Compile("p", policytest.SpecOf(tc.version, "package p\n"+tc.body+"\n"))
 			if err != nil {
 				t.Fatal(err)
 			}

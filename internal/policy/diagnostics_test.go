@@ -28,6 +28,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 // diagnostics compiles a policy and returns its errors, one per line; nil if there are none.
@@ -58,35 +60,35 @@ func TestDiagnostics(t *testing.T) {
 		spec placementv1.PlacementPolicySpec
 		want []string
 	}{
-		"NoPackage": {specOf(v1, "errors contains \"x\" if true"), []string{"p.rego:1:1: rego_parse_error: "}},
-		"Parse":     {specOf(v1, "package p\n\nlabels := {\"a\": }\n"), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
-		"ParseV0":   {specOf(v0, "package p\n\nlabels = {\"a\": }\n"), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
-		"V0AsV1": {specOf(v1, "package p\n\nerrors[\"x\"] { true }\n"), []string{
+		"NoPackage": {policytest.SpecOf(v1, "errors contains \"x\" if true"), []string{"p.rego:1:1: rego_parse_error: "}},
+		"Parse":     {policytest.SpecOf(v1, "package p\n\nlabels := {\"a\": }\n"), []string{"p.rego:3:17: rego_parse_error: unexpected } token", "p.rego:3:17: rego_parse_error: "}},
+		"ParseV0":   {policytest.SpecOf(v0, "package p\n\nlabels = {\"a\": }\n"), []string{"p.rego:3:16: rego_parse_error: unexpected } token", "p.rego:3:16: rego_parse_error: "}},
+		"V0AsV1": {policytest.SpecOf(v1, "package p\n\nerrors[\"x\"] { true }\n"), []string{
 			"p.rego:3:1: rego_parse_error: the text is Rego v0, as it was before OPA 1.0: set spec.regoVersion: v0, or rewrite it by opa fmt --v0-v1 (as v1: `if` keyword is required before rule body)",
 		}},
-		"V1AsV0": {specOf(v0, "package p\n\nerrors contains \"x\" if true\n"), []string{
+		"V1AsV0": {policytest.SpecOf(v0, "package p\n\nerrors contains \"x\" if true\n"), []string{
 			"p.rego:3:1: rego_parse_error: the text is Rego v1: remove spec.regoVersion: v0 (as v0: ",
 		}},
-		"Caret": {specOf(v1, "package p\n\n\tlabels := {\"a\": }\n"), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
-		"RecursionThroughData": {withData(specOf(v1, "package acme\n\ncustomers := data.acme.customers\n"), `{"acme": {"regions": []}}`), []string{
+		"Caret": {policytest.SpecOf(v1, "package p\n\n\tlabels := {\"a\": }\n"), []string{"p.rego:3:18: rego_parse_error: unexpected } token\n\t labels := {\"a\": }\n\t                 ^", "p.rego:3:18: "}},
+		"RecursionThroughData": {policytest.WithData(policytest.SpecOf(v1, "package acme\n\ncustomers := data.acme.customers\n"), `{"acme": {"regions": []}}`), []string{
 			"p.rego:3:1: rego_recursion_error: rule data.acme.customers is recursive: data.acme.customers -> data.acme.customers; data.acme is both the policy's package (data.acme) and a document of spec.data",
 		}},
-		"Unsafe":          {specOf(v1, "package p\nlabels := {\"a\": x}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
-		"UnsafeV0":        {specOf(v0, "package p\nlabels[x] = \"a\" { y := 1 }\n"), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
-		"Type":            {specOf(v1, "package p\nerrors contains \"x\" if 1 == \"a\"\n"), []string{"p.rego:2:24: rego_type_error: match error"}},
-		"TypeOfArgument":  {specOf(v1, "package p\nlabels := {\"a\": upper(1)}\n"), []string{"p.rego:2:17: rego_type_error: upper: invalid argument(s)"}},
-		"Undefined":       {specOf(v1, "package p\nlabels := {\"a\": f(1)}\n"), []string{"p.rego:2:17: rego_type_error: undefined function f"}},
-		"Recursion":       {specOf(v1, "package p\nlabels := annotations\nannotations := labels\n"), []string{"p.rego:2:1: rego_recursion_error: ", "p.rego:3:1: rego_recursion_error: "}},
-		"Conflict":        {specOf(v1, "package p\nlabels := {}\nlabels contains \"a\"\n"), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
-		"Several":         {specOf(v1, "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
-		"FunctionV0":      {specOf(v0, "package p\nerrors(x) = y { y := x }\n"), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
-		"DataResources":   {withData(specOf(v1, "package p\nlabels := {}"), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
-		"DataClusters":    {withData(specOf(v1, "package p\nlabels := {}"), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
-		"DataBerth":       {withData(specOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
-		"DataAbove":       {withData(specOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
-		"DataBeside":      {withData(specOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
-		"ReadBerth":       {specOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name] and data.berth.clusterquotas[name] there, and nothing else"}},
-		"BadGroupVersion": {specOf(v1, "package p\nlabels := {\"a\": \"b\"} if data.resources[\"a/b/c\"].pods"), []string{"p.rego:2:25: berth_unresolved_read: "}},
+		"Unsafe":          {policytest.SpecOf(v1, "package p\nlabels := {\"a\": x}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: var x is unsafe"}},
+		"UnsafeV0":        {policytest.SpecOf(v0, "package p\nlabels[x] = \"a\" { y := 1 }\n"), []string{"p.rego:2:8: rego_unsafe_var_error: var x is unsafe"}},
+		"Type":            {policytest.SpecOf(v1, "package p\nerrors contains \"x\" if 1 == \"a\"\n"), []string{"p.rego:2:24: rego_type_error: match error"}},
+		"TypeOfArgument":  {policytest.SpecOf(v1, "package p\nlabels := {\"a\": upper(1)}\n"), []string{"p.rego:2:17: rego_type_error: upper: invalid argument(s)"}},
+		"Undefined":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": f(1)}\n"), []string{"p.rego:2:17: rego_type_error: undefined function f"}},
+		"Recursion":       {policytest.SpecOf(v1, "package p\nlabels := annotations\nannotations := labels\n"), []string{"p.rego:2:1: rego_recursion_error: ", "p.rego:3:1: rego_recursion_error: "}},
+		"Conflict":        {policytest.SpecOf(v1, "package p\nlabels := {}\nlabels contains \"a\"\n"), []string{"p.rego:2:1: rego_type_error: conflicting rules data.p.labels found"}},
+		"Several":         {policytest.SpecOf(v1, "package p\nlabels := {\"a\": x}\nannotations := {\"a\": y}\n"), []string{"p.rego:2:17: rego_unsafe_var_error: ", "p.rego:3:22: rego_unsafe_var_error: "}},
+		"FunctionV0":      {policytest.SpecOf(v0, "package p\nerrors(x) = y { y := x }\n"), []string{"p.rego:2:1: berth_contract_error: errors is a function"}},
+		"DataResources":   {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"resources": 1}`), []string{"p.rego: berth_data_error: spec.data.resources: the name is taken"}},
+		"DataClusters":    {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"clusters": null}`), []string{"p.rego: berth_data_error: spec.data.clusters: the name is taken"}},
+		"DataBerth":       {policytest.WithData(policytest.SpecOf(v1, "package p\nlabels := {}"), `{"berth": ""}`), []string{"p.rego: berth_data_error: spec.data.berth: the name is taken"}},
+		"DataAbove":       {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": 1}`), []string{"p.rego: berth_data_error: spec.data: has a document at data.acme.placement"}},
+		"DataBeside":      {policytest.WithData(policytest.SpecOf(v1, "package acme.placement\nlabels := {}"), `{"acme": {"customers": [1]}}`), nil},
+		"ReadBerth":       {policytest.SpecOf(v1, "package p\nlabels := {\"a\": data.berth.x}"), []string{"p.rego:2:17: berth_unresolved_read: data.berth.x: Berth keeps data.berth.quotas[namespace][name] and data.berth.clusterquotas[name] there, and nothing else"}},
+		"BadGroupVersion": {policytest.SpecOf(v1, "package p\nlabels := {\"a\": \"b\"} if data.resources[\"a/b/c\"].pods"), []string{"p.rego:2:25: berth_unresolved_read: "}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +109,7 @@ func TestDiagnostics(t *testing.T) {
 // TestEmptyTextIsSaidOnce checks that the error for Rego without a package does not contain another error.
 func TestEmptyTextIsSaidOnce(t *testing.T) {
 	for _, text := range []string{"", "# nothing", "\n\n"} {
-		for _, d := range diagnostics(t, specOf(placementv1.RegoV1, text)) {
+		for _, d := range diagnostics(t, policytest.SpecOf(placementv1.RegoV1, text)) {
 			if strings.Count(d, "rego_parse_error") != 1 {
 				t.Errorf("%q: %s", text, d)
 			}
@@ -137,12 +139,12 @@ func TestForbiddenBuiltins(t *testing.T) {
 			t.Errorf("OPA does not know %s: the case checks nothing", name)
 		}
 		texts := map[string]placementv1.PlacementPolicySpec{
-			"Call":         specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := %s\n", call)),
-			"CallV0":       specOf(placementv1.RegoV0, fmt.Sprintf("package p\nannotations = {\"a\": x} { x := %s }\n", call)),
-			"InFunction":   specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": f(1)}\nf(y) := x if { x := %s; y }\n", call)),
-			"MockOf":       specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := count([]) with count as %s\n", name)),
-			"Mocked":       specOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": 1} if true with %s as 1\n", name)),
-			"MockedByRule": specOf(placementv1.RegoV1, fmt.Sprintf("package p\nf(x) := x\ng := 1 if f(1)\nannotations := {\"a\": 1} if g with f as %s\n", name)),
+			"Call":         policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := %s\n", call)),
+			"CallV0":       policytest.SpecOf(placementv1.RegoV0, fmt.Sprintf("package p\nannotations = {\"a\": x} { x := %s }\n", call)),
+			"InFunction":   policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": f(1)}\nf(y) := x if { x := %s; y }\n", call)),
+			"MockOf":       policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": x} if x := count([]) with count as %s\n", name)),
+			"Mocked":       policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nannotations := {\"a\": 1} if true with %s as 1\n", name)),
+			"MockedByRule": policytest.SpecOf(placementv1.RegoV1, fmt.Sprintf("package p\nf(x) := x\ng := 1 if f(1)\nannotations := {\"a\": 1} if g with f as %s\n", name)),
 		}
 		for form, spec := range texts {
 			t.Run(name+form, func(t *testing.T) {
@@ -172,7 +174,7 @@ func TestNondeterministicBuiltins(t *testing.T) {
 			placementv1.RegoV0: "package p\nannotations = {\"a\": x} { x := %s }\n",
 			placementv1.RegoV1: "package p\nannotations := {\"a\": x} if { x := %s }\n",
 		} {
-			if got := diagnostics(t, specOf(version, fmt.Sprintf(text, call))); len(got) == 0 {
+			if got := diagnostics(t, policytest.SpecOf(version, fmt.Sprintf(text, call))); len(got) == 0 {
 				t.Errorf("%s: %s compiles", version, name)
 			}
 		}
@@ -208,7 +210,7 @@ func TestContractRules(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, err := policy.Compile("p", specOf(tc.version, "package p\n"+tc.body))
+			m, err := policy.Compile("p", policytest.SpecOf(tc.version, "package p\n"+tc.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,19 +228,19 @@ func TestContractRules(t *testing.T) {
 // stable.
 func TestDiagnosticsAreStable(t *testing.T) {
 	text := "package p\nlabels := {\"a\": \"b\"}\nwarnings contains data.kubernetes[input.a]\nannotations := data.resources[input.b]\nerrors contains data.berth.x"
-	want := diagnostics(t, specOf(placementv1.RegoV1, text))
+	want := diagnostics(t, policytest.SpecOf(placementv1.RegoV1, text))
 	if len(want) != 3 {
 		t.Fatalf("diagnostics %q", want)
 	}
 	for range 20 {
-		if diff := cmp.Diff(want, diagnostics(t, specOf(placementv1.RegoV1, text))); diff != "" {
+		if diff := cmp.Diff(want, diagnostics(t, policytest.SpecOf(placementv1.RegoV1, text))); diff != "" {
 			t.Fatal(diff)
 		}
 	}
 }
 
 func TestStaticDataKeepsNumbers(t *testing.T) {
-	m, err := policy.Compile("p", withData(specOf(placementv1.RegoV1, "package p\nlabels := {}"), `{"a": {"n": 12345678901234567890, "f": 1.10}}`))
+	m, err := policy.Compile("p", policytest.WithData(policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {}"), `{"a": {"n": 12345678901234567890, "f": 1.10}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestStaticDataKeepsNumbers(t *testing.T) {
 }
 
 func TestRevisions(t *testing.T) {
-	want := policy.Revision{UID: "uid", Generation: 7, Spec: withData(specOf(placementv1.RegoV0, "package p"), `{"a":1}`)}
+	want := policy.Revision{UID: "uid", Generation: 7, Spec: policytest.WithData(policytest.SpecOf(placementv1.RegoV0, "package p"), `{"a":1}`)}
 	text, err := policy.EncodeRevision(want)
 	if err != nil {
 		t.Fatal(err)
@@ -274,11 +276,11 @@ func TestRenamedBuiltins(t *testing.T) {
 		"json_marshal": "json.marshal", "json_unmarshal": "json.unmarshal", "base64url_decode": "base64url.decode", "time_parse_rfc3339_ns": "time.parse_rfc3339_ns",
 		"io_jwt_decode": "io.jwt.decode", "yaml_unmarshal": "yaml.unmarshal", "re_match": "", "to_number": "", "my_helper": "", "count": "",
 	} {
-		if got, ok := policy.RenamedBuiltin(name); got != want || ok != (want != "") {
+		if got, ok := language.RenamedBuiltin(name); got != want || ok != (want != "") {
 			t.Errorf("%s is %q today, %t", name, got, ok)
 		}
 	}
-	got := diagnostics(t, specOf(placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := json_marshal(input) }\n"))
+	got := diagnostics(t, policytest.SpecOf(placementv1.RegoV0, "package p\nannotations[\"a\"] = x { x := json_marshal(input) }\n"))
 	if len(got) != 1 || !strings.Contains(got[0], "undefined function json_marshal (it was renamed: write json.marshal)") {
 		t.Errorf("diagnostics %q", got)
 	}

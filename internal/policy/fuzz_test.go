@@ -25,6 +25,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 // FuzzCompile checks that every text compiles or is rejected with a diagnostic, with the same result each time.
@@ -42,7 +43,7 @@ func FuzzCompile(f *testing.F) {
 		f.Add(text, `[]`, true, true)
 	}
 	f.Fuzz(func(t *testing.T, text, data string, v0, listed bool) {
-		spec := withData(specOf(placementv1.RegoV1, text), data)
+		spec := policytest.WithData(policytest.SpecOf(placementv1.RegoV1, text), data)
 		if v0 {
 			spec.RegoVersion = placementv1.RegoV0
 		}
@@ -64,10 +65,10 @@ func FuzzCompile(f *testing.F) {
 		if errAgain != nil {
 			t.Fatalf("compiles at first, and then not: %v", errAgain)
 		}
-		if diff := cmp.Diff(readTexts(m), readTexts(again)); diff != "" {
+		if diff := cmp.Diff(policytest.ReadTexts(m), policytest.ReadTexts(again)); diff != "" {
 			t.Fatalf("reads differ from try to try: %s", diff)
 		}
-		if reads := readTexts(m); !slices.IsSorted(reads) || len(slices.Compact(reads)) != len(m.Reads) {
+		if reads := policytest.ReadTexts(m); !slices.IsSorted(reads) || len(slices.Compact(reads)) != len(m.Reads) {
 			t.Fatalf("reads are not sorted, or double: %v", reads)
 		}
 		if _, err := policy.Bind("p", m, spec.Replicate, served{resource("", "v1", "pods")}); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // CompileGenerated compiles Rego that Berth itself generated, in the language and with the builtin functions of
@@ -30,7 +31,7 @@ import (
 // own rules. The parameter name is used as the file name in messages. An error means a bug in the generator.
 func CompileGenerated(name, text string, rules []string) (*Module, error) {
 	file := name + ".rego"
-	version, capabilities := language(placementv1.RegoV1)
+	version, capabilities := language.Of(placementv1.RegoV1)
 	parsed, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if err != nil {
 		return nil, fmt.Errorf("generated module: %w", compileError(file, err))

@@ -28,6 +28,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // Module is a compiled and analysed policy, or the reference to the remote engine that decides it. It is immutable and
@@ -45,8 +48,8 @@ type Module struct {
 	Package ast.Ref
 	// Rules are the contract rules that the Rego defines, in the contract's order.
 	Rules []string
-	// Analysis is what the Rego reads, and what spec.predicates reads.
-	Analysis
+	// Dependencies are what the Rego reads, and what spec.predicates reads.
+	analysis.Dependencies
 	// Candidates is the kind of candidates that spec.predicates checks decisions against; empty for none.
 	Candidates placementv1.PredicateCandidates
 	// Predicates are the names of the predicates that spec.predicates selects; nil selects all of the manager's
@@ -59,7 +62,7 @@ type Module struct {
 	// Warnings describe parts of the policy that are probably mistakes.
 	Warnings []string
 	// Findings are the parts of the Rego that have no effect. Warnings contains their messages, too.
-	Findings []Finding
+	Findings []lint.Finding
 
 	// unit keeps the shared compilation alive in the weak cache while this module is in use.
 	unit *compilation
@@ -160,7 +163,7 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 	}
 	m.InputBytes = int(spec.Limits.MaxInputBytes())
 	m.usePredicates(spec.Predicates)
-	findings, warning := MissingData(m.Documents, m.Static)
+	findings, warning := lint.MissingData(m.Documents, m.Static)
 	if m.Findings = append(m.Findings, findings...); warning != "" {
 		m.Warnings = append(m.Warnings, warning)
 	}
@@ -172,21 +175,21 @@ func Compile(name string, spec placementv1.PlacementPolicySpec) (*Module, error)
 
 // findRules sets Rules to the contract rules that the module defines.
 func (m *Module) findRules(file string, module *ast.Module) error {
-	defined := ruleNames(module)
+	defined := language.RuleNames(module)
 	for _, rule := range module.Rules {
-		name := ruleName(rule)
-		if slices.Contains(ContractRules, name) && len(rule.Head.Args) > 0 {
+		name := language.RuleName(rule)
+		if slices.Contains(language.ContractRules, name) && len(rule.Head.Args) > 0 {
 			return oneError(file, rule.Location, codeContract, fmt.Sprintf("%s is a function; the decision contract wants a rule without arguments", name))
 		}
 	}
-	for _, name := range ContractRules {
+	for _, name := range language.ContractRules {
 		if defined[name] {
 			m.Rules = append(m.Rules, name)
 		}
 	}
 	if len(m.Rules) == 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("the package %s defines none of the rules %s: %s",
-			m.Package, strings.Join(ContractRules, ", "), decidesNothing))
+			m.Package, strings.Join(language.ContractRules, ", "), decidesNothing))
 	}
 	return nil
 }
@@ -208,7 +211,7 @@ func staticData(file string, spec placementv1.PlacementPolicySpec, pkg ast.Ref) 
 	if err := decoder.Decode(&document); err != nil {
 		return nil, oneError(file, nil, codeData, "spec.data: must be an object: "+err.Error())
 	}
-	for _, root := range Roots {
+	for _, root := range language.Roots {
 		if _, taken := document[root]; taken {
 			return nil, oneError(file, nil, codeData, fmt.Sprintf("spec.data.%s: the name is taken: Berth keeps cluster data there", root))
 		}
@@ -263,11 +266,11 @@ func compileError(file string, err error) *CompileError {
 		if detail, ok := e.Details.(*ast.ParserErrorDetail); ok {
 			d.Message += sourceLine(detail)
 		}
-		if name, known := forbidden(e.Message); known {
+		if name, known := language.Forbidden(e.Message); known {
 			d.Message += fmt.Sprintf(" (%s is not allowed in a placement policy: decisions are pure functions of the object and the replicated data)", name)
 		}
 		if _, name, found := strings.Cut(e.Message, "undefined function "); found {
-			if today, renamed := RenamedBuiltin(name); renamed {
+			if today, renamed := language.RenamedBuiltin(name); renamed {
 				d.Message += fmt.Sprintf(" (it was renamed: write %s)", today)
 			}
 		}
@@ -296,7 +299,7 @@ func otherLanguage(regoVersion placementv1.RegoVersion, text string, first Diagn
 	if regoVersion == placementv1.RegoV0 {
 		other, message = placementv1.RegoV1, "the text is Rego v1: remove spec.regoVersion: v0 (as v0: %s)"
 	}
-	version, capabilities := language(other)
+	version, capabilities := language.Of(other)
 	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if err != nil || parsed == nil {
 		return nil
@@ -314,12 +317,12 @@ func explainRecursion(err error, spec placementv1.PlacementPolicySpec) error {
 	if !ok || spec.Data == nil || json.Unmarshal(spec.Data.Raw, &document) != nil {
 		return err
 	}
-	version, capabilities := language(spec.RegoVersion)
+	version, capabilities := language.Of(spec.RegoVersion)
 	parsed, parseErr := ast.ParseModuleWithOpts(textFile, spec.Rego, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if parseErr != nil || parsed == nil {
 		return err
 	}
-	root, _ := part(parsed.Package.Path, 1)
+	root, _ := language.Part(parsed.Package.Path, 1)
 	if _, collides := document[root]; !collides {
 		return err
 	}
@@ -342,7 +345,7 @@ func explainUnsafe(wrong *CompileError, parsed *ast.Module) *CompileError {
 		if d.Code != ast.UnsafeVarErr || !unsafe {
 			continue
 		}
-		if meant := NameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
+		if meant := lint.NameInBrackets(parsed, d.Row, d.Col, ast.Var(name)); meant != nil {
 			d.Message += fmt.Sprintf(": a name with slashes or hyphens needs brackets: write %s", meant)
 		}
 	}

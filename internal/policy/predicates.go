@@ -22,10 +22,11 @@ import (
 	"strings"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // nothing is the Rego used for a policy that has only spec.predicates.
-const nothing = "package " + rootKubernetes + ".placement"
+const nothing = "package " + language.RootKubernetes + ".placement"
 
 // checksCandidates reports whether decisions are checked against candidates. Then a policy has an effect without Rego.
 func checksCandidates(spec placementv1.PlacementPolicySpec) bool {
@@ -42,7 +43,7 @@ func (m *Module) usePredicates(p *placementv1.Predicates) {
 		m.Warnings = append(m.Warnings, "spec.predicates.names has no effect: nothing asks the predicates. Set spec.predicates.candidates to Nodes or Clusters, "+
 			"or call k8s.feasible or k8s.feasible_clusters in the text")
 	}
-	m.Analysis = m.WithCandidates(p.Candidates)
+	m.Dependencies = m.WithCandidates(p.Candidates)
 	if len(m.Rules) == 0 && m.Candidates != "" {
 		// With candidates, a policy without rules has an effect, so the warning does not apply.
 		m.Warnings = slices.DeleteFunc(m.Warnings, func(w string) bool { return strings.HasSuffix(w, decidesNothing) })

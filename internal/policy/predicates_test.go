@@ -24,6 +24,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 // workloadPaths returns the sorted paths of the fields read of a workload below a prefix, together with other paths.
@@ -42,11 +44,11 @@ var clusterPaths = []string{
 }
 
 func TestPredicatesRead(t *testing.T) {
-	clusters := []policy.Read{{Clusters: true}}
+	clusters := []analysis.Read{{Clusters: true}}
 	type want struct {
 		nodes, clusters bool
 		input, fleet    []string
-		reads           []policy.Read
+		reads           []analysis.Read
 	}
 	ofNodes := want{nodes: true, input: workloadPaths("")}
 	ofClusters := want{clusters: true, input: workloadPaths(""), fleet: clusterPaths, reads: clusters}
@@ -104,12 +106,12 @@ func TestPredicatesRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var reads []policy.Read
+			var reads []analysis.Read
 			for _, r := range m.Reads {
 				r.Row, r.Col = 0, 0
 				reads = append(reads, r)
 			}
-			fleet := m.ObjectFields(policy.Read{Clusters: true}, false).Paths()
+			fleet := m.ObjectFields(analysis.Read{Clusters: true}, false).Paths()
 			slices.Sort(tc.want.fleet)
 			got := want{m.Nodes, m.Clusters, m.Input.Paths(), fleet, reads}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
@@ -127,7 +129,7 @@ func TestPredicatesRead(t *testing.T) {
 
 // TestPredicatesOfOneText checks that policies with equal Rego and different spec.predicates do not share results.
 func TestPredicatesOfOneText(t *testing.T) {
-	text := specOf(placementv1.RegoV1, "package p\nlabels := input.metadata.labels")
+	text := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := input.metadata.labels")
 	plain, err := policy.Compile("p", text)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +139,7 @@ func TestPredicatesOfOneText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plain.Clusters || plain.Candidates != "" || len(plain.Reads) > 0 || plain.ObjectFields(policy.Read{Clusters: true}, false).Paths() != nil || plain.Digest != filtering.Digest {
+	if plain.Clusters || plain.Candidates != "" || len(plain.Reads) > 0 || plain.ObjectFields(analysis.Read{Clusters: true}, false).Paths() != nil || plain.Digest != filtering.Digest {
 		t.Errorf("a policy has what another one of its text has: %+v", plain)
 	}
 	if diff := cmp.Diff([]string{"NodeAffinity"}, filtering.Predicates); diff != "" || !filtering.Clusters {
@@ -181,9 +183,9 @@ func TestPredicatesThatNothingAsks(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			spec := specOf(placementv1.RegoV1, "package p\nlabels := {}\n"+tc.body+"\n")
+			spec := policytest.SpecOf(placementv1.RegoV1, "package p\nlabels := {}\n"+tc.body+"\n")
 			spec.Predicates = &tc.predicates
-			warned(t, spec, tc.want...)
+			policytest.Warned(t, spec, tc.want...)
 		})
 	}
 }

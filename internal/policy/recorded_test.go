@@ -29,6 +29,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/policytest"
 )
 
 func moduleOf(t *testing.T, reads ...string) *policy.Module {
@@ -37,7 +38,7 @@ func moduleOf(t *testing.T, reads ...string) *policy.Module {
 	for i, read := range reads {
 		text += fmt.Sprintf("labels[\"l%d\"] := \"x\" if %s\n", i, read)
 	}
-	m, err := policy.Compile("p", specOf(placementv1.RegoV1, text))
+	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -139,7 +141,7 @@ func compileRemote(name string, spec placementv1.Remote) (*Module, error) {
 			wrong = append(wrong, remoteError(use.Field+".name", fmt.Sprintf("the Secret %s is Berth's own, and shown to nobody", use.Name)))
 		}
 	}
-	m := &Module{Remote: r, Rules: ContractRules, Analysis: Analysis{Input: projection.AllFields(), Data: projection.Union()}}
+	m := &Module{Remote: r, Rules: language.ContractRules, Dependencies: analysis.Dependencies{Input: projection.AllFields(), Data: projection.Union()}}
 	parsed := map[string]*ast.Module{}
 	sum := sha256.New()
 	for i, text := range spec.Modules {
@@ -285,9 +287,9 @@ func parseRemote(m placementv1.RemoteModule) (*ast.Module, error) {
 		}
 		module = old
 	}
-	if root, _ := part(module.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(module.Package.Path) == 2) {
+	if root, _ := language.Part(module.Package.Path, 1); slices.Contains(language.Roots, root) && (root != language.RootKubernetes || len(module.Package.Path) == 2) {
 		return nil, oneError(file, module.Package.Location, codeContract,
-			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", module.Package.Path, rootKubernetes))
+			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", module.Package.Path, language.RootKubernetes))
 	}
 	return module, nil
 }

@@ -22,11 +22,12 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // ParseRego parses a policy's Rego for a separate compilation. It also returns the capabilities of policies.
 func ParseRego(file, text string, version placementv1.RegoVersion) (*ast.Module, *ast.Capabilities, error) {
-	parser, capabilities := language(version)
+	parser, capabilities := language.Of(version)
 	module, err := ast.ParseModuleWithOpts(file, text, ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
 	if err != nil {
 		return nil, nil, compileError(file, err)
@@ -45,7 +46,7 @@ type TypedCompiler struct {
 // rejects Rego whose types would take too much work to check. No engine implements the additional functions, so the
 // result is useful for the type checker only.
 func NewCompilerWith(version placementv1.RegoVersion, builtins []*ast.Builtin) *TypedCompiler {
-	parser, capabilities := language(version)
+	parser, capabilities := language.Of(version)
 	more := *capabilities
 	more.Builtins = slices.Concat(capabilities.Builtins, builtins)
 	compiler, work := newTypedCompiler(&more)

@@ -22,6 +22,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // maxTypeWork limits the steps of OPA's type checker for one policy. A step takes up to a microsecond. The policies of
@@ -155,7 +157,7 @@ func (w *typeWork) rule(rule *ast.Rule) {
 	default:
 		tpe = w.typeOf(s, rule.Head.Value.Value)
 	}
-	if name := ruleName(rule); len(rule.Head.Args) == 0 && slices.Contains(ContractRules, name) {
+	if name := language.RuleName(rule); len(rule.Head.Args) == 0 && slices.Contains(language.ContractRules, name) {
 		w.clauses[rule] = w.below(s, rule.Head.Ref()[1:], tpe)
 	}
 	if len(rule.Head.Args) == 0 && !path.IsGround() {

@@ -29,6 +29,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // doublings are ways to build values that contain the previous value twice. In a template, # is the number of a value
@@ -149,7 +150,7 @@ func TestTypesOfModulesAreRefused(t *testing.T) {
 // TestTypesOfPoliciesAreTaken checks that the policies in this repository are far below the limit.
 func TestTypesOfPoliciesAreTaken(t *testing.T) {
 	checked := 0
-	for _, dir := range []string{"../../test", "../../docs", "../../config", "testdata", "../quota"} {
+	for _, dir := range []string{"../../test", "../../docs", "../../config", "analysis/testdata", "../quota"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".rego") {
 				return err
@@ -158,13 +159,13 @@ func TestTypesOfPoliciesAreTaken(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for _, version := range []ast.RegoVersion{ast.RegoV0, ast.RegoV1} {
-				capabilities := restricted(version)
-				module, err := ast.ParseModuleWithOpts(path, string(text), ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
+			for _, version := range []placementv1.RegoVersion{placementv1.RegoV0, placementv1.RegoV1} {
+				parser, capabilities := language.Of(version)
+				module, err := ast.ParseModuleWithOpts(path, string(text), ast.ParserOptions{RegoVersion: parser, Capabilities: capabilities})
 				if err != nil {
 					continue
 				}
-				compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(version).WithOnlyStagesUpTo(ast.StageCheckRecursion)
+				compiler := ast.NewCompiler().WithCapabilities(capabilities).WithDefaultRegoVersion(parser).WithOnlyStagesUpTo(ast.StageCheckRecursion)
 				if compiler.Compile(map[string]*ast.Module{path: module}); compiler.Failed() {
 					continue
 				}

@@ -27,6 +27,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/weakcache"
 )
 
@@ -41,7 +44,7 @@ type compilation struct {
 	// contract has the errors about clauses of contract rules that can never have a valid value.
 	contract []Diagnostic
 	// report has the parts of the Rego that are probably mistakes.
-	report *Report
+	report *lint.Report
 }
 
 // units caches the compilation of each distinct Rego while a policy uses it or compiles it.
@@ -65,7 +68,7 @@ func compilationOf(spec placementv1.PlacementPolicySpec) (*compilation, error) {
 
 // newCompilation compiles and analyses a policy's Rego. The parameter listed reports whether spec.replicate is set.
 func newCompilation(regoVersion placementv1.RegoVersion, text string, listed bool) (*compilation, error) {
-	version, capabilities := language(regoVersion)
+	version, capabilities := language.Of(regoVersion)
 	parsed, err := ast.ParseModuleWithOpts(textFile, text, ast.ParserOptions{RegoVersion: version, Capabilities: capabilities})
 	if err != nil {
 		wrong := compileError(textFile, err)
@@ -85,20 +88,20 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 	if compiler.Compile(map[string]*ast.Module{textFile: parsed}); compiler.Failed() {
 		return nil, explainUnsafe(compileError(textFile, compiler.Errors), parsed)
 	}
-	if root, _ := part(parsed.Package.Path, 1); slices.Contains(Roots, root) && (root != rootKubernetes || len(parsed.Package.Path) == 2) {
+	if root, _ := language.Part(parsed.Package.Path, 1); slices.Contains(language.Roots, root) && (root != language.RootKubernetes || len(parsed.Package.Path) == 2) {
 		return nil, oneError(textFile, parsed.Package.Location, codeContract,
-			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, rootKubernetes))
+			fmt.Sprintf("the package %s is where Berth keeps cluster data: use another one, such as %s.placement", parsed.Package.Path, language.RootKubernetes))
 	}
 	u := &compilation{module: Module{Compiler: compiler, Package: parsed.Package.Path}}
 	m, module := &u.module, compiler.Modules[textFile]
 	if err := m.findRules(textFile, module); err != nil {
 		return nil, err
 	}
-	if m.Analysis, err = Analyse(compiler, module, m.Rules, listed); err != nil {
+	if m.Dependencies, err = analysis.Analyse(compiler, module, m.Rules, listed); err != nil {
 		return nil, compileError(textFile, err)
 	}
 	v0 := regoVersion == placementv1.RegoV0
-	u.report = Check(parsed, module, compiler.Graph, v0)
+	u.report = lint.Check(parsed, module, compiler.Graph, v0)
 	m.Findings = u.report.NoEffect
 	if m.warn(u.report.Warnings); v0 {
 		slices.Sort(m.Warnings)
@@ -109,7 +112,7 @@ func newCompilation(regoVersion placementv1.RegoVersion, text string, listed boo
 }
 
 // warn adds warnings.
-func (m *Module) warn(findings []Finding) {
+func (m *Module) warn(findings []lint.Finding) {
 	for _, f := range findings {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%s:%d:%d: %s", textFile, f.Row, f.Col, f.Message))
 	}

@@ -26,6 +26,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/status"
 )
 
@@ -73,7 +74,7 @@ func TestMatched(t *testing.T) {
 func TestWaitingForATypeIsNotStalled(t *testing.T) {
 	f := sound()
 	f.Generation, f.State.Generation = 5, 5
-	f.State.Err = &policy.NotServedError{Missing: []policy.Read{{Plural: "configmap"}}}
+	f.State.Err = &policy.NotServedError{Missing: []analysis.Read{{Plural: "configmap"}}}
 	f.Meant = func(string) string { return " (did you mean configmaps?)" }
 	got := status.Compute(placementv1.PlacementPolicyStatus{}, f)
 	ready := meta.FindStatusCondition(got.Conditions, placementv1.ConditionReady)

@@ -33,6 +33,8 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -280,7 +282,7 @@ func (s *setter) replicated(f Facts) {
 }
 
 // names returns the names of reads whose types are not served, with suggestions.
-func (f Facts) names(missing []policy.Read) string {
+func (f Facts) names(missing []analysis.Read) string {
 	texts := make([]string, len(missing))
 	for i, read := range missing {
 		texts[i] = read.Explained()
@@ -555,7 +557,7 @@ func (s *setter) ready(f Facts) {
 }
 
 // nothingDecided is the message about a policy without contract rules.
-var nothingDecided = "the policy decides nothing: its package defines none of the rules " + strings.Join(policy.ContractRules, ", ")
+var nothingDecided = "the policy decides nothing: its package defines none of the rules " + strings.Join(language.ContractRules, ", ")
 
 // undecidedObjects returns the number of existing objects that can't be decided. While a new leader has not decided all
 // of them, it returns the number from the old status unless newer information is available.

@@ -42,6 +42,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/replication"
@@ -166,7 +167,7 @@ func TestCompute(t *testing.T) {
 			want:   map[string]string{"Replicated": "True NoDataRead"},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}, {Clusters: true}} },
+			change:  func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}, {Clusters: true}} },
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts, data.clusters"},
 		},
@@ -470,7 +471,7 @@ func TestChanges(t *testing.T) {
 	well := computed(func(*status.Facts) {})
 	pending := computed(func(f *status.Facts) { f.Webhook.Generation = 3 })
 	broken := computed(func(f *status.Facts) { f.State.Err = errors.New("bad") })
-	unserved := computed(func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}} })
+	unserved := computed(func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} })
 	undecided := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 2, "pods a/b: oh" })
 	fewer := computed(func(f *status.Facts) { f.Report.Failed, f.Report.FailedMessage = 1, "pods a/b: oh" })
 	violated := computed(func(f *status.Facts) { f.Report.Denied, f.Report.Moved = 1, 2 })
@@ -580,10 +581,10 @@ func TestStatusKeepsTheSchemasLimits(t *testing.T) {
 		},
 		"ManyMissing": func(f *status.Facts) {
 			for i := range 100 {
-				f.State.Binding.Missing = append(f.State.Binding.Missing, policy.Read{Plural: fmt.Sprintf("things%d", i)})
+				f.State.Binding.Missing = append(f.State.Binding.Missing, analysis.Read{Plural: fmt.Sprintf("things%d", i)})
 			}
 		},
-		"LongMissing": func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: strings.Repeat("x", 5000)}} },
+		"LongMissing": func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: strings.Repeat("x", 5000)}} },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/status"
 	"github.com/berth-dev/berth/internal/watches"
@@ -189,7 +190,7 @@ func TestComputeRemote(t *testing.T) {
 			message: map[string]string{"Replicated": `resources: ["clusterprofiles"], verbs: [get, list, watch]`},
 		},
 		"NotServed": {
-			change:  func(f *status.Facts) { f.State.Binding.Missing = []policy.Read{{Plural: "carts"}} },
+			change:  func(f *status.Facts) { f.State.Binding.Missing = []analysis.Read{{Plural: "carts"}} },
 			want:    map[string]string{"Ready": "False NotServed", "Replicated": "False NotServed"},
 			message: map[string]string{"Replicated": "data.kubernetes.carts"},
 		},

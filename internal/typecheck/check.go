@@ -28,6 +28,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // Input is a policy that compiles, with the types of the objects that it reads.
@@ -41,7 +43,7 @@ type Input struct {
 	// Objects are the types of replicated objects. Objects of a missing type may have any fields.
 	Objects map[schema.GroupVersionResource]types.Type
 	// Known are the findings of the policy's compilation.
-	Known []policy.Finding
+	Known []lint.Finding
 
 	// optional has the positions of references that may be undefined.
 	optional map[position]bool
@@ -316,7 +318,7 @@ func readsOwnData(ref ast.Ref) bool {
 		return false
 	}
 	name, ok := ref[1].Value.(ast.String)
-	return ok && !slices.Contains(policy.Roots, string(name))
+	return ok && !slices.Contains(language.Roots, string(name))
 }
 
 // comparisons has the operators of a policy's comparisons, keyed by position.

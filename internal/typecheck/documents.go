@@ -29,6 +29,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // document is a path in `data` and the type of the value there.
@@ -107,7 +108,7 @@ func documents(in Input) []document {
 		out = append(out, document{bound.Path, byName(t)})
 	}
 	if len(in.Binding.Clusters) > 0 {
-		out = append(out, document{[]string{policy.Roots[2]}, byName(cluster)})
+		out = append(out, document{[]string{language.Roots[2]}, byName(cluster)})
 	}
 	return append(out, ownDocuments(in.Spec.Data)...)
 }

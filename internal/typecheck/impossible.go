@@ -22,7 +22,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // position is a line and a column in the policy's Rego.
@@ -59,7 +59,7 @@ func locate(module *ast.Module, findings []Finding) []string {
 		}
 	}
 	var out []string
-	for _, name := range policy.ContractRules {
+	for _, name := range language.ContractRules {
 		definitions := rules[name]
 		alive := slices.ContainsFunc(definitions, func(r *ast.Rule) bool { return r.Default || !isDead(r) })
 		if len(definitions) > 0 && !alive {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // mute returns findings for the matched resource types for which the policy can never produce a result. For each kind
@@ -90,7 +90,7 @@ func causeOf(found, shared []Finding) (Finding, bool) {
 
 // contractRules returns the contract rules that a policy defines.
 func contractRules(source *ast.Module) []string {
-	return slices.DeleteFunc(slices.Clone(policy.ContractRules), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(language.ContractRules), func(name string) bool {
 		return !slices.ContainsFunc(source.Rules, func(r *ast.Rule) bool { return nameOf(r) == name })
 	})
 }

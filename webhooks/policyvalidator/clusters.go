@@ -27,6 +27,8 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -38,7 +40,7 @@ type Clusters interface {
 
 // warnOfClusters warns about spec.clusters in a policy that does not decide clusters.
 func warnOfClusters(spec placementv1.PlacementPolicySpec, module *policy.Module) admission.Warnings {
-	gives := module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, policy.RuleClusters)
+	gives := module.Remote != nil || module.Candidates == placementv1.PredicateCandidatesClusters || slices.Contains(module.Rules, language.RuleClusters)
 	if spec.Clusters == nil || gives {
 		return nil
 	}
@@ -53,7 +55,7 @@ const maxListed = 8
 // only in spelling from the clusters' values of the compared field, and about properties that no cluster has. name is
 // the name of the policy. It returns nil if no cluster is known.
 func (v *Validator) warnOfConstants(ctx context.Context, name string, module *policy.Module) admission.Warnings {
-	constants, properties := policy.ClusterConstants(module.Compiler), policy.ClusterProperties(module.Compiler)
+	constants, properties := lint.ClusterConstants(module.Compiler), lint.ClusterProperties(module.Compiler)
 	if v.Clusters == nil || len(constants)+len(properties) == 0 {
 		return nil
 	}

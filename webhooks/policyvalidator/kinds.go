@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
@@ -59,7 +60,7 @@ func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Mo
 	}}
 	var out admission.Warnings
 	for _, field := range fields {
-		constants := slices.DeleteFunc(policy.InputConstants(module.Compiler), func(c policy.InputConstant) bool { return c.Field != field.name })
+		constants := slices.DeleteFunc(lint.InputConstants(module.Compiler), func(c lint.InputConstant) bool { return c.Field != field.name })
 		for _, warning := range field.warnings(constants, types) {
 			out = append(out, name+".rego:"+warning)
 		}
@@ -67,14 +68,14 @@ func (v *Validator) warnOfKinds(name string, m *match.Matcher, module *policy.Mo
 	return out
 }
 
-func (f typeField) warnings(constants []policy.InputConstant, types []match.ServedType) []string {
+func (f typeField) warnings(constants []lint.InputConstant, types []match.ServedType) []string {
 	var values []string
 	for _, t := range types {
 		if value := f.of(t); !slices.Contains(values, value) {
 			values = append(values, value)
 		}
 	}
-	several := slices.ContainsFunc(constants, func(c policy.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
+	several := slices.ContainsFunc(constants, func(c lint.InputConstant) bool { return c.Differs || slices.Contains(values, c.Value) })
 	var out []string
 	for _, c := range constants {
 		meant := f.nearest(c.Value, types, values)

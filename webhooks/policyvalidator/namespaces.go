@@ -25,13 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/suggest"
 )
 
 // warnOfNamespaces warns about references to objects in namespaces that do not exist, for example because name and
 // namespace are swapped. name is the name of the policy.
 func (v *Validator) warnOfNamespaces(ctx context.Context, name string, module *policy.Module, binding *policy.Binding) admission.Warnings {
-	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k policy.KeyedRead) bool { return !binding.Namespaced(k.Read) })
+	keyed := slices.DeleteFunc(slices.Clone(module.Keyed), func(k analysis.KeyedRead) bool { return !binding.Namespaced(k.Read) })
 	if v.Namespaces == nil || len(keyed) == 0 {
 		return nil
 	}

@@ -26,6 +26,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/lint"
 )
 
 // warnOfPredicates warns about predicates that evaluate only nodes in a policy that evaluates predicates only on
@@ -62,7 +63,7 @@ func warnOfAbsentLabels(name string, m *match.Matcher, module *policy.Module) ad
 		return nil
 	}
 	var out admission.Warnings
-	for _, label := range policy.AbsentLabels(module.Compiler) {
+	for _, label := range lint.AbsentLabels(module.Compiler) {
 		if m.RequiresLabel(label.Key) {
 			out = append(out, fmt.Sprintf("%s.rego:%d:%d: spec.match.objectSelector requires the label %s: objects without it are not matched, so that "+
 				"the policy decides nothing but updates that remove the label. Remove the label from objectSelector", name, label.Row, label.Col, label.Key))

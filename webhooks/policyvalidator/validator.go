@@ -37,6 +37,8 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/schemas"
 )
 
@@ -269,7 +271,7 @@ func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, 
 }
 
 // missesMore returns those reads of unserved types that the earlier version does not have.
-func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []policy.Read) []policy.Read {
+func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []analysis.Read) []analysis.Read {
 	spec := old.Spec.WithDefaults()
 	module, err := policy.Compile(old.Name, spec)
 	if err != nil {
@@ -279,8 +281,8 @@ func (v *Validator) missesMore(old *placementv1.PlacementPolicy, missing []polic
 	if err != nil {
 		return missing
 	}
-	return slices.DeleteFunc(slices.Clone(missing), func(read policy.Read) bool {
-		return slices.ContainsFunc(before.Missing, func(b policy.Read) bool { return b.String() == read.String() })
+	return slices.DeleteFunc(slices.Clone(missing), func(read analysis.Read) bool {
+		return slices.ContainsFunc(before.Missing, func(b analysis.Read) bool { return b.String() == read.String() })
 	})
 }
 
@@ -316,13 +318,13 @@ func refuseRule(old, obj *placementv1.PlacementPolicy, r *policy.Remote, path *f
 	}
 	at := strings.TrimSuffix(r.Document.Path, "/")
 	rule := at[strings.LastIndex(at, "/")+1:]
-	if r.Base == nil || !slices.Contains(policy.ContractRules, rule) {
+	if r.Base == nil || !slices.Contains(language.ContractRules, rule) {
 		return nil
 	}
 	pkg := *r.Document
 	pkg.Path, pkg.RawPath = strings.TrimSuffix(at, "/"+rule), ""
 	return field.ErrorList{field.Invalid(path.Child("remote", "url"), obj.Spec.Remote.URL, fmt.Sprintf(
-		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(), strings.Join(policy.ContractRules, ", ")))}
+		"names the rule %s, and Berth asks for the package that has it: write %s. Berth reads its rules %s", rule, pkg.String(), strings.Join(language.ContractRules, ", ")))}
 }
 
 // warnOfSecrets warns about Secrets that an engine needs and that are missing or incomplete. They may be created after

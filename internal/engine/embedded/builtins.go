@@ -25,25 +25,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/internal/engine"
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
 )
 
 // builtins are the functions that Berth adds to the policy language.
 var builtins = []func(*rego.Rego){
-	quantityFunction(policy.QuantityAdd, func(x, y resource.Quantity) *ast.Term {
+	quantityFunction(language.QuantityAdd, func(x, y resource.Quantity) *ast.Term {
 		x.Add(y)
 		return ast.StringTerm(x.String())
 	}),
-	quantityFunction(policy.QuantitySub, func(x, y resource.Quantity) *ast.Term {
+	quantityFunction(language.QuantitySub, func(x, y resource.Quantity) *ast.Term {
 		x.Sub(y)
 		return ast.StringTerm(x.String())
 	}),
-	quantityFunction(policy.QuantityCompare, func(x, y resource.Quantity) *ast.Term {
+	quantityFunction(language.QuantityCompare, func(x, y resource.Quantity) *ast.Term {
 		return ast.IntNumberTerm(x.Cmp(y))
 	}),
-	predicateFunction(policy.Feasible, predicates.Nodes),
-	predicateFunction(policy.FeasibleClusters, predicates.Clusters),
+	predicateFunction(language.Feasible, predicates.Nodes),
+	predicateFunction(language.FeasibleClusters, predicates.Clusters),
 }
 
 func quantityFunction(b *ast.Builtin, apply func(x, y resource.Quantity) *ast.Term) func(*rego.Rego) {

@@ -32,6 +32,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
@@ -523,7 +524,7 @@ func clusterSnapshot(document ast.Value) *predicates.Snapshot {
 	for name, cluster := range clusters {
 		if cluster, ok := cluster.(map[string]any); ok {
 			// Other policies may need more fields of the clusters replicated. Predicates get the same fields in any case.
-			all[name] = policy.ClusterFields().Project(cluster)
+			all[name] = analysis.ClusterFields().Project(cluster)
 		}
 	}
 	return predicates.ClusterSnapshot(all)

@@ -32,6 +32,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/policy/policytest"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
@@ -55,7 +56,7 @@ func (o *judgedOracle) options() []func(*rego.Rego) {
 			return term, nil
 		})
 	}
-	return []func(*rego.Rego){function(policy.Feasible, predicates.Nodes), function(policy.FeasibleClusters, predicates.Clusters)}
+	return []func(*rego.Rego){function(language.Feasible, predicates.Nodes), function(language.FeasibleClusters, predicates.Clusters)}
 }
 
 func (o *judgedOracle) answer(c rego.BuiltinContext, operands []*ast.Term, kind predicates.Candidates) (*ast.Term, error) {

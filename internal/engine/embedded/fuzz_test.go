@@ -318,7 +318,7 @@ func randomDecisions(t testing.TB, bytes []byte, seen *counts, rounds int) int {
 //	go test ./internal/engine/embedded -run=TestDecisionsOfRandomPolicies -timeout=0 -programs=1000000
 //
 // The fuzzer stores its findings in testdata/fuzz/FuzzRandomPolicies. Add policies that you think of yourself to
-// internal/policy/testdata/fields.
+// internal/policy/analysis/testdata/fields.
 func FuzzRandomPolicies(f *testing.F) {
 	for seed := range uint64(10) {
 		f.Add(policytest.RandomBytes(seed))
@@ -328,7 +328,7 @@ func FuzzRandomPolicies(f *testing.F) {
 
 // TestDecisionsOfAdversaries tests policies that were written to deceive the analysis, or that the fuzzer found.
 func TestDecisionsOfAdversaries(t *testing.T) {
-	files, err := filepath.Glob("../../policy/testdata/fields/*.rego")
+	files, err := filepath.Glob("../../policy/analysis/testdata/fields/*.rego")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no policies: %v", err)
 	}

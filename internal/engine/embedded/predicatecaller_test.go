@@ -37,6 +37,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -443,7 +444,7 @@ func TestFieldsOfClusters(t *testing.T) {
 	}
 	cut := map[string]map[string]any{}
 	for name, cluster := range all {
-		cut[name] = policy.ClusterFields().Project(cluster)
+		cut[name] = analysis.ClusterFields().Project(cluster)
 	}
 	show := func(s *predicates.Snapshot) []*corev1.Node {
 		infos, err := s.NodeInfos().List()

@@ -26,7 +26,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // maxRequest is the maximum size of a request's body in bytes.
@@ -87,7 +87,7 @@ func decodeResponse(body []byte, v0 bool) (rules map[string]any, defined bool, e
 // an error has a string as error, or strings as code and message. A policy's document may have helpers of these names,
 // but it also has rules of the decision contract.
 func isError(document map[string]any) bool {
-	for _, rule := range policy.ContractRules {
+	for _, rule := range language.ContractRules {
 		if _, ok := document[rule]; ok {
 			return false
 		}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/analysis"
 )
 
 func TestManifestHas(t *testing.T) {
@@ -50,7 +51,7 @@ func TestManifestHas(t *testing.T) {
 		"Nothing":       {manifest: nil, remote: modules, binding: both, missing: "does not have yet deployments.apps, nodes, the policy's modules"},
 		"InPart": {manifest: &manifest{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
 			missing: "does not have yet deployments.apps"},
-		"NotServed": {manifest: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []policy.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
+		"NotServed": {manifest: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []analysis.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
 			missing: "does not have yet sites.example.com, which the API server does not serve"},
 		"Superseded":    {manifest: full, remote: &policy.Remote{ModulesDigest: "old"}, binding: both, superseded: true},
 		"OtherModules":  {manifest: full, remote: &policy.Remote{ModulesDigest: "other"}, binding: both, missing: "does not have yet the policy's modules"},

@@ -26,7 +26,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // mirror tracks which objects an engine has after all transactions that were sent.
@@ -100,7 +100,7 @@ func placesOf(r schema.GroupVersionResource, ambiguous bool) []documentPlace {
 	if !ambiguous {
 		out = append(out, documentPlace{path: barePlace(r)})
 	}
-	if name, ok := policy.QuotasOf(r); ok {
+	if name, ok := language.QuotasOf(r); ok {
 		out = append(out, documentPlace{path: pointer("").below("berth", name), normal: true})
 	}
 	return out

@@ -1,0 +1,222 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package analysis
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Limits of the search for cacheable rules. A policy that exceeds them has fewer of them.
+const (
+	maxHelpers     = 64
+	maxHelperSteps = 100_000
+)
+
+// CacheableRule is a contract rule, or a rule that contract rules use, whose value can be cached across evaluations. It
+// depends on the data and on only a part of the input fields that the contract's rules read.
+type CacheableRule struct {
+	// Ref is the complete document that the rule defines, such as data.kubernetes.placement.allowed.
+	Ref ast.Ref
+	// Input are the fields of `input` that the rule reads, directly or through other rules. For two inputs that are
+	// equal in these fields, the rule has the same value, is undefined for both, or fails for both.
+	Input *projection.FieldSet
+}
+
+// reader is a rule, or one call of a function, with its direct reads and the readers that it uses.
+type reader struct {
+	reads []fieldRead
+	uses  []*reader
+}
+
+// fieldRead is a read of a field of the input. If deep is true, everything below the field is read, too.
+type fieldRead struct {
+	node *fieldNode
+	deep bool
+}
+
+// fieldNode is a field and its path.
+type fieldNode struct {
+	// number is the position of the node in the order of discovery.
+	number int
+	// input reports whether the node is a field of `input`.
+	input bool
+	// parent is nil for a whole document. Otherwise the node is the member called name of parent, or each member of it.
+	parent *fieldNode
+	name   string
+	each   bool
+}
+
+func (u *reader) read(n *fieldNode, deep bool) {
+	if n.input {
+		u.reads = append(u.reads, fieldRead{n, deep})
+	}
+}
+
+// within runs a function and attributes its reads to a new reader, which it returns.
+func (a *fieldAnalyser) within(happens func()) *reader {
+	outer, inner := a.reader, &reader{}
+	a.reader = inner
+	happens()
+	a.reader = outer
+	return inner
+}
+
+// enter records a read of a member and the member's position. The parameter n distinguishes the member from its
+// siblings.
+func (a *fieldAnalyser) enter(parent, member *projection.FieldSet, n fieldNode) *projection.FieldSet {
+	known, ok := a.nodes[member]
+	if !ok {
+		above := a.nodes[parent]
+		n.number, n.input, n.parent = len(a.nodes), above.input, above
+		known = &n
+		a.nodes[member] = known
+	}
+	a.reader.read(known, false)
+	return member
+}
+
+// Depths of a read.
+const (
+	unread = iota
+	readItself
+	readBelow
+)
+
+// closure returns the depth of each read of a reader, direct or through the readers it uses, indexed by field number.
+// It returns nil if that takes more than the remaining steps.
+func (a *fieldAnalyser) closure(u *reader, steps *int) []byte {
+	out := make([]byte, len(a.nodes))
+	seen := map[*reader]bool{u: true}
+	for queue := []*reader{u}; len(queue) > 0; {
+		next := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		if *steps -= 1 + len(next.reads) + len(next.uses); *steps < 0 {
+			return nil
+		}
+		for _, r := range next.reads {
+			depth := byte(readItself)
+			if r.deep {
+				depth = readBelow
+			}
+			out[r.node.number] = max(out[r.node.number], depth)
+		}
+		for _, used := range next.uses {
+			if !seen[used] {
+				seen[used] = true
+				queue = append(queue, used)
+			}
+		}
+	}
+	return out
+}
+
+// cacheableRules returns the rules that read less of the input than all rules together.
+func (a *fieldAnalyser) cacheableRules(pkg ast.Ref) []CacheableRule {
+	steps := maxHelperSteps
+	all := a.closure(a.reader, &steps)
+	if all == nil {
+		return nil
+	}
+	nodes := make([]*fieldNode, len(a.nodes))
+	for _, n := range a.nodes {
+		nodes[n.number] = n
+	}
+	var out []CacheableRule
+	// Rules that read the same fields share the field set.
+	sets := map[string]*projection.FieldSet{}
+	for _, g := range a.groups {
+		if !g.done || len(out) == maxHelpers || a.overlapped(g) {
+			continue
+		}
+		// The rule cache keeps the complete value, so the value counts as read completely.
+		whole := a.within(func() { a.deepenValue(g.value) })
+		whole.uses = append(whole.uses, g.reader)
+		reads := a.closure(whole, &steps)
+		if reads == nil {
+			break
+		}
+		if slices.Equal(reads, all) {
+			continue
+		}
+		set, ok := sets[string(reads)]
+		if !ok {
+			set = fieldsOf(nodes, reads)
+			sets[string(reads)] = set
+		}
+		if set.IsAll() {
+			continue
+		}
+		ref := slices.Clone(pkg[:1])
+		for _, name := range g.path {
+			ref = append(ref, ast.StringTerm(name))
+		}
+		out = append(out, CacheableRule{Ref: ref, Input: set})
+	}
+	return out
+}
+
+// overlapped reports whether rules exist above or below a group's path. Such rules define one document together.
+func (a *fieldAnalyser) overlapped(g *ruleGroup) bool {
+	over := func(other *ruleGroup) bool {
+		return other != g && (hasPrefix(other.path, g.path) || hasPrefix(g.path, other.path))
+	}
+	if slices.ContainsFunc(a.groups, over) {
+		return true
+	}
+	for _, f := range a.functions {
+		if over(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// deepenValue marks all of a value as read by the current reader. It does not change the fields that the module reads.
+func (a *fieldAnalyser) deepenValue(p places) {
+	for _, f := range p.fields {
+		a.reader.read(a.nodes[f.at], true)
+	}
+}
+
+// fieldsOf returns the fields that are read, sealed.
+func fieldsOf(nodes []*fieldNode, reads []byte) *projection.FieldSet {
+	root := &projection.FieldSet{}
+	var at func(n *fieldNode) *projection.FieldSet
+	at = func(n *fieldNode) *projection.FieldSet {
+		switch {
+		case n.parent == nil:
+			return root
+		case n.each:
+			return at(n.parent).AddEach()
+		default:
+			return at(n.parent).AddName(n.name)
+		}
+	}
+	for number, depth := range reads {
+		switch depth {
+		case readItself:
+			at(nodes[number])
+		case readBelow:
+			at(nodes[number]).AddAll()
+		}
+	}
+	return root.Seal()
+}

@@ -1,0 +1,100 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package analysis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// TestCacheableRules checks which rules are cacheable, and which fields of the input each of them reads.
+func TestCacheableRules(t *testing.T) {
+	const id = "labels := {\"id\": input.id}\n"
+	tests := map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"OfData":   {text: id + `errors contains n if data.kubernetes.nodes[n]`, want: map[string]string{"errors": ""}},
+		"OfALevel": {text: id + `errors contains n if data.kubernetes.nodes[n].level > input.level`, want: map[string]string{"errors": ".level.**"}},
+		"OfAllOfIt": {
+			text: "errors contains n if data.kubernetes.nodes[n].level > input.level",
+			want: map[string]string{},
+		},
+		"ThroughOthers": {
+			text: id + "a := input.a\nb contains x if { x := a.b; input.c }\nerrors contains x if some x in b",
+			// The other rules read only a part of the value of a, but the cache for a has all of it.
+			want: map[string]string{"a": ".a.**", "b": ".a.b.** .c", "errors": ".a.b.** .c"},
+		},
+		"ThroughFunctions": {
+			text: id + "f(o) := o.a\ng(o) := f(o.b)\nx := f(input)\ny := g(input)\nerrors contains \"x\" if x == y",
+			want: map[string]string{"x": ".a.**", "y": ".b.a.**", "errors": ".a.** .b.a.**"},
+		},
+		// The function has already been evaluated for the same places.
+		"FunctionAgain": {
+			text: id + "f(o) := o.a.b\nx if f(input) == 1\ny if f(input) == 2\nerrors contains \"x\" if { x; y }",
+			want: map[string]string{"x": ".a.b.**", "y": ".a.b.**", "errors": ".a.b.**"},
+		},
+		"FunctionsAreNone": {text: id + "f(o) := o.a\nerrors contains \"x\" if f(input)", want: map[string]string{"errors": ".a"}},
+		"Unused":           {text: id + "a := input.a", want: map[string]string{}},
+		"Overlapping":      {text: id + "a.b := input.b\na[x] := 1 if { x := input.c }\nerrors contains \"x\" if a.b", want: map[string]string{"errors": ".b.** .c.**"}},
+		"Whole":            {text: id + "a if input == {}\nerrors contains \"x\" if a\nb := input.b\nwarnings contains \"y\" if b", want: map[string]string{"labels": ".id.**", "b": ".b.**", "warnings": ".b"}},
+		"UnderOtherInput": {
+			text: id + "a := input.a\nb := x if x := a with input as {\"a\": input.b}\nerrors contains \"x\" if { a; b }",
+			want: map[string]string{"a": ".a.**", "b": ".a.** .b.**", "errors": ".a.** .b.**"},
+		},
+		"Mocked": {text: id + "f(x) := x.a\ng(x) := x.b\nerrors contains \"x\" if f(input.c) with f as g", want: map[string]string{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := compileFor(placementv1.RegoV1, "package p\n"+tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, h := range m.CacheableRules {
+				got[strings.TrimPrefix(h.Ref.String(), "data.p.")] = strings.Join(h.Input.Paths(), " ")
+			}
+			if name != "Whole" {
+				delete(got, "labels")
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("helpers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCacheableRulesAreBounded(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("package p\nlabels := {\"id\": input.id}\nr0 := input.a\n")
+	for i := 1; i < 200; i++ {
+		text.WriteString(strings.NewReplacer("N", string(rune('a'+i%26))+strings.Repeat("x", i/26), "I", strings.Repeat("i", i), "J", strings.Repeat("i", i-1)).Replace(
+			map[bool]string{true: "rI := [r0, input.N]\n", false: "rI := [rJ, input.N]\n"}[i == 1]))
+	}
+	text.WriteString("errors contains \"x\" if r" + strings.Repeat("i", 199) + "[1] == 1\n")
+	m, err := compileFor(placementv1.RegoV1, text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(m.CacheableRules); n == 0 || n > 64 {
+		t.Errorf("%d helpers", n)
+	}
+}

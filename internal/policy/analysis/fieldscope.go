@@ -1,0 +1,438 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package analysis
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+// fieldScope is the analysis of one rule. Variables of the same name are treated as one variable, also across nested
+// bodies. If they are in fact two, the result looks like one variable that is bound twice, and thus compared.
+type fieldScope struct {
+	a       *fieldAnalyser
+	classes map[ast.Var]*class
+	// order lists the classes in the order of their first mention.
+	order []*class
+}
+
+// class is a set of variables that are set equal to each other.
+type class struct {
+	// parent is the class that this class was merged into; nil for a root.
+	parent *class
+	// equations counts the equations that have one of the variables on a side, and variables counts the variables.
+	equations, variables int
+	// definitions are the sides of equations that are not variables.
+	definitions []func() places
+
+	running, done bool
+	value         places
+}
+
+func (c *class) root() *class {
+	for c.parent != nil {
+		c = c.parent
+	}
+	return c
+}
+
+func (s *fieldScope) class(v ast.Var) *class {
+	c, ok := s.classes[v]
+	if !ok {
+		c = &class{variables: 1}
+		s.classes[v] = c
+		s.order = append(s.order, c)
+	}
+	return c.root()
+}
+
+// define adds an equation between a variable and a term that is not a variable.
+func (s *fieldScope) define(v ast.Var, definition func() places) {
+	c := s.class(v)
+	c.equations++
+	c.definitions = append(c.definitions, definition)
+}
+
+func (s *fieldScope) equate(v, w ast.Var) {
+	c, d := s.class(v), s.class(w)
+	if c == d {
+		// They are already known to be equal.
+		return
+	}
+	d.parent = c
+	c.equations += d.equations + 1
+	c.variables += d.variables
+	c.definitions = append(c.definitions, d.definitions...)
+}
+
+// local returns the term's variable if it is local to the rule.
+func local(t *ast.Term) (ast.Var, bool) {
+	v, ok := t.Value.(ast.Var)
+	return v, ok && v != ast.InputRootDocument.Value && v != ast.DefaultRootDocument.Value
+}
+
+// collect finds the equations of a rule.
+func (s *fieldScope) collect(r *ast.Rule, arguments []places) {
+	for i, argument := range arguments {
+		if i >= len(r.Head.Args) {
+			s.a.lost = true
+			return
+		}
+		if v, ok := local(r.Head.Args[i]); ok {
+			s.define(v, func() places { return argument })
+			continue
+		}
+		s.a.deepen(argument)
+	}
+	equations := func(e *ast.Expr) bool {
+		s.equations(e)
+		return false
+	}
+	ast.WalkExprs(r.Body, equations)
+	ast.WalkExprs(r.Head, equations)
+}
+
+func (s *fieldScope) equations(e *ast.Expr) {
+	if every, ok := e.Terms.(*ast.Every); ok {
+		if every.Key != nil {
+			if v, ok := local(every.Key); ok {
+				s.define(v, func() places { return anything })
+			}
+		}
+		if v, ok := local(every.Value); ok {
+			s.define(v, func() places { return s.members(every.Domain) })
+		}
+		return
+	}
+	terms, ok := e.Terms.([]*ast.Term)
+	if !ok {
+		return
+	}
+	if left, right, ok := equation(terms); ok {
+		v, isLeft := local(left)
+		w, isRight := local(right)
+		switch {
+		case isLeft && isRight:
+			s.equate(v, w)
+		case isLeft:
+			s.define(v, func() places { return s.value(right) })
+		case isRight:
+			s.define(w, func() places { return s.value(left) })
+		}
+		return
+	}
+	if output := s.output(terms); output != nil {
+		if v, ok := local(output); ok {
+			s.define(v, func() places { return s.call(terms) })
+		}
+	}
+}
+
+// equation returns the two sides of an expression x = y or x := y.
+func equation(terms []*ast.Term) (left, right *ast.Term, ok bool) {
+	if len(terms) != 3 {
+		return nil, nil, false
+	}
+	operator, ok := terms[0].Value.(ast.Ref)
+	if !ok || !operator.Equal(ast.Equality.Ref()) && !operator.Equal(ast.Assign.Ref()) {
+		return nil, nil, false
+	}
+	return terms[1], terms[2], true
+}
+
+// output returns the operand of a call that receives the result; nil if there is none.
+func (s *fieldScope) output(terms []*ast.Term) *ast.Term {
+	operator, ok := terms[0].Value.(ast.Ref)
+	if !ok {
+		return nil
+	}
+	if arity := s.a.compiler.GetArity(operator); arity < 0 || len(terms) != arity+2 {
+		return nil
+	}
+	return terms[len(terms)-1]
+}
+
+// settle evaluates every variable. Variables that are compared read the values that they are compared with.
+func (s *fieldScope) settle() {
+	for _, c := range s.order {
+		s.valueOf(c)
+	}
+}
+
+func (s *fieldScope) valueOf(c *class) places {
+	c = c.root()
+	if c.done {
+		return c.value
+	}
+	if c.running || !s.a.step() {
+		// Circular definitions are unsafe, so that OPA does not compile them.
+		s.a.lost = true
+		return anything
+	}
+	c.running = true
+	value := anything
+	for _, definition := range c.definitions {
+		if value = definition(); c.equations > c.variables {
+			s.a.deepen(value)
+			value = anything
+		}
+	}
+	c.value, c.running, c.done = value, false, true
+	return value
+}
+
+func (s *fieldScope) body(body ast.Body) {
+	for _, e := range body {
+		if !s.a.step() {
+			return
+		}
+		s.expression(e)
+	}
+}
+
+func (s *fieldScope) expression(e *ast.Expr) {
+	for _, w := range e.With {
+		// Whether OPA can replace a value below the target depends on the existing value.
+		s.value(w.Target)
+		s.deep(w.Value)
+	}
+	switch terms := e.Terms.(type) {
+	case *ast.Term:
+		s.value(terms)
+	case []*ast.Term:
+		s.callOrEquation(terms)
+	case *ast.Every:
+		s.members(terms.Domain)
+		for _, t := range []*ast.Term{terms.Key, terms.Value} {
+			if t == nil {
+				continue
+			}
+			if _, ok := local(t); !ok {
+				s.a.lost = true
+			}
+		}
+		s.body(terms.Body)
+	case *ast.Not:
+		s.body(terms.Body)
+	case *ast.LogicalAnd:
+		s.body(terms.Lhs)
+		s.body(terms.Rhs)
+	case *ast.LogicalOr:
+		s.body(terms.Lhs)
+		s.body(terms.Rhs)
+	default:
+		s.a.lost = true
+	}
+}
+
+func (s *fieldScope) callOrEquation(terms []*ast.Term) {
+	if left, right, ok := equation(terms); ok {
+		v, isLeft := local(left)
+		w, isRight := local(right)
+		switch {
+		case isLeft:
+			s.valueOf(s.class(v))
+		case isRight:
+			s.valueOf(s.class(w))
+		default:
+			s.deep(left)
+			s.deep(right)
+		}
+		return
+	}
+	output := s.output(terms)
+	if output == nil {
+		s.call(terms)
+		return
+	}
+	if v, ok := local(output); ok {
+		s.valueOf(s.class(v))
+		return
+	}
+	s.a.deepen(s.call(terms))
+	s.deep(output)
+}
+
+// members returns the members of a collection.
+func (s *fieldScope) members(t *ast.Term) places {
+	return s.a.follow(s.value(t), []operand{{many: true}})
+}
+
+// value returns what is known about a term's value, and records the reads that are needed to compute it.
+func (s *fieldScope) value(t *ast.Term) places {
+	switch v := t.Value.(type) {
+	case ast.Var:
+		switch {
+		case v.Equal(ast.InputRootDocument.Value):
+			return places{fields: []place{{at: s.a.input}}}
+		case v.Equal(ast.DefaultRootDocument.Value):
+			return s.a.dataRef(s, ast.DefaultRootRef)
+		}
+		return s.valueOf(s.class(v))
+	case ast.Ref:
+		return s.ref(v)
+	case ast.String:
+		return places{texts: []string{string(v)}}
+	case ast.Call:
+		return s.call(v)
+	}
+	s.deep(t)
+	return anything
+}
+
+func (s *fieldScope) ref(ref ast.Ref) places {
+	if ref[0].Equal(ast.DefaultRootDocument) {
+		return s.a.dataRef(s, ref)
+	}
+	if len(ref) == 1 {
+		return s.value(ref[0])
+	}
+	operands := make([]operand, 0, len(ref)-1)
+	for _, t := range ref[1:] {
+		operands = append(operands, s.operand(t))
+	}
+	return s.a.follow(s.value(ref[0]), operands)
+}
+
+// operand evaluates one part of a reference. A variable is compared with the existing names, unless it can only be one
+// of a few known strings.
+func (s *fieldScope) operand(t *ast.Term) operand {
+	if text, ok := t.Value.(ast.String); ok {
+		return operand{texts: []string{string(text)}}
+	}
+	switch t.Value.(type) {
+	case ast.Number, ast.Boolean, ast.Null:
+		return operand{}
+	}
+	value := s.value(t)
+	if !value.other && len(value.fields) == 0 && len(value.texts) > 0 {
+		return operand{texts: value.texts, many: len(value.texts) > 1}
+	}
+	s.a.deepen(value)
+	return operand{many: true}
+}
+
+// deep marks everything below a term as read.
+func (s *fieldScope) deep(t *ast.Term) {
+	switch v := t.Value.(type) {
+	case ast.Null, ast.Boolean, ast.Number, ast.String:
+	case ast.Var, ast.Ref, ast.Call:
+		s.a.deepen(s.value(t))
+	case *ast.Array:
+		v.Foreach(s.deep)
+	case ast.Set:
+		v.Foreach(s.deep)
+	case ast.Object:
+		v.Foreach(func(key, value *ast.Term) {
+			s.deep(key)
+			s.deep(value)
+		})
+	case *ast.ArrayComprehension:
+		s.body(v.Body)
+		s.deep(v.Term)
+	case *ast.SetComprehension:
+		s.body(v.Body)
+		s.deep(v.Term)
+	case *ast.ObjectComprehension:
+		s.body(v.Body)
+		s.deep(v.Key)
+		s.deep(v.Value)
+	default:
+		s.a.lost = true
+	}
+}
+
+// shallow lists the builtin functions that depend only on their operand's type.
+var shallow = []string{
+	ast.IsArray.Name, ast.IsBoolean.Name, ast.IsNull.Name, ast.IsNumber.Name, ast.IsObject.Name, ast.IsSet.Name,
+	ast.IsString.Name, ast.TypeNameBuiltin.Name,
+}
+
+// counting lists the builtin functions that depend only on the names or the number of the members.
+var counting = []string{ast.Count.Name, ast.ObjectKeys.Name}
+
+// call records the reads of a call and returns its result.
+func (s *fieldScope) call(terms []*ast.Term) places {
+	operator, ok := terms[0].Value.(ast.Ref)
+	if !ok {
+		s.a.lost = true
+		return anything
+	}
+	arity := s.a.compiler.GetArity(operator)
+	if arity < 0 || len(terms) < arity+1 {
+		s.a.lost = true
+		return anything
+	}
+	operands := terms[1 : arity+1]
+	name := operator.String()
+	if f, ok := s.a.functions[name]; ok {
+		arguments := make([]places, arity)
+		for i, t := range operands {
+			arguments[i] = s.value(t)
+		}
+		return s.a.call(f, arguments)
+	}
+	if operator.HasPrefix(ast.DefaultRootRef) {
+		// A function without arguments is a rule.
+		return s.a.dataRef(s, operator)
+	}
+	switch {
+	case slices.Contains(shallow, name):
+		s.value(operands[0])
+	case slices.Contains(counting, name):
+		s.members(operands[0])
+	case name == ast.ObjectGet.Name:
+		return s.objectGet(operands)
+	case name == language.Feasible.Name, name == language.FeasibleClusters.Name:
+		s.a.readWorkload(s.value(operands[0]))
+		for _, t := range operands[1:] {
+			s.deep(t)
+		}
+	default:
+		for _, t := range operands {
+			s.deep(t)
+		}
+	}
+	return anything
+}
+
+// objectGet evaluates object.get(object, key or path, default).
+func (s *fieldScope) objectGet(operands []*ast.Term) places {
+	var path []operand
+	switch key := operands[1].Value.(type) {
+	case *ast.Array:
+		key.Foreach(func(t *ast.Term) { path = append(path, s.operand(t)) })
+	default:
+		o := s.operand(operands[1])
+		if len(o.texts) == 0 {
+			// The key may be a path of any length.
+			s.deep(operands[0])
+			s.deep(operands[2])
+			return anything
+		}
+		path = append(path, o)
+	}
+	found := s.a.follow(s.value(operands[0]), path)
+	if ast.IsConstant(operands[2].Value) {
+		// The result depends on the field alone, and a constant default contains no fields to read.
+		return found
+	}
+	return s.a.join(found, s.value(operands[2]))
+}

@@ -1,0 +1,260 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+// Read is a resource type as a policy's Rego names it.
+type Read struct {
+	// Plural is the resource's plural name; empty for Clusters and Quotas.
+	Plural string
+	// GroupVersion is set for references of the form data.resources["<group>/<version>"].<plural>.
+	GroupVersion string
+	// Listed is set in Binding.Missing for types that spec.replicate lists. Group is then the API group.
+	Listed bool
+	Group  string
+	// Clusters reports whether the read is data.clusters, the normal form of every inventory.
+	Clusters bool
+	// Quotas is "quotas" or "clusterquotas" for data.berth.<quotas>, the limits and the usage of quotas.
+	Quotas string
+	// Row and Col are the position of the first reference. Both count from 1.
+	Row, Col int
+	// Note is set in Binding.Missing if the policy is bound to a group that no longer serves the type. It names that
+	// group, and the other groups that may serve the type instead.
+	Note string
+}
+
+// String returns the reference as it is written in Rego. For a type that spec.replicate lists, it returns the name of the
+// type, such as deployments.apps.
+func (r Read) String() string {
+	switch {
+	case r.Listed:
+		return schema.GroupResource{Group: r.Group, Resource: r.Plural}.String()
+	case r.Clusters:
+		return "data." + language.RootClusters
+	case r.Quotas != "":
+		return "data." + language.RootBerth + "." + r.Quotas
+	case r.GroupVersion != "":
+		return fmt.Sprintf("data.%s[%q].%s", language.RootResources, r.GroupVersion, r.Plural)
+	default:
+		return fmt.Sprintf("data.%s.%s", language.RootKubernetes, r.Plural)
+	}
+}
+
+// Path returns the path below `data` at which the objects are.
+func (r Read) Path() []string {
+	switch {
+	case r.Clusters:
+		return []string{language.RootClusters}
+	case r.Quotas != "":
+		return []string{language.RootBerth, r.Quotas}
+	case r.GroupVersion != "":
+		return []string{language.RootResources, r.GroupVersion, r.Plural}
+	default:
+		return []string{language.RootKubernetes, r.Plural}
+	}
+}
+
+// Explained returns the reference as it is written in Rego, followed by its note.
+func (r Read) Explained() string {
+	if r.Note == "" {
+		return r.String()
+	}
+	return r.String() + ", " + r.Note
+}
+
+// KeyedRead is a reference by constant keys to objects of a type, or to one object.
+type KeyedRead struct {
+	Read
+	// First is the first key below the type: the namespace if the type is namespaced. Second is the next key; empty if
+	// there is none, or if it is not constant.
+	First, Second string
+}
+
+// String returns the reference with its keys, as it may be written in Rego.
+func (k KeyedRead) String() string {
+	if k.Second == "" {
+		return fmt.Sprintf("%s[%q]", k.Read, k.First)
+	}
+	return fmt.Sprintf("%s[%q][%q]", k.Read, k.First, k.Second)
+}
+
+// ByPluralAlone reports whether the reference names a type by its plural name alone. Several groups may serve such a name.
+func (r Read) ByPluralAlone() bool {
+	return !r.Clusters && r.Quotas == "" && r.GroupVersion == ""
+}
+
+func compareReads(x, y Read) int { return cmp.Compare(x.String(), y.String()) }
+
+// analyser collects the cluster data that a compiled module can read.
+//
+// The analysis is sound because a compiled module reaches base documents only through references that start with
+// `data`. The compiler has resolved imports and aliases of packages, and a variable that holds a part of `data` got it
+// from such a reference. The analysis follows each reference up to the first part that is known only at evaluation. A
+// reference that has not named a resource type by then reads an unknown set of types and is rejected.
+type analyser struct {
+	pkg       ast.Ref
+	rules     map[string]bool
+	dynamic   bool
+	reads     map[Read]Read
+	keyed     map[string]KeyedRead
+	documents map[string][]*ast.Location
+	errs      ast.Errors
+}
+
+// analyseReads finds the resource types that the module reads, and the references to other documents. If listed is true, it
+// accepts references to unknown resource types. An error is an ast.Errors.
+func (d *Dependencies) analyseReads(module *ast.Module, listed bool) error {
+	a := &analyser{
+		pkg: module.Package.Path, rules: language.RuleNames(module), dynamic: listed,
+		reads: map[Read]Read{}, keyed: map[string]KeyedRead{}, documents: map[string][]*ast.Location{},
+	}
+	for _, rule := range module.Rules {
+		ast.WalkRefs(rule, func(ref ast.Ref) bool {
+			a.visit(ref)
+			return false
+		})
+	}
+	if len(a.errs) > 0 {
+		return a.errs
+	}
+	d.Reads = slices.SortedFunc(maps.Values(a.reads), compareReads)
+	for _, name := range slices.Sorted(maps.Keys(a.keyed)) {
+		d.Keyed = append(d.Keyed, a.keyed[name])
+	}
+	d.Documents = a.documents
+	return nil
+}
+
+func (a *analyser) visit(ref ast.Ref) {
+	if ref.Equal(language.FeasibleClusters.Ref()) {
+		a.add(ref, Read{Clusters: true})
+		return
+	}
+	if !ref.HasPrefix(ast.DefaultRootRef) {
+		return
+	}
+	if a.ownRule(ref) {
+		return
+	}
+	root, ok := language.Part(ref, 1)
+	if !ok {
+		a.unresolved(ref, "data")
+		return
+	}
+	switch root {
+	case language.RootKubernetes:
+		a.readResource(ref, "", 2)
+	case language.RootResources:
+		groupVersion, ok := language.Part(ref, 2)
+		if !ok {
+			a.unresolved(ref, "data."+root)
+			return
+		}
+		if _, err := schema.ParseGroupVersion(groupVersion); err != nil {
+			a.fail(ref, fmt.Sprintf("%s: %v", ref, err))
+			return
+		}
+		a.readResource(ref, groupVersion, 3)
+	case language.RootClusters:
+		a.add(ref, Read{Clusters: true})
+	case language.RootBerth:
+		name, _ := language.Part(ref, 2)
+		if _, known := language.QuotaResource(name); !known {
+			a.fail(ref, fmt.Sprintf("%s: Berth keeps data.%s.%s[namespace][name] and data.%s.%s[name] there, and nothing else",
+				ref, language.RootBerth, language.Quotas, language.RootBerth, language.ClusterQuotas))
+			return
+		}
+		a.add(ref, Read{Quotas: name})
+		a.addKeyed(ref, Read{Quotas: name}, 3)
+	default:
+		if !ref.HasPrefix(a.pkg) {
+			a.documents[root] = append(a.documents[root], ref[0].Location)
+		}
+	}
+}
+
+// ownRule reports whether the reference is to a rule or function of the module.
+func (a *analyser) ownRule(ref ast.Ref) bool {
+	if !ref.HasPrefix(a.pkg) {
+		return false
+	}
+	name, ok := language.Part(ref, len(a.pkg))
+	return ok && a.rules[name]
+}
+
+func (a *analyser) readResource(ref ast.Ref, groupVersion string, at int) {
+	plural, ok := language.Part(ref, at)
+	if !ok {
+		a.unresolved(ref, ref[:at].String())
+		return
+	}
+	read := Read{Plural: plural, GroupVersion: groupVersion}
+	a.add(ref, read)
+	a.addKeyed(ref, read, at+1)
+}
+
+// addKeyed records the constant keys of a reference. The parameter at is the index of the first key.
+func (a *analyser) addKeyed(ref ast.Ref, read Read, at int) {
+	first, ok := language.Part(ref, at)
+	if !ok {
+		return
+	}
+	keyed := KeyedRead{Read: read, First: first}
+	keyed.Second, _ = language.Part(ref, at+1)
+	name := keyed.String()
+	if _, seen := a.keyed[name]; seen {
+		return
+	}
+	if loc := ref[0].Location; loc != nil {
+		keyed.Row, keyed.Col = loc.Row, loc.Col
+	}
+	a.keyed[name] = keyed
+}
+
+func (a *analyser) add(ref ast.Ref, read Read) {
+	if _, seen := a.reads[read]; seen {
+		return
+	}
+	located := read
+	if loc := ref[0].Location; loc != nil {
+		located.Row, located.Col = loc.Row, loc.Col
+	}
+	a.reads[read] = located
+}
+
+// unresolved handles a reference that reads all of prefix. It is an error unless spec.replicate lists the types.
+func (a *analyser) unresolved(ref ast.Ref, prefix string) {
+	if a.dynamic {
+		return
+	}
+	a.fail(ref, fmt.Sprintf("%s reads resource types that only evaluation knows (all of %s): name the type in the policy's text, or list the types under spec.replicate", ref, prefix))
+}
+
+func (a *analyser) fail(ref ast.Ref, message string) {
+	a.errs = append(a.errs, &ast.Error{Code: codeRead, Location: ref[0].Location, Message: message})
+}

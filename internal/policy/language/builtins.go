@@ -1,0 +1,78 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package language
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+)
+
+// Builtin functions that Berth adds to the language. The engine implements them. The functions on quantities are pure.
+//
+// Amounts are Kubernetes quantities, such as "1500m", "2Gi", or 3. Rego's own numbers are not exact enough: units.parse
+// rounds amounts that have no exact binary form, and a rounded limit is wrong.
+var (
+	// QuantityAdd is k8s.quantity.add(x, y), the sum as a quantity in canonical form.
+	QuantityAdd = quantityFunction("k8s.quantity.add", types.S)
+	// QuantitySub is k8s.quantity.sub(x, y), the difference as a quantity in canonical form.
+	QuantitySub = quantityFunction("k8s.quantity.sub", types.S)
+	// QuantityCompare is k8s.quantity.compare(x, y): -1, 0, or 1 if x is less than, equal to, or greater than y.
+	QuantityCompare = quantityFunction("k8s.quantity.compare", types.N)
+)
+
+// Builtin functions that call the scheduler's predicates. Like references to `data`, they read replica data: a result
+// is the same throughout one evaluation and may differ in the next. So they are deterministic in the sense of the
+// language, and OPA evaluates nothing of a policy before a decision.
+//
+// The first operand is a Pod, an object that has a pod template, or such a template. The last one selects the
+// candidates: "*" for all, an array or a set of names, or a Kubernetes label selector. The result has an entry for each
+// candidate, keyed by name.
+var (
+	// Feasible is k8s.feasible(pod_or_template, nodes).
+	Feasible = predicateFunction("k8s.feasible", types.Named("pod_or_template", anyObject), types.Named("nodes", candidates))
+	// FeasibleClusters is k8s.feasible_clusters(pod_or_template, replicas, clusters). The operand replicas, at least 1,
+	// is the number of replicas to place. It overrides the number in the object.
+	FeasibleClusters = predicateFunction("k8s.feasible_clusters",
+		types.Named("pod_or_template", anyObject), types.Named("replicas", types.N), types.Named("clusters", candidates))
+)
+
+var (
+	anyObject  = types.NewObject(nil, types.NewDynamicProperty(types.S, types.A))
+	candidates = types.NewAny(types.S, types.NewArray(nil, types.S), types.NewSet(types.S), anyObject)
+	// verdicts is the type of the predicates' results, keyed by candidate name.
+	verdicts = types.NewObject(nil, types.NewDynamicProperty(types.S, types.NewObject([]*types.StaticProperty{
+		types.NewStaticProperty("feasible", types.B),
+		types.NewStaticProperty("reasons", types.NewArray(nil, types.S)),
+		types.NewStaticProperty("predicate", types.S),
+		types.NewStaticProperty("preemption", types.B),
+		types.NewStaticProperty("replicas", types.N),
+	}, nil)))
+)
+
+func predicateFunction(name string, operands ...types.Type) *ast.Builtin {
+	return &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(operands...), types.Named("verdicts", verdicts))}
+}
+
+var ownBuiltins = []*ast.Builtin{QuantityAdd, QuantitySub, QuantityCompare, Feasible, FeasibleClusters}
+
+func quantityFunction(name string, result types.Type) *ast.Builtin {
+	quantity := types.NewAny(types.S, types.N)
+	return &ast.Builtin{
+		Name: name,
+		Decl: types.NewFunction(types.Args(types.Named("x", quantity), types.Named("y", quantity)), types.Named("result", result)),
+	}
+}

@@ -1,0 +1,76 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package language defines the language of policies: the version of Rego, the builtin functions that policies may call, the
+// rules that Berth evaluates, and the documents that Berth keeps below `data`.
+package language
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// Roots are the names below `data` that Berth fills. A policy's own data can't use them.
+var Roots = []string{RootKubernetes, RootResources, RootClusters, RootBerth}
+
+// Names of the documents below `data` that Berth fills.
+const (
+	RootKubernetes = "kubernetes"
+	RootResources  = "resources"
+	RootClusters   = "clusters"
+	RootBerth      = "berth"
+)
+
+// Names below data.berth.
+const (
+	Quotas        = "quotas"
+	ClusterQuotas = "clusterquotas"
+)
+
+// quotaResources maps the names below data.berth to resource types.
+var quotaResources = map[string]schema.GroupVersionResource{
+	Quotas:        placementv1.GroupVersion.WithResource("scopedquotas"),
+	ClusterQuotas: placementv1.GroupVersion.WithResource("clusterscopedquotas"),
+}
+
+// QuotaResource returns the resource type whose objects policies read at a name below data.berth. The result ok is false
+// for other names.
+func QuotaResource(name string) (resource schema.GroupVersionResource, ok bool) {
+	resource, ok = quotaResources[name]
+	return resource, ok
+}
+
+// QuotasOf returns the name below data.berth at which policies read the quotas of a resource type. The result ok is
+// false for other types.
+func QuotasOf(resource schema.GroupVersionResource) (name string, ok bool) {
+	for name, r := range quotaResources {
+		if r == resource {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Part returns the reference's i-th part. The result is false if the part is missing or is not a constant string.
+func Part(ref ast.Ref, i int) (string, bool) {
+	if i >= len(ref) {
+		return "", false
+	}
+	name, ok := ref[i].Value.(ast.String)
+	return string(name), ok
+}

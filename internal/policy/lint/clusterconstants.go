@@ -1,0 +1,189 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+// ClusterConstant is a constant in a policy that denotes a cluster's name or the value of a cluster's field.
+type ClusterConstant struct {
+	// Row and Col are the position of the constant. Both count from 1.
+	Row, Col int
+	// Value is the constant's value.
+	Value string
+	// Given reports whether the value of the rule clusters contains the constant.
+	Given bool
+	// Field is the path of the field of data.clusters[name] that the policy compares with the constant. If the field is
+	// a collection, its members are compared. Field is empty if the constant is compared with the name.
+	Field []string
+}
+
+// ClusterConstants returns the cluster names in the values of the rule clusters, the constants that the policy compares
+// with fields of data.clusters, and the constant keys of data.clusters. They are sorted by position.
+func ClusterConstants(compiler *ast.Compiler) []ClusterConstant {
+	module := moduleOf(compiler)
+	s := &constantSearch{assigned: map[ast.Var]ast.Ref{}}
+	s.names(module)
+	s.fields(module)
+	out := s.found
+	slices.SortStableFunc(out, func(a, b ClusterConstant) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+	return slices.CompactFunc(out, func(a, b ClusterConstant) bool {
+		return a.Row == b.Row && a.Col == b.Col && a.Value == b.Value && slices.Equal(a.Field, b.Field)
+	})
+}
+
+// constantSearch collects constants that denote clusters or values of their fields.
+type constantSearch struct {
+	found []ClusterConstant
+	// assigned maps variables to the references that are assigned to them.
+	assigned map[ast.Var]ast.Ref
+}
+
+func (s *constantSearch) add(t *ast.Term, fallback *ast.Location, given bool, field []string) {
+	text, ok := t.Value.(ast.String)
+	at := t.Location
+	if at == nil {
+		at = fallback
+	}
+	if ok && at != nil {
+		s.found = append(s.found, ClusterConstant{Row: at.Row, Col: at.Col, Value: string(text), Given: given, Field: field})
+	}
+}
+
+// names collects the constants in the values of the rule clusters.
+func (s *constantSearch) names(module *ast.Module) {
+	for _, rule := range module.Rules {
+		if language.RuleName(rule) != language.RuleClusters {
+			continue
+		}
+		for clause := rule; clause != nil; clause = clause.Else {
+			if clause.Head.RuleKind() == ast.MultiValue {
+				s.add(clause.Head.Key, clause.Location, true, nil)
+			} else if clause.Head.Value != nil {
+				s.each(clause.Head.Value, clause.Location, true, nil)
+			}
+		}
+	}
+}
+
+// each adds the members of a constant array or set.
+func (s *constantSearch) each(t *ast.Term, at *ast.Location, given bool, field []string) {
+	switch v := t.Value.(type) {
+	case ast.Set:
+		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
+	case *ast.Array:
+		v.Foreach(func(member *ast.Term) { s.add(member, at, given, field) })
+	}
+}
+
+// assignments collects the variables that references are assigned to.
+func (s *constantSearch) assignments(module *ast.Module) {
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsEquality() {
+			return false
+		}
+		name, isVar := e.Operand(0).Value.(ast.Var)
+		if ref, isRef := e.Operand(1).Value.(ast.Ref); isVar && isRef {
+			s.assigned[name] = ref
+		}
+		return false
+	})
+}
+
+// fields collects the constants that are compared with fields of clusters, and the constant keys of data.clusters.
+func (s *constantSearch) fields(module *ast.Module) {
+	s.assignments(module)
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if !e.IsCall() || len(e.Operands()) != 2 {
+			return false
+		}
+		a, b := e.Operand(0), e.Operand(1)
+		switch operator := e.Operator(); {
+		case operator.Equal(ast.Equality.Ref()), operator.Equal(ast.NotEqual.Ref()):
+			for _, pair := range [][2]*ast.Term{{a, b}, {b, a}} {
+				if field, ok := s.field(pair[0]); ok {
+					s.add(pair[1], e.Location, false, field)
+				}
+			}
+		case operator.Equal(ast.Member.Ref()):
+			if field, ok := s.field(a); ok {
+				s.each(b, e.Location, false, field)
+			}
+			if field, ok := s.field(b); ok {
+				s.add(a, e.Location, false, field)
+			}
+		}
+		return false
+	})
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if root, _ := language.Part(ref, 1); ref.HasPrefix(ast.DefaultRootRef) && root == language.RootClusters && len(ref) > 2 {
+			s.add(ref[2], ref[0].Location, false, nil)
+		}
+		return false
+	})
+}
+
+// maxAssigned limits how many assignments from variable to variable are followed.
+const maxAssigned = 8
+
+// field returns the path below data.clusters[name] that a term refers to. The result ok is false for other terms.
+func (s *constantSearch) field(t *ast.Term) (path []string, ok bool) {
+	ref, ok := s.clusterRef(t)
+	if !ok || len(ref) < 4 {
+		return nil, false
+	}
+	for i, step := range ref[3:] {
+		name, isString := step.Value.(ast.String)
+		if !isString && i == len(ref)-4 && i > 0 {
+			break
+		}
+		if !isString {
+			return nil, false
+		}
+		path = append(path, string(name))
+	}
+	return path, true
+}
+
+// clusterRef returns the reference to data.clusters[name], or to a part of it, that a term denotes. The result ok is
+// false for other terms.
+func (s *constantSearch) clusterRef(t *ast.Term) (ref ast.Ref, ok bool) {
+	switch v := t.Value.(type) {
+	case ast.Ref:
+		ref = v
+	case ast.Var:
+		ref = ast.Ref{t}
+	default:
+		return nil, false
+	}
+	for range maxAssigned {
+		name, isVar := ref[0].Value.(ast.Var)
+		source, assigned := s.assigned[name]
+		if !isVar || !assigned {
+			break
+		}
+		ref = append(slices.Clone(source), ref[1:]...)
+	}
+	root, _ := language.Part(ref, 1)
+	return ref, ref.HasPrefix(ast.DefaultRootRef) && root == language.RootClusters && len(ref) > 2
+}

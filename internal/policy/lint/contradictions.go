@@ -1,0 +1,214 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// checkContradictions warns about pairs of expressions in one body that compare the same term with constants and
+// cannot both be true. The author has probably confused AND with OR.
+func (r *Report) checkContradictions(rule *ast.Rule, n *names) {
+	ast.WalkBodies(rule, func(body ast.Body) bool {
+		known := map[string][]comparison{}
+		for _, expr := range body {
+			c, ok := n.comparison(expr)
+			if !ok || len(known[c.subject]) == maxComparisons {
+				continue
+			}
+			if i := slices.IndexFunc(known[c.subject], c.contradicts); i >= 0 {
+				other := known[c.subject][i]
+				r.warnAt(expr.Location, fmt.Sprintf("%s and %s are never true together: expressions of one body are joined by AND. For OR, %s",
+					source(other.expr), source(expr), other.alternative(c)))
+				known[c.subject] = nil
+				continue
+			}
+			known[c.subject] = append(known[c.subject], c)
+		}
+		return false
+	})
+}
+
+// maxComparisons limits how many comparisons of one term are checked against each other.
+const maxComparisons = 16
+
+// comparison is an expression that compares a term with a constant, or with the members of a constant collection.
+type comparison struct {
+	// subject identifies the term: equal subjects in one body have equal values.
+	subject string
+	// operator is the operator with the term on the left: eq, neq, lt, lte, gt, gte, or internal.member_2.
+	operator string
+	// values has the constant, or the members of the collection for internal.member_2.
+	values []*ast.Term
+	expr   *ast.Expr
+}
+
+// mirrored maps each comparison operator to the operator with the same meaning after the operands are swapped.
+var mirrored = map[string]string{
+	ast.Equality.Name: ast.Equality.Name, ast.Equal.Name: ast.Equality.Name, ast.NotEqual.Name: ast.NotEqual.Name,
+	ast.LessThan.Name: ast.GreaterThan.Name, ast.LessThanEq.Name: ast.GreaterThanEq.Name,
+	ast.GreaterThan.Name: ast.LessThan.Name, ast.GreaterThanEq.Name: ast.LessThanEq.Name,
+}
+
+// comparison converts an expression to a comparison with a constant. The result ok is false for other expressions.
+func (n *names) comparison(expr *ast.Expr) (c comparison, ok bool) {
+	if expr.Negated || len(expr.With) > 0 || !expr.IsCall() || len(expr.Operands()) != 2 {
+		return c, false
+	}
+	operator, left, right := expr.Operator().String(), expr.Operand(0), n.resolve(expr.Operand(1))
+	c = comparison{operator: operator, expr: expr}
+	if operator == ast.Member.Name {
+		c.values = members(right)
+	} else if flipped, known := mirrored[operator]; known {
+		if ast.IsConstant(right.Value) {
+			c.operator = mirrored[flipped]
+		} else {
+			c.operator = flipped
+			left, right = right, n.resolve(left)
+		}
+		c.values = []*ast.Term{right}
+	}
+	if len(c.values) == 0 || slices.ContainsFunc(c.values, func(t *ast.Term) bool { return !ast.IsConstant(t.Value) }) {
+		return c, false
+	}
+	resolved := n.resolve(left)
+	if c.subject = n.subject(resolved); c.subject == "" {
+		c.subject = n.subject(left)
+	}
+	return c, c.subject != ""
+}
+
+// subject returns a text that identifies the value of a term in a body. It returns "" for constants, and for terms that
+// may have several values in one solution of a body.
+func (n *names) subject(term *ast.Term) string {
+	text, known := n.subjects[term]
+	if !known {
+		if single(term) && !ast.IsConstant(term.Value) {
+			text = term.String()
+		}
+		n.subjects[term] = text
+	}
+	return text
+}
+
+// maxMembers limits the size of the constant collections that are examined.
+const maxMembers = 64
+
+// members returns the members of a set or an array. It returns nil for other terms, and for more than maxMembers
+// members.
+func members(collection *ast.Term) []*ast.Term {
+	switch c := collection.Value.(type) {
+	case ast.Set:
+		if c.Len() > maxMembers {
+			return nil
+		}
+		return c.Slice()
+	case *ast.Array:
+		if c.Len() > maxMembers {
+			return nil
+		}
+		var out []*ast.Term
+		c.Foreach(func(t *ast.Term) { out = append(out, t) })
+		return out
+	}
+	return nil
+}
+
+// single reports whether a term has only one value in each solution of a body, even if it is written several times.
+func single(term *ast.Term) bool {
+	ok := true
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+			ok = false
+		case ast.Var:
+			ok = ok && !x.IsWildcard()
+		case ast.Call:
+			function, known := ast.BuiltinMap[x[0].String()]
+			ok = ok && known && !function.Relation
+		}
+		return !ok
+	}).Walk(term)
+	return ok
+}
+
+// contradicts reports whether no value satisfies both comparisons.
+func (c comparison) contradicts(other comparison) bool {
+	for _, pair := range [][2]comparison{{c, other}, {other, c}} {
+		x, y := pair[0], pair[1]
+		if x.operator == ast.Equality.Name || x.operator == ast.Member.Name {
+			return !slices.ContainsFunc(x.values, y.holds)
+		}
+		if x.isLower() && y.isUpper() {
+			order := x.values[0].Value.Compare(y.values[0].Value)
+			return order > 0 || order == 0 && (x.operator == ast.GreaterThan.Name || y.operator == ast.LessThan.Name)
+		}
+	}
+	return false
+}
+
+func (c comparison) isLower() bool {
+	return c.operator == ast.GreaterThan.Name || c.operator == ast.GreaterThanEq.Name
+}
+
+func (c comparison) isUpper() bool {
+	return c.operator == ast.LessThan.Name || c.operator == ast.LessThanEq.Name
+}
+
+// holds reports whether the comparison is true for a value. Rego defines an order over values of all types.
+func (c comparison) holds(value *ast.Term) bool {
+	order := value.Value.Compare(c.values[0].Value)
+	switch c.operator {
+	case ast.NotEqual.Name:
+		return order != 0
+	case ast.LessThan.Name:
+		return order < 0
+	case ast.LessThanEq.Name:
+		return order <= 0
+	case ast.GreaterThan.Name:
+		return order > 0
+	case ast.GreaterThanEq.Name:
+		return order >= 0
+	default:
+		return slices.ContainsFunc(c.values, func(t *ast.Term) bool { return t.Equal(value) })
+	}
+}
+
+// alternative returns a suggestion that replaces two contradicting comparisons.
+func (c comparison) alternative(other comparison) string {
+	if c.operator == ast.Equality.Name && other.operator == ast.Equality.Name {
+		if text := fmt.Sprintf("write %s in {%s, %s}", c.subject, c.values[0], other.values[0]); len(text) <= 2*maxSource {
+			return text
+		}
+	}
+	return "write a rule for each"
+}
+
+// maxSource limits the text of an expression in a message, in bytes.
+const maxSource = 80
+
+// source returns an expression as its author wrote it. It returns OPA's rendering if the original is missing or too
+// long.
+func source(expr *ast.Expr) string {
+	if text := string(expr.Location.Text); text != "" && len(text) <= maxSource {
+		return text
+	}
+	return expr.String()
+}

@@ -1,0 +1,126 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+// keyedFields are fields whose keys often have dots and slashes.
+var keyedFields = []string{
+	"labels", "annotations", "matchLabels", "nodeSelector", "limits", "requests", "capacity", "allocatable", "allocated", "hard", "used",
+}
+
+// NameInBrackets returns the bracketed form of the reference at a position, if the variable is a part of its
+// unbracketed name; otherwise nil.
+func NameInBrackets(parsed *ast.Module, row, col int, variable ast.Var) (meant ast.Ref) {
+	// The parts of a-b-c include the call a-b. The longest call has the whole name.
+	longest := map[int]unbracketed{}
+	eachCall(parsed, func(c funcCall) {
+		if name, ok := unbracketedCall(c.operator, c.operands); ok && len(name.rest) > len(longest[name.offset].rest) {
+			longest[name.offset] = name
+		}
+	})
+	look := func(node any, at *ast.Location) {
+		if at == nil || at.Row != row || at.Col != col {
+			return
+		}
+		eachCall(node, func(c funcCall) {
+			if name, ok := unbracketedCall(c.operator, c.operands); ok && meant == nil && slices.Contains(name.variables, variable) {
+				meant = longest[name.offset].bracketed()
+			}
+		})
+	}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.Expr:
+			look(x, x.Location)
+		case *ast.Term:
+			look(x, x.Location)
+		}
+		return meant != nil
+	}).Walk(parsed)
+	return meant
+}
+
+// unbracketed is a reference whose last name lacks the brackets that it needs.
+type unbracketed struct {
+	// ref is the reference before the first operator.
+	ref ast.Ref
+	// rest is the text from the first operator on.
+	rest string
+	// variables are the parts of rest that Rego parses as variables.
+	variables []ast.Var
+	// offset is the byte offset of the reference in the text.
+	offset int
+}
+
+func unbracketedCall(operator string, operands []*ast.Term) (u unbracketed, ok bool) {
+	sign := map[string]string{ast.Divide.Name: "/", ast.Minus.Name: "-"}[operator]
+	if sign == "" || len(operands) != 2 {
+		return u, false
+	}
+	left, right := operands[0], operands[1]
+	switch value := left.Value.(type) {
+	case ast.Ref:
+		u = unbracketed{ref: value, offset: left.Location.Offset}
+	case ast.Call:
+		if u, ok = unbracketedCall(value[0].String(), value[1:]); !ok {
+			return u, false
+		}
+	default:
+		return u, false
+	}
+	// A real subtraction has spaces around the operator.
+	if right.Location.Offset != u.offset+len(u.ref.String())+len(u.rest)+len(sign) {
+		return u, false
+	}
+	ast.WalkVars(right, func(v ast.Var) bool {
+		u.variables = append(u.variables, v)
+		return false
+	})
+	u.rest += sign + right.String()
+	return u, true
+}
+
+// bracketed returns the reference with brackets; nil if the reference is not a bracketable name.
+func (u unbracketed) bracketed() ast.Ref {
+	at := slices.IndexFunc(u.ref, func(t *ast.Term) bool {
+		name, ok := t.Value.(ast.String)
+		return ok && slices.Contains(keyedFields, string(name))
+	}) + 1
+	if at == len(u.ref) || at == 0 && strings.Contains(u.rest, "/") {
+		return nil
+	}
+	if at == 0 {
+		at = len(u.ref) - 1
+	}
+	var names []string
+	for i := range u.ref[at:] {
+		name, ok := language.Part(u.ref, at+i)
+		if !ok {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return append(slices.Clone(u.ref[:at]), ast.StringTerm(strings.Join(names, ".")+u.rest))
+}

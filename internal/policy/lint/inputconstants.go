@@ -1,0 +1,155 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+)
+
+// InputConstant is a constant that a policy compares with a field of the input that identifies the object's type.
+type InputConstant struct {
+	// Row and Col are the position of the comparison. Both count from 1.
+	Row, Col int
+	// Field is "kind" or "apiVersion".
+	Field string
+	Value string
+	// Differs reports whether the comparison is true for all values other than Value.
+	Differs bool
+}
+
+// InputConstants returns the constants that the policy compares with input.kind and input.apiVersion, one by one or as
+// members of a set or an array. They are sorted by position. It returns nil if the policy replaces input by `with`.
+func InputConstants(compiler *ast.Compiler) []InputConstant {
+	module := moduleOf(compiler)
+	replaced := false
+	ast.WalkWiths(module, func(w *ast.With) bool {
+		ref, ok := w.Target.Value.(ast.Ref)
+		replaced = replaced || ok && ref.HasPrefix(ast.InputRootRef)
+		return replaced
+	})
+	if replaced {
+		return nil
+	}
+	refs := referencesOf(module)
+	var out []InputConstant
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		out = append(out, comparedConstants(compiler, e, refs)...)
+		return false
+	})
+	slices.SortStableFunc(out, func(a, b InputConstant) int {
+		if a.Row != b.Row {
+			return a.Row - b.Row
+		}
+		return a.Col - b.Col
+	})
+	return out
+}
+
+// references maps variables to the references that they are equal to. The compiler has given the variables of different
+// bodies different names.
+type references map[ast.Var]ast.Ref
+
+func referencesOf(module *ast.Module) references {
+	out := references{}
+	ast.WalkExprs(module, func(e *ast.Expr) bool {
+		if e.Negated || !e.IsEquality() {
+			return false
+		}
+		for i, operand := range e.Operands() {
+			v, isVar := operand.Value.(ast.Var)
+			if ref, ok := e.Operand(1 - i).Value.(ast.Ref); ok && isVar {
+				out[v] = ref
+			}
+		}
+		return false
+	})
+	return out
+}
+
+// of returns the reference that a term is or denotes; nil for other terms.
+func (r references) of(term *ast.Term) ast.Ref {
+	switch v := term.Value.(type) {
+	case ast.Var:
+		return r[v]
+	case ast.Ref:
+		return v
+	}
+	return nil
+}
+
+// typeField returns the name of the type field that a reference reads; "" for other references.
+func typeField(ref ast.Ref) string {
+	name, ok := language.Part(ref, 1)
+	if ok && len(ref) == 2 && ref.HasPrefix(ast.InputRootRef) && (name == "kind" || name == "apiVersion") {
+		return name
+	}
+	return ""
+}
+
+// comparedConstants returns the constants that an expression compares with one of the type fields.
+func comparedConstants(compiler *ast.Compiler, e *ast.Expr, refs references) []InputConstant {
+	operands := e.Operands()
+	if !e.IsCall() || len(operands) != 2 || e.Location == nil {
+		return nil
+	}
+	at := InputConstant{Row: e.Location.Row, Col: e.Location.Col, Differs: e.Negated}
+	var values []*ast.Term
+	operator := e.Operator()
+	switch {
+	case operator.Equal(ast.Member.Ref()):
+		at.Field, values = typeField(refs.of(operands[0])), constantMembers(compiler, operands[1], refs)
+	case operator.Equal(ast.NotEqual.Ref()) || operator.Equal(ast.Equal.Ref()) || e.IsEquality():
+		at.Differs = at.Differs != operator.Equal(ast.NotEqual.Ref())
+		if at.Field, values = typeField(refs.of(operands[0])), operands[1:]; at.Field == "" {
+			at.Field, values = typeField(refs.of(operands[1])), operands[:1]
+		}
+	}
+	var out []InputConstant
+	for _, value := range values {
+		text, ok := value.Value.(ast.String)
+		if at.Field == "" || !ok {
+			return nil
+		}
+		at.Value = string(text)
+		out = append(out, at)
+	}
+	return out
+}
+
+// constantMembers returns the members of a set or an array, or of a rule whose value is always such a collection. It returns
+// nil for other terms.
+func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []*ast.Term {
+	if ref := refs.of(term); ref != nil {
+		rules := compiler.GetRulesExact(ref)
+		if len(rules) != 1 || rules[0].Head.Value == nil || rules[0].Else != nil || len(rules[0].Head.Args) > 0 {
+			return nil
+		}
+		term = rules[0].Head.Value
+	}
+	var out []*ast.Term
+	switch v := term.Value.(type) {
+	case ast.Set:
+		out = v.Slice()
+	case *ast.Array:
+		v.Foreach(func(t *ast.Term) { out = append(out, t) })
+	}
+	return out
+}

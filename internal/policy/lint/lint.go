@@ -1,0 +1,79 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package lint finds parts of a policy's Rego that are probably mistakes. Check finds those that the Rego alone shows. Other
+// functions return names and constants that only callers can compare with what exists in the cluster.
+package lint
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Finding is a part of a policy's Rego that is probably a mistake.
+type Finding struct {
+	// Row and Col are its position. Both count from 1.
+	Row, Col int
+	Message  string
+	// Undefined reports whether the part is an expression that never has a value.
+	Undefined bool
+}
+
+// Report has the parts of a policy's Rego that are probably mistakes.
+type Report struct {
+	// Warnings are all of them. NoEffect are those that have no effect.
+	Warnings, NoEffect []Finding
+	// eachEntry are clauses that deny every object if no term matches all entries of a collection.
+	eachEntry []eachEntry
+}
+
+// Check examines a policy's Rego. The parameter parsed is the module before compilation, and compiled the same module after
+// it. The parameter v0 reports whether the Rego is in version 0.
+func Check(parsed, compiled *ast.Module, graph *ast.Graph, v0 bool) *Report {
+	r := &Report{}
+	used := usedByContract(graph, compiled)
+	r.checkNearNames(compiled, used)
+	r.checkPlaceholders(parsed, used)
+	r.checkManyValues(compiled)
+	module := moduleNames(parsed)
+	for _, rule := range parsed.Rules {
+		n := namesOf(rule, module)
+		r.checkContradictions(rule, n)
+		r.checkComparisons(rule, n)
+		r.eachEntry = append(r.eachEntry, findEachEntry(rule, n)...)
+	}
+	r.eachEntry = r.eachEntry[:min(len(r.eachEntry), maxClauses)]
+	if v0 {
+		r.checkLegacyRego(parsed)
+	}
+	return r
+}
+
+// moduleOf returns the only module of a policy's compiler. A policy without Rego has no compiler. For nil, moduleOf returns
+// a module without rules.
+func moduleOf(compiler *ast.Compiler) *ast.Module {
+	if compiler != nil {
+		for _, module := range compiler.Modules {
+			return module
+		}
+	}
+	return withoutRules
+}
+
+var withoutRules = ast.MustParseModule("package empty")
+
+func (r *Report) warnAt(at *ast.Location, message string) {
+	r.Warnings = append(r.Warnings, Finding{Row: at.Row, Col: at.Col, Message: message})
+}

@@ -1,0 +1,114 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/suggest"
+)
+
+// MissingData returns findings and a warning about top-level documents that a policy's Rego reads and that its own documents
+// lack. The parameter read has the references, keyed by document name, and static has the documents; nil for none. The
+// warning is empty if there is nothing to report.
+func MissingData(read map[string][]*ast.Location, static ast.Object) (findings []Finding, warning string) {
+	var missing []string
+	present := documents(static)
+	for _, name := range slices.Sorted(maps.Keys(read)) {
+		if static == nil || static.Get(ast.StringTerm(name)) == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, ""
+	}
+	// A document that the Rego already reads under its own name is not a candidate for a misspelt name.
+	candidates := slices.DeleteFunc(slices.Clone(present), func(name string) bool { return read[name] != nil })
+	if len(missing)*len(candidates) > maxComparedNames {
+		candidates = nil
+	}
+	for _, name := range missing {
+		message := missingData([]string{name}, present, candidates)
+		for _, at := range read[name] {
+			if at != nil {
+				findings = append(findings, Finding{Row: at.Row, Col: at.Col, Message: message, Undefined: true})
+			}
+		}
+	}
+	return findings, missingData(missing, present, candidates)
+}
+
+// Limits on the documents of spec.data that messages name.
+const (
+	maxNamed         = 5
+	maxNameLength    = 64
+	maxComparedNames = 10_000
+)
+
+// documents returns the sorted names of a policy's own documents. It omits names longer than maxNameLength.
+func documents(static ast.Object) []string {
+	var out []string
+	if static == nil {
+		return nil
+	}
+	static.Foreach(func(key, _ *ast.Term) {
+		if name, ok := key.Value.(ast.String); ok && len(name) <= maxNameLength {
+			out = append(out, string(name))
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+// missingData returns a message that spec.data lacks the missing documents. It lists the documents that are present,
+// and the candidates that are probably meant.
+func missingData(missing, present, candidates []string) string {
+	layout := oldLayout(missing)
+	message := fmt.Sprintf("the policy reads data.%s, which spec.data does not have%s", strings.Join(missing, ", data."), layout)
+	if len(present) == 0 || layout != "" {
+		return message
+	}
+	message += "; it has " + strings.Join(present[:min(len(present), maxNamed)], ", ")
+	if more := len(present) - maxNamed; more > 0 {
+		message += fmt.Sprintf(", and %d more", more)
+	}
+	var meant []string
+	for _, name := range missing {
+		if near, ok := suggest.Nearest(name, candidates); ok {
+			meant = append(meant, "data."+near)
+		}
+	}
+	if len(meant) > 0 {
+		message += fmt.Sprintf("; did you mean %s?", strings.Join(meant, ", "))
+	}
+	return message
+}
+
+// oldLayout explains where Berth keeps the data that OPA for Kubernetes federation kept at data.io. It returns "" if
+// "io" is not among the names.
+func oldLayout(names []string) string {
+	if !slices.Contains(names, "io") {
+		return ""
+	}
+	return fmt.Sprintf("; Berth keeps clusters at data.%s[name] and objects of the cluster at data.%s.<plural>", language.RootClusters, language.RootKubernetes)
+}
