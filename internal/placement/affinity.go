@@ -21,7 +21,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -101,11 +100,32 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 	return nil
 }
 
-// without splits an affinity that a user changed after policies had added to it. It returns own, the part that the
-// developer asks for, and left, what remains of the policies' additions, by key. What the developer requested before
-// stays in own, even if a policy adds the same.
+// split splits an affinity that a user changed after policies had added to it. All affinities are JSON. It returns own, the
+// part that the developer asks for, and left, what remains of the policies' additions, by key. What the developer requested
+// before stays in own, even if a policy adds the same. If the developer asks for nothing, own is nil.
 //
 // Clients that apply a manifest replace only the lists that the manifest contains. So each list is split separately.
+func split(whole string, requested *string, added map[string]string) (own *string, left map[string]string) {
+	if requested != nil && *requested == whole {
+		return requested, nil
+	}
+	objects := map[string]map[string]any{}
+	for key, value := range added {
+		objects[key] = jsonObject(&value)
+	}
+	mine, rest := without(jsonObject(&whole), jsonObject(requested), objects)
+	left = map[string]string{}
+	for key, object := range rest {
+		left[key] = jsonText(object)
+	}
+	if len(mine) > 0 {
+		text := jsonText(mine)
+		own = &text
+	}
+	return own, left
+}
+
+// without implements split for decoded affinities.
 func without(whole, requested map[string]any, added map[string]map[string]any) (own map[string]any, left map[string]map[string]any) {
 	own, left = whole, map[string]map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(added)) {
@@ -344,30 +364,5 @@ func withMember(object map[string]any, value any, path ...string) map[string]any
 		value = withMember(next, value, path[1:]...)
 	}
 	out[path[0]] = value
-	return out
-}
-
-// jsonText returns a value's JSON with sorted keys. Equal values have equal texts, whatever Go type their numbers have.
-func jsonText(value any) string {
-	// Encoding does not fail: the value was decoded from JSON.
-	text, _ := encodeJSON(value)
-	return text
-}
-
-// jsonValue decodes a JSON text; nil if it is not valid.
-func jsonValue(text string) any {
-	var out any
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil
-	}
-	return out
-}
-
-// jsonObject decodes a JSON object; nil if text is nil or is not an object.
-func jsonObject(text *string) map[string]any {
-	if text == nil {
-		return nil
-	}
-	out, _ := jsonValue(*text).(map[string]any)
 	return out
 }

@@ -17,8 +17,6 @@ limitations under the License.
 package placement
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,17 +119,6 @@ func annotationText(value any) (string, error) {
 		return s, nil
 	}
 	return encodeJSON(value)
-}
-
-// encodeJSON returns a value's JSON without HTML escapes and without a final newline.
-func encodeJSON(value any) (string, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return "", fmt.Errorf("encoding as JSON: %w", err)
-	}
-	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
 func labelText(value any) (string, error) {

@@ -378,25 +378,13 @@ func (r *record) additions() map[string]string {
 // changed splits an affinity that another client changed since it was recorded. It returns the part that the developer
 // requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
 func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
-	if r.Affinity.Requested != nil && *r.Affinity.Requested == text {
-		return r.Affinity.Requested, nil
-	}
-	objects := map[string]map[string]any{}
-	for key, value := range added {
-		objects[key] = jsonObject(&value)
-	}
-	own, rest := without(jsonObject(&text), jsonObject(r.Affinity.Requested), objects)
-	left = map[string]string{}
-	for key, object := range rest {
-		value, entry := jsonText(object), r.Scheduling[key]
+	requested, left = split(text, r.Affinity.Requested, added)
+	for key, value := range left {
+		entry := r.Scheduling[key]
 		entry.Set, entry.Value = digest(value), &value
-		left[key], r.Scheduling[key] = value, entry
+		r.Scheduling[key] = entry
 	}
-	if len(own) == 0 {
-		return nil, left
-	}
-	whole := jsonText(own)
-	return &whole, left
+	return requested, left
 }
 
 // readIntent determines which values the developer requests in an object that policies may have changed.

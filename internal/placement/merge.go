@@ -186,7 +186,7 @@ func (m *merger) decideAffinities() {
 	together := maps.Clone(values)
 	for _, v := range m.verdicts {
 		if enforced(v) {
-			together[ownKey(fieldScheduling, affinity, v.Policy.Name)] = v.Decision.Scheduling[affinity]
+			together[affinityKey(v.Policy.Name)] = v.Decision.Scheduling[affinity]
 		}
 	}
 	_, err := compose(together)
@@ -198,7 +198,7 @@ func (m *merger) decideAffinities() {
 		if !adding(v) || agree && enforced(v) {
 			continue
 		}
-		key := ownKey(fieldScheduling, affinity, v.Policy.Name)
+		key := affinityKey(v.Policy.Name)
 		before, stood := values[key]
 		values[key] = v.Decision.Scheduling[affinity]
 		_, v.Err = compose(values)
@@ -359,7 +359,7 @@ func (v *Verdict) decided(field string) map[string]string {
 	}
 	out := maps.Clone(v.Decision.Scheduling)
 	delete(out, affinity)
-	out[ownKey(field, affinity, v.Policy.Name)] = text
+	out[affinityKey(v.Policy.Name)] = text
 	return out
 }
 

@@ -19,8 +19,6 @@ package placement
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -38,17 +36,4 @@ func parseScheduling(value any) (map[string]string, error) {
 		return nil, &ContractError{fieldScheduling, err.Error()}
 	}
 	return flattenTyped(spec)
-}
-
-// flattenTyped is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
-func flattenTyped(spec *corev1.PodSpec) (map[string]string, error) {
-	text, err := encodeJSON(spec)
-	if err != nil {
-		return nil, err
-	}
-	out, err := flatten(jsonObject(&text))
-	if adds := out[affinity]; implied(nil, adds) {
-		delete(out, affinity)
-	}
-	return out, err
 }

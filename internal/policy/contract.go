@@ -26,7 +26,6 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -34,16 +33,6 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/suggest"
 )
-
-// schedulingTypes maps the members of the rule scheduling to their API types.
-var schedulingTypes = map[string]reflect.Type{
-	"nodeSelector":              reflect.TypeFor[map[string]string](),
-	"affinity":                  reflect.TypeFor[corev1.Affinity](),
-	"tolerations":               reflect.TypeFor[[]corev1.Toleration](),
-	"topologySpreadConstraints": reflect.TypeFor[[]corev1.TopologySpreadConstraint](),
-	"priorityClassName":         reflect.TypeFor[string](),
-	"schedulerName":             reflect.TypeFor[string](),
-}
 
 // ContractOnly reports whether all errors concern clauses of contract rules that can never have a valid value. Such a
 // policy compiles, and it decides every object for which those clauses have no value.

@@ -1,0 +1,375 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// Scheduling fields are merged key by key, as labels are. These are the keys of a pod spec, with their values:
+//
+//	nodeSelector/<label>                                            the label's value
+//	tolerations/<toleration as JSON>                                present
+//	topologySpreadConstraints/<topologyKey>/<whenUnsatisfiable>     the constraint as JSON
+//	priorityClassName, schedulerName                                the name
+//	affinity                                                        the affinity as JSON
+//	affinity/<policy>                                               what a policy adds to it
+//
+// So node selectors are merged by label, and tolerations are a set. Constraints are merged by the fields that the API
+// server requires to be unique. Affinities have no precedence: each policy has a key of its own, and the pod's affinity
+// is all of them, ANDed.
+const (
+	nodeSelector              = "nodeSelector"
+	tolerations               = "tolerations"
+	topologySpreadConstraints = "topologySpreadConstraints"
+	priorityClassName         = "priorityClassName"
+	schedulerName             = "schedulerName"
+	affinity                  = "affinity"
+
+	// present is the value of keys that have no value of their own.
+	present = "present"
+)
+
+// maxValues bounds the number of JSON values in each member of a pod spec that decisions are merged into. If a member
+// has more, policies that decide on scheduling fail. The limit is far above what pods have, and bounds the cost of a
+// merge.
+const maxValues = 1 << 16
+
+// priorityMembers are the members of a pod spec that the API server's Priority admission plugin sets from the priority
+// class.
+var priorityMembers = []string{"priority", "preemptionPolicy"}
+
+// schedulingMembers are the members of a pod spec that decisions are merged into, and those derived from them.
+var schedulingMembers = append([]string{nodeSelector, affinity, tolerations, topologySpreadConstraints, priorityClassName, schedulerName}, priorityMembers...)
+
+// flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
+func flatten(spec map[string]any) (map[string]string, error) {
+	for _, name := range schedulingMembers {
+		if left := maxValues; !countDown(spec[name], &left) {
+			return nil, fmt.Errorf("%s has more than %d values, counting each member and item; use fewer", name, maxValues)
+		}
+	}
+	out := map[string]string{}
+	for _, name := range []string{priorityClassName, schedulerName} {
+		switch value := spec[name].(type) {
+		case nil:
+		case string:
+			out[name] = value
+		default:
+			return nil, fmt.Errorf("%s is not a string", name)
+		}
+	}
+	selector, err := workload.OptionalObject(spec, nodeSelector)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range selector {
+		text, ok := value.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s is not a map of strings", nodeSelector)
+		}
+		out[nodeSelector+"/"+key] = text
+	}
+	for _, name := range []string{tolerations, topologySpreadConstraints} {
+		list, ok := spec[name].([]any)
+		if !ok && spec[name] != nil {
+			return nil, fmt.Errorf("%s is not a list", name)
+		}
+		for _, item := range list {
+			// If several constraints have the same key, decisions are merged with the first.
+			if key, value := listKey(name, item); out[key] == "" {
+				out[key] = value
+			}
+		}
+	}
+	existing, err := workload.OptionalObject(spec, affinity)
+	if err != nil {
+		return nil, err
+	}
+	if existing != nil {
+		out[affinity] = jsonText(existing)
+	}
+	return out, nil
+}
+
+// flattenTyped is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
+func flattenTyped(spec *corev1.PodSpec) (map[string]string, error) {
+	text, err := encodeJSON(spec)
+	if err != nil {
+		return nil, err
+	}
+	out, err := flatten(jsonObject(&text))
+	if adds := out[affinity]; implied(nil, adds) {
+		delete(out, affinity)
+	}
+	return out, err
+}
+
+// countDown subtracts the number of JSON values in a value from left. It returns false as soon as left becomes
+// negative.
+func countDown(value any, left *int) bool {
+	if *left--; *left < 0 {
+		return false
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, member := range v {
+			if !countDown(member, left) {
+				return false
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if !countDown(item, left) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// listKey returns the merge key and the value of a toleration or constraint.
+func listKey(name string, item any) (key, value string) {
+	object, _ := item.(map[string]any)
+	if name == topologySpreadConstraints {
+		return fmt.Sprintf("%s/%v/%v", name, object["topologyKey"], object["whenUnsatisfiable"]), jsonText(item)
+	}
+	if object == nil {
+		return name + "/" + jsonText(item), present
+	}
+	// Members with default values are removed, so that tolerations that differ only in these have the same key.
+	plain := maps.Clone(object)
+	maps.DeleteFunc(plain, func(member string, value any) bool {
+		return value == nil || value == "" || member == "operator" && value == "Equal"
+	})
+	return name + "/" + jsonText(plain), present
+}
+
+// compose returns the scheduling values with a single affinity: the developer's, ANDed with the policies' additions.
+// The additions are ANDed in the order of the policies' names. So the result does not change with the policies'
+// priorities.
+func compose(values map[string]string) (map[string]string, error) {
+	out := maps.Clone(values)
+	whole := jsonObject(optionalValue(values, affinity))
+	added := false
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if !isContribution(key) {
+			continue
+		}
+		delete(out, key)
+		next, err := and(whole, jsonObject(optionalValue(values, key)))
+		if err != nil {
+			return nil, err
+		}
+		whole, added = next, true
+	}
+	if added && whole != nil {
+		out[affinity] = jsonText(whole)
+	}
+	return out, nil
+}
+
+func isContribution(key string) bool { return strings.HasPrefix(key, affinity+"/") }
+
+// implied reports whether the standing affinity already contains what more would add. Both are JSON.
+func implied(existing *string, more string) bool {
+	a := jsonObject(existing)
+	out, err := and(a, jsonObject(&more))
+	return err == nil && equalText(a, out)
+}
+
+// applyScheduling returns a copy of a pod spec with the scheduling values next. existing are the values that the spec
+// has. applyScheduling changes only the values that differ, and unchanged items keep their positions.
+func applyScheduling(spec map[string]any, existing, next map[string]string) map[string]any {
+	out := maps.Clone(spec)
+	set := func(name string, value any, there bool) {
+		if there {
+			out[name] = value
+		} else {
+			delete(out, name)
+		}
+	}
+	for _, name := range []string{priorityClassName, schedulerName} {
+		if value, there := next[name]; !sameAt(existing, next, name) {
+			set(name, value, there)
+		}
+	}
+	if text, there := next[affinity]; !sameAt(existing, next, affinity) {
+		set(affinity, jsonValue(text), there)
+	}
+	if changed := differing(existing, next, nodeSelector); len(changed) > 0 {
+		selector, _ := maps.Clone(spec)[nodeSelector].(map[string]any)
+		selector = maps.Clone(selector)
+		if selector == nil {
+			selector = map[string]any{}
+		}
+		for _, key := range changed {
+			label := strings.TrimPrefix(key, nodeSelector+"/")
+			if value, there := next[key]; there {
+				selector[label] = value
+			} else {
+				delete(selector, label)
+			}
+		}
+		set(nodeSelector, selector, len(selector) > 0)
+	}
+	for _, name := range []string{tolerations, topologySpreadConstraints} {
+		if changed := differing(existing, next, name); len(changed) > 0 {
+			list, _ := spec[name].([]any)
+			list = placeList(name, list, changed, next)
+			set(name, list, len(list) > 0)
+		}
+	}
+	return out
+}
+
+// placeList returns a copy of a list with the values of next for the changed keys. Other items keep their positions.
+func placeList(name string, list []any, changed []string, next map[string]string) []any {
+	var out []any
+	changes, placed := sets.New(changed...), sets.New[string]()
+	for _, item := range list {
+		key, _ := listKey(name, item)
+		switch _, there := next[key]; {
+		case !changes.Has(key):
+			out = append(out, item)
+		case there && !placed.Has(key):
+			placed.Insert(key)
+			out = append(out, listItem(key, next[key]))
+		}
+	}
+	for _, key := range changed {
+		if _, there := next[key]; there && !placed.Has(key) {
+			out = append(out, listItem(key, next[key]))
+		}
+	}
+	return out
+}
+
+// listItem returns the toleration or the constraint for a key and its value.
+func listItem(key, value string) any {
+	if text, ok := strings.CutPrefix(key, tolerations+"/"); ok {
+		return jsonValue(text)
+	}
+	return jsonValue(value)
+}
+
+func sameAt(a, b map[string]string, key string) bool {
+	x, inA := a[key]
+	y, inB := b[key]
+	return inA == inB && x == y
+}
+
+// differing returns the keys of a member that have different values in a and b, sorted.
+func differing(a, b map[string]string, member string) []string {
+	keys := map[string]bool{}
+	for _, m := range []map[string]string{a, b} {
+		for key := range m {
+			if strings.HasPrefix(key, member+"/") && !sameAt(a, b, key) {
+				keys[key] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// podSpecOf returns the pod spec at the path in an object.
+func podSpecOf(object map[string]any, path []string) (map[string]any, error) {
+	at := object
+	for i, name := range path {
+		next, ok := at[name].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s is not an object", strings.Join(path[:i+1], "."))
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// withPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
+// fields that the API server derived from the old class, so that the API server derives them again. It changes spec.
+func withPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
+	if len(path) == 1 && spec[priorityClassName] != old[priorityClassName] {
+		for _, name := range priorityMembers {
+			delete(spec, name)
+		}
+	}
+	return withMember(object, spec, path...)
+}
+
+// Schedule returns a copy of an object into which the scheduling values of a single policy are merged. podSpec is the path
+// of the pod spec in the object (workload.Templates.Path).
+func Schedule(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
+	spec, err := podSpecOf(object, podSpec)
+	if err != nil {
+		return nil, err
+	}
+	existing, err := flatten(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%s.%w", strings.Join(podSpec, "."), err)
+	}
+	values := maps.Clone(existing)
+	for key, value := range scheduling {
+		if key == affinity {
+			key = affinityKey("policy")
+		}
+		values[key] = value
+	}
+	next, err := compose(values)
+	if err != nil {
+		return nil, err
+	}
+	return withPodSpec(object, podSpec, applyScheduling(spec, existing, next), spec), nil
+}
+
+// affinityKey returns the key of what a policy adds to the affinity.
+func affinityKey(policy string) string { return affinity + "/" + policy }
+
+// subject describes a scheduling key for messages.
+func subject(key string) string {
+	member, rest, _ := strings.Cut(key, "/")
+	switch member {
+	case affinity:
+		return affinity
+	case priorityClassName, schedulerName:
+		return member
+	case nodeSelector:
+		return member + " " + rest
+	default:
+		return strings.TrimSuffix(member, "s") + " " + rest
+	}
+}
+
+// ofPods reports whether an affinity has pod affinity or pod anti-affinity terms.
+func ofPods(text *string) bool {
+	object := jsonObject(text)
+	return object[podAffinity] != nil || object[podAntiAffinity] != nil
+}
+
+func optionalValue(values map[string]string, key string) *string {
+	if value, ok := values[key]; ok {
+		return &value
+	}
+	return nil
+}
