@@ -35,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -439,7 +440,7 @@ func (d *Decider) outcome(current *intent, values map[string]map[string]string, 
 	if pods := &current.pods; pods.spec != nil && pods.err == nil {
 		out.PodSpec = pods.path
 		// Unchanged items of the existing spec keep their positions.
-		object.Object = withPodSpec(object.Object, pods.path, applyScheduling(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
+		object.Object = podscheduling.WithPodSpec(object.Object, pods.path, podscheduling.Apply(pods.spec, pods.flat, values[fieldScheduling]), pods.spec)
 	}
 	return out, nil
 }

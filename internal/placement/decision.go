@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 // Decision is the result of evaluating one policy on one object.
@@ -32,7 +33,7 @@ type Decision struct {
 	// Annotations and Labels are merged into the object's metadata.
 	Annotations map[string]string
 	Labels      map[string]string
-	// Scheduling holds the values for the object's pod spec, by merge key. The keys are described in scheduling.go.
+	// Scheduling holds the values for the object's pod spec, by merge key. Package podscheduling describes the keys.
 	Scheduling map[string]string
 	// Clusters are the names of the clusters that the policy allows, sorted. nil means that the policy does not
 	// restrict clusters; an empty list means that it allows none.
@@ -118,7 +119,7 @@ func annotationText(value any) (string, error) {
 	if s, ok := value.(string); ok {
 		return s, nil
 	}
-	return encodeJSON(value)
+	return podscheduling.EncodeJSON(value)
 }
 
 func labelText(value any) (string, error) {

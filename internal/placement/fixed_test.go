@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -240,7 +241,7 @@ func TestSchedulingActions(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	obj := made(t, corev1.PodSpec{NodeSelector: map[string]string{"disk": "hdd", "own": "1"}, SchedulerName: "default-scheduler"})
 	before := obj.DeepCopy()
-	got, err := placement.Schedule(obj.Object, template, scheduling(t, `{"nodeSelector": {"disk": "ssd"}, "affinity": `+inA+`}`))
+	got, err := podscheduling.Merge(obj.Object, template, scheduling(t, `{"nodeSelector": {"disk": "ssd"}, "affinity": `+inA+`}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestSchedule(t *testing.T) {
 	if diff := cmp.Diff(before, obj); diff != "" {
 		t.Errorf("the object was changed:\n%s", diff)
 	}
-	if _, err := placement.Schedule(map[string]any{}, template, nil); err == nil {
+	if _, err := podscheduling.Merge(map[string]any{}, template, nil); err == nil {
 		t.Error("no error without pods")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"slices"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -132,8 +133,8 @@ func writes(v *Verdict, field string, records ...*record) []string {
 func sameKeys(v *Verdict, before, current *intent) bool {
 	for _, field := range fields {
 		for _, key := range writes(v, field, &before.applied, &current.applied) {
-			if isContribution(key) && field == fieldScheduling {
-				key = affinity
+			if podscheduling.IsContribution(key) && field == fieldScheduling {
+				key = podscheduling.Affinity
 			}
 			if !equalOptional(optional(before.wanted[field], key), optional(current.wanted[field], key)) {
 				return false

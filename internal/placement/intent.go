@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 // The parts of an object that decisions are merged into.
@@ -320,15 +321,15 @@ func readPodSpec(obj *unstructured.Unstructured, path []string) podSpec {
 	if len(path) == 0 {
 		return out
 	}
-	if out.spec, out.err = podSpecOf(obj.Object, path); out.err != nil {
+	if out.spec, out.err = podscheduling.PodSpecOf(obj.Object, path); out.err != nil {
 		return out
 	}
 	asked := out.spec
 	if len(path) == 1 {
 		// Only Pods have a path of one element.
-		asked = asRequested(asked)
+		asked = podscheduling.AsRequested(asked)
 	}
-	if out.flat, out.err = flatten(asked); out.err != nil {
+	if out.flat, out.err = podscheduling.Flatten(asked); out.err != nil {
 		out.err = fmt.Errorf("%s.%w", strings.Join(path, "."), out.err)
 	}
 	return out
@@ -342,7 +343,7 @@ func (p *podSpec) unfold(records []*record) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
-	text, there := out[affinity]
+	text, there := out[podscheduling.Affinity]
 	if !there {
 		return out
 	}
@@ -354,9 +355,9 @@ func (p *podSpec) unfold(records []*record) map[string]string {
 		if digest(text) != r.Affinity.Set {
 			requested, added = r.changed(text, added)
 		}
-		delete(out, affinity)
+		delete(out, podscheduling.Affinity)
 		if requested != nil {
-			out[affinity] = *requested
+			out[podscheduling.Affinity] = *requested
 		}
 		maps.Copy(out, added)
 		break
@@ -368,7 +369,7 @@ func (p *podSpec) unfold(records []*record) map[string]string {
 func (r *record) additions() map[string]string {
 	out := map[string]string{}
 	for key, entry := range r.Scheduling {
-		if isContribution(key) && entry.Value != nil {
+		if podscheduling.IsContribution(key) && entry.Value != nil {
 			out[key] = *entry.Value
 		}
 	}
@@ -378,7 +379,7 @@ func (r *record) additions() map[string]string {
 // changed splits an affinity that another client changed since it was recorded. It returns the part that the developer
 // requests, and what remains of the policies' additions. It sets the entries of the record to these remains.
 func (r *record) changed(text string, added map[string]string) (requested *string, left map[string]string) {
-	requested, left = split(text, r.Affinity.Requested, added)
+	requested, left = podscheduling.Split(text, r.Affinity.Requested, added)
 	for key, value := range left {
 		entry := r.Scheduling[key]
 		entry.Set, entry.Value = digest(value), &value
@@ -452,8 +453,8 @@ func (i *intent) setPods(values map[string]string) {
 		return
 	}
 	// The values are the developer's only, so there are no additions to compose.
-	spec := applyScheduling(i.pods.spec, i.pods.flat, values)
-	i.object.Object = withMember(i.object.Object, spec, i.pods.path...)
+	spec := podscheduling.Apply(i.pods.spec, i.pods.flat, values)
+	i.object.Object = podscheduling.WithMember(i.object.Object, spec, i.pods.path...)
 }
 
 // withOwnMetadata returns a copy of the object whose labels and annotations can be set. It shares the rest, which must

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 // Verdict is the decision of one matching policy on the object, with the changes and conflicts that it leads to.
@@ -51,7 +52,7 @@ type Verdict struct {
 type Change struct {
 	// Field is "annotations", "labels" or "scheduling".
 	Field string
-	// Key is the key within the field. The keys of scheduling are described in scheduling.go.
+	// Key is the key within the field. Package podscheduling describes the keys of scheduling.
 	Key string
 	// From is the current value, or nil if the key is absent.
 	From *string
@@ -69,7 +70,7 @@ type Change struct {
 // Subject returns the kind of field and the key, for example "annotation a/b".
 func (c Change) Subject() string {
 	if c.Field == fieldScheduling {
-		return subject(c.Key)
+		return podscheduling.Subject(c.Key)
 	}
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
@@ -80,7 +81,7 @@ func (c Change) Action() string {
 	switch {
 	case c.To == nil:
 		out = "remove " + c.Subject()
-	case *c.To == present && strings.HasPrefix(c.Key, tolerations+"/") && c.Field == fieldScheduling:
+	case *c.To == podscheduling.Present && strings.HasPrefix(c.Key, podscheduling.Tolerations+"/") && c.Field == fieldScheduling:
 		out = "add " + c.Subject()
 	case c.From == nil:
 		out = fmt.Sprintf("set %s to %s", c.Subject(), *c.To)
@@ -101,8 +102,8 @@ func (c Change) Done(obj *unstructured.Unstructured) bool {
 	key, want, values := c.Key, c.To, map[string]string(nil)
 	if c.Field == fieldScheduling {
 		values = readPodSpec(obj, c.PodSpec).flat
-		if isContribution(key) {
-			key, want = affinity, c.Affinity
+		if podscheduling.IsContribution(key) {
+			key, want = podscheduling.Affinity, c.Affinity
 		}
 	} else {
 		values = metadataOf(obj, c.Field)
@@ -164,7 +165,7 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 		}
 		out[field] = values
 	}
-	whole, err := compose(out[fieldScheduling])
+	whole, err := podscheduling.Compose(out[fieldScheduling])
 	if err != nil {
 		return nil, record{}, err
 	}
@@ -177,7 +178,7 @@ func (m *merger) merge() (map[string]map[string]string, record, error) {
 // and the other policies'. It tries all enforced policies together first, so that the usual case takes one attempt
 // only.
 func (m *merger) decideAffinities() {
-	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[affinity] != "" }
+	adding := func(v *Verdict) bool { return v.Err == nil && v.Decision.Scheduling[podscheduling.Affinity] != "" }
 	enforced := func(v *Verdict) bool { return adding(v) && v.Policy.Mode == placementv1.ModeEnforce }
 	if !slices.ContainsFunc(m.verdicts, adding) {
 		return
@@ -186,10 +187,10 @@ func (m *merger) decideAffinities() {
 	together := maps.Clone(values)
 	for _, v := range m.verdicts {
 		if enforced(v) {
-			together[affinityKey(v.Policy.Name)] = v.Decision.Scheduling[affinity]
+			together[podscheduling.AffinityKey(v.Policy.Name)] = v.Decision.Scheduling[podscheduling.Affinity]
 		}
 	}
-	_, err := compose(together)
+	_, err := podscheduling.Compose(together)
 	agree := err == nil
 	if agree {
 		values = together
@@ -198,10 +199,10 @@ func (m *merger) decideAffinities() {
 		if !adding(v) || agree && enforced(v) {
 			continue
 		}
-		key := affinityKey(v.Policy.Name)
+		key := podscheduling.AffinityKey(v.Policy.Name)
 		before, stood := values[key]
-		values[key] = v.Decision.Scheduling[affinity]
-		_, v.Err = compose(values)
+		values[key] = v.Decision.Scheduling[podscheduling.Affinity]
+		_, v.Err = podscheduling.Compose(values)
 		if v.Err == nil && v.Policy.Mode == placementv1.ModeEnforce {
 			continue
 		}
@@ -214,13 +215,13 @@ func (m *merger) decideAffinities() {
 
 // recordAffinity records the developer's own affinity if policies add to it. It also completes the scheduling changes.
 func (m *merger) recordAffinity(values, whole map[string]string) {
-	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), isContribution) {
-		m.next.Affinity = &overwritten{Requested: optional(values, affinity), Set: digest(whole[affinity])}
+	if slices.ContainsFunc(slices.Collect(maps.Keys(values)), podscheduling.IsContribution) {
+		m.next.Affinity = &overwritten{Requested: optional(values, podscheduling.Affinity), Set: digest(whole[podscheduling.Affinity])}
 	}
 	for _, v := range m.verdicts {
 		for i := range v.Changes {
 			if c := &v.Changes[i]; c.Field == fieldScheduling {
-				c.PodSpec, c.Affinity = m.intent.pods.path, optional(whole, affinity)
+				c.PodSpec, c.Affinity = m.intent.pods.path, optional(whole, podscheduling.Affinity)
 			}
 		}
 	}
@@ -257,7 +258,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 		v := win.verdict
 		present, there := current[key]
 		// If the developer's own affinity already implies the addition, there is nothing to add.
-		needless := field == fieldScheduling && isContribution(key) && implied(optional(values, affinity), win.value)
+		needless := field == fieldScheduling && podscheduling.IsContribution(key) && podscheduling.Implied(optional(values, podscheduling.Affinity), win.value)
 		changed := !there && !needless || there && present != win.value
 		if changed && !m.change(v, Change{Field: field, Key: key, From: optional(current, key), To: &win.value}) || m.held(v) {
 			m.leave(field, key, values)
@@ -269,7 +270,7 @@ func (m *merger) applyWins(field string, wins map[string]winner, values map[stri
 		requested := optional(values, key)
 		if requested == nil || *requested != win.value {
 			entry := overwritten{Requested: requested, By: v.Policy.Name, Set: digest(win.value)}
-			if field == fieldScheduling && isContribution(key) {
+			if field == fieldScheduling && podscheduling.IsContribution(key) {
 				entry.Value = &win.value
 			}
 			m.next.put(field, key, entry)
@@ -325,7 +326,7 @@ func (m *merger) hypothetical(field string, values map[string]string) {
 		}
 		decided := v.decided(field)
 		for _, key := range slices.Sorted(maps.Keys(decided)) {
-			if field == fieldScheduling && isContribution(key) && implied(wholeAffinity(values), decided[key]) {
+			if field == fieldScheduling && podscheduling.IsContribution(key) && podscheduling.Implied(wholeAffinity(values), decided[key]) {
 				continue
 			}
 			if value, there := values[key]; !there || value != decided[key] {
@@ -338,11 +339,11 @@ func (m *merger) hypothetical(field string, values map[string]string) {
 // wholeAffinity returns the complete affinity that the values compose to; nil if there is none or they cannot be
 // composed.
 func wholeAffinity(values map[string]string) *string {
-	whole, err := compose(values)
+	whole, err := podscheduling.Compose(values)
 	if err != nil {
 		return nil
 	}
-	return optional(whole, affinity)
+	return optional(whole, podscheduling.Affinity)
 }
 
 // decided returns what the policy decided for a field, by merge key.
@@ -353,13 +354,13 @@ func (v *Verdict) decided(field string) map[string]string {
 	case fieldAnnotations:
 		return v.Decision.Annotations
 	}
-	text, adds := v.Decision.Scheduling[affinity]
+	text, adds := v.Decision.Scheduling[podscheduling.Affinity]
 	if !adds {
 		return v.Decision.Scheduling
 	}
 	out := maps.Clone(v.Decision.Scheduling)
-	delete(out, affinity)
-	out[affinityKey(v.Policy.Name)] = text
+	delete(out, podscheduling.Affinity)
+	out[podscheduling.AffinityKey(v.Policy.Name)] = text
 	return out
 }
 

@@ -24,6 +24,8 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
@@ -47,11 +49,11 @@ func Patch(from, to *unstructured.Unstructured, podSpec ...string) []jsonpatch.O
 }
 
 func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.Operation {
-	old, err := podSpecOf(from.Object, path)
+	old, err := podscheduling.PodSpecOf(from.Object, path)
 	if err != nil {
 		return nil
 	}
-	next, err := podSpecOf(to.Object, path)
+	next, err := podscheduling.PodSpecOf(to.Object, path)
 	if err != nil {
 		return nil
 	}
@@ -60,7 +62,7 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 		base.WriteString("/" + pointerEscaper.Replace(name))
 	}
 	var ops []jsonpatch.Operation
-	for _, name := range schedulingMembers {
+	for _, name := range podscheduling.Members {
 		at := base.String() + "/" + name
 		before, existed := old[name]
 		after, exists := next[name]
@@ -68,7 +70,7 @@ func patchPods(from, to *unstructured.Unstructured, path []string) []jsonpatch.O
 		case existed == exists && patchText(before) == patchText(after):
 		case !exists:
 			ops = append(ops, jsonpatch.NewOperation("remove", at, nil))
-		case name == nodeSelector:
+		case name == podscheduling.NodeSelector:
 			ops = append(ops, patchMap(at, len(textsOf(before)) > 0, textsOf(before), textsOf(after))...)
 		case !existed:
 			ops = append(ops, jsonpatch.NewOperation("add", at, after))
@@ -159,9 +161,9 @@ func patchList(at string, old, next []any) []jsonpatch.Operation {
 
 // patchText returns a value's JSON as merging writes it: merging an affinity turns the float -0 into the integer 0.
 func patchText(value any) string {
-	text := jsonText(value)
+	text := podscheduling.JSONText(value)
 	if strings.Contains(text, "-0") {
-		text = jsonText(jsonValue(text))
+		text = podscheduling.JSONText(podscheduling.JSONValue(text))
 	}
 	return text
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/projection"
 )
 
@@ -35,7 +36,7 @@ func SchedulingFields(podSpec []string) *projection.FieldSet {
 	for _, name := range podSpec {
 		spec = spec.AddName(name)
 	}
-	for _, name := range schedulingMembers {
+	for _, name := range podscheduling.Members {
 		spec.AddName(name).AddAll()
 	}
 	// These fields show whether a Job can still be changed.
@@ -75,10 +76,10 @@ func fixed(r *Request, owned bool, key string, values ...*string) string {
 			return fixedJob
 		}
 		switch member, _, _ := strings.Cut(key, "/"); member {
-		case nodeSelector, tolerations:
+		case podscheduling.NodeSelector, podscheduling.Tolerations:
 			return ""
-		case affinity:
-			if !slices.ContainsFunc(values, ofPods) {
+		case podscheduling.Affinity:
+			if !slices.ContainsFunc(values, podscheduling.SelectsPods) {
 				return ""
 			}
 		}

@@ -19,7 +19,7 @@ package placement
 import (
 	"fmt"
 
-	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 // parseScheduling converts the value of the rule scheduling to values by merge key.
@@ -31,9 +31,9 @@ func parseScheduling(value any) (map[string]string, error) {
 	if !ok {
 		return nil, &ContractError{fieldScheduling, fmt.Sprintf("must be an object, is %s", TypeName(value))}
 	}
-	spec, err := policy.ParseScheduling(object)
+	spec, err := podscheduling.Parse(object)
 	if err != nil {
 		return nil, &ContractError{fieldScheduling, err.Error()}
 	}
-	return flattenTyped(spec)
+	return podscheduling.FlattenPodSpec(spec)
 }

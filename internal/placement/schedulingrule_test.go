@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
 func TestParseScheduling(t *testing.T) {
@@ -102,11 +103,11 @@ func FuzzScheduling(f *testing.F) {
 			return
 		}
 		bare := map[string]any{"spec": map[string]any{}}
-		once, err := placement.Schedule(bare, []string{"spec"}, d.Scheduling)
+		once, err := podscheduling.Merge(bare, []string{"spec"}, d.Scheduling)
 		if err != nil {
 			t.Fatal(err)
 		}
-		twice, err := placement.Schedule(once, []string{"spec"}, d.Scheduling)
+		twice, err := podscheduling.Merge(once, []string{"spec"}, d.Scheduling)
 		if err != nil {
 			t.Fatal(err)
 		}

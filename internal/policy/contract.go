@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/suggest"
 )
@@ -286,7 +287,7 @@ func (c *contractChecker) checkScheduling(tpe types.Type) {
 		return
 	}
 	if len(objects) == 1 {
-		c.checkMembers(c.rule, objects[0], schedulingTypes, false)
+		c.checkMembers(c.rule, objects[0], podscheduling.Types, false)
 	}
 }
 

@@ -22,9 +22,11 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/internal/podscheduling"
 )
 
-// checkScheduled validates the constants in the value of a clause of the rule scheduling, as ParseScheduling validates
+// checkScheduled validates the constants in the value of a clause of the rule scheduling, as podscheduling.Parse validates
 // decisions. The types of the value must be valid.
 func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 	constant, whole := constantOf(term)
@@ -43,14 +45,14 @@ func (c *contractChecker) checkScheduled(rule *ast.Rule, term *ast.Term) {
 	if !ok {
 		return
 	}
-	spec, err := decodeScheduling(object)
+	spec, err := podscheduling.Decode(object)
 	if err != nil {
 		if whole {
 			c.fail("%s.%v", c.rule, err)
 		}
 		return
 	}
-	invalid, err := invalidScheduling(spec)
+	invalid, err := podscheduling.Validate(spec)
 	if err != nil {
 		return
 	}

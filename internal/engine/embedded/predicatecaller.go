@@ -31,6 +31,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/podscheduling"
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
 )
@@ -125,7 +126,7 @@ func (c *predicateCaller) scheduledWorkload(v ast.Value, d placement.Decision) (
 	if err != nil {
 		return workload.Workload{}, err
 	}
-	if object, err = placement.Schedule(object, path, d.Scheduling); err != nil {
+	if object, err = podscheduling.Merge(object, path, d.Scheduling); err != nil {
 		return workload.Workload{}, err
 	}
 	return c.templates.Of(object)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package placement
+package podscheduling
 
 import (
 	"fmt"
@@ -71,7 +71,7 @@ func and(a, b map[string]any) (map[string]any, error) {
 			return nil, err
 		}
 		if next := appendMissing(existing, more); len(next) > len(existing) {
-			out = withMember(out, next, list.of, list.name)
+			out = WithMember(out, next, list.of, list.name)
 		}
 	}
 	return out, nil
@@ -96,16 +96,16 @@ func andNodes(out *map[string]any, a, b map[string]any) error {
 			return nil
 		}
 	}
-	*out = withMember(*out, terms, nodeAffinity, required, nodeTerms)
+	*out = WithMember(*out, terms, nodeAffinity, required, nodeTerms)
 	return nil
 }
 
-// split splits an affinity that a user changed after policies had added to it. All affinities are JSON. It returns own, the
+// Split splits an affinity that a user changed after policies had added to it. All affinities are JSON. It returns own, the
 // part that the developer asks for, and left, what remains of the policies' additions, by key. What the developer requested
 // before stays in own, even if a policy adds the same. If the developer asks for nothing, own is nil.
 //
 // Clients that apply a manifest replace only the lists that the manifest contains. So each list is split separately.
-func split(whole string, requested *string, added map[string]string) (own *string, left map[string]string) {
+func Split(whole string, requested *string, added map[string]string) (own *string, left map[string]string) {
 	if requested != nil && *requested == whole {
 		return requested, nil
 	}
@@ -116,10 +116,10 @@ func split(whole string, requested *string, added map[string]string) (own *strin
 	mine, rest := without(jsonObject(&whole), jsonObject(requested), objects)
 	left = map[string]string{}
 	for key, object := range rest {
-		left[key] = jsonText(object)
+		left[key] = JSONText(object)
 	}
 	if len(mine) > 0 {
-		text := jsonText(mine)
+		text := JSONText(mine)
 		own = &text
 	}
 	return own, left
@@ -131,8 +131,8 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 	for _, key := range slices.Sorted(maps.Keys(added)) {
 		var rest map[string]any
 		if terms, err := listAt(added[key], nodeAffinity, required, nodeTerms); err == nil && len(terms) > 0 {
-			node := withMember(nil, terms, nodeAffinity, required, nodeTerms)
-			if text := jsonText(whole); implied(&text, jsonText(node)) {
+			node := WithMember(nil, terms, nodeAffinity, required, nodeTerms)
+			if text := JSONText(whole); Implied(&text, JSONText(node)) {
 				rest = node
 			}
 			own = withoutTerms(own, requested, terms)
@@ -142,12 +142,12 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 			existing, _ := listAt(whole, list.of, list.name)
 			mine, _ := listAt(requested, list.of, list.name)
 			stands := textSet(existing)
-			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !stands.Has(jsonText(m)) }); len(kept) > 0 {
-				rest = withMember(rest, kept, list.of, list.name)
+			if kept := slices.DeleteFunc(slices.Clone(more), func(m any) bool { return !stands.Has(JSONText(m)) }); len(kept) > 0 {
+				rest = WithMember(rest, kept, list.of, list.name)
 			}
 			before, _ := listAt(own, list.of, list.name)
 			theirs := textSet(more).Difference(textSet(mine))
-			after := slices.DeleteFunc(slices.Clone(before), func(m any) bool { return theirs.Has(jsonText(m)) })
+			after := slices.DeleteFunc(slices.Clone(before), func(m any) bool { return theirs.Has(JSONText(m)) })
 			if len(after) < len(before) {
 				own = withList(own, after, list.of, list.name)
 			}
@@ -160,7 +160,7 @@ func without(whole, requested map[string]any, added map[string]map[string]any) (
 	for name, value := range requested {
 		part, ok := value.(map[string]any)
 		if _, there := own[name]; ok && len(part) == 0 && !there {
-			own = withMember(own, part, name)
+			own = WithMember(own, part, name)
 		}
 	}
 	return own, left
@@ -191,7 +191,7 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 				rest, changed = withList(rest, kept, name), true
 			}
 		}
-		text := jsonText(rest)
+		text := JSONText(rest)
 		// A term with nothing but added requirements was not requested by the developer.
 		if nothing := len(rest) == 0 && (changed || onlyTheirs.Has(text)); nothing || changed && seen.Has(text) {
 			same = false
@@ -211,7 +211,7 @@ func withoutTerms(object, requested map[string]any, added []any) map[string]any 
 // empty.
 func withList(object map[string]any, list []any, path ...string) map[string]any {
 	if len(list) > 0 {
-		return withMember(object, list, path...)
+		return WithMember(object, list, path...)
 	}
 	out := maps.Clone(object)
 	if len(path) > 1 {
@@ -244,7 +244,7 @@ func andTerms(left, right []any) ([]any, error) {
 	var out []any
 	seen := sets.New[string]()
 	add := func(term any) {
-		if text := jsonText(term); !seen.Has(text) {
+		if text := JSONText(term); !seen.Has(text) {
 			seen.Insert(text)
 			out = append(out, term)
 		}
@@ -284,7 +284,7 @@ func requirementsOf(term any) []string {
 	return out
 }
 
-func requirementText(name string, requirement any) string { return name + " " + jsonText(requirement) }
+func requirementText(name string, requirement any) string { return name + " " + JSONText(requirement) }
 
 func joinTerms(a, b any) (map[string]any, error) {
 	left, _ := a.(map[string]any)
@@ -313,7 +313,7 @@ func appendMissing(list, more []any) []any {
 	}
 	out, seen := slices.Clip(list), textSet(list)
 	for _, member := range more {
-		if text := jsonText(member); !seen.Has(text) {
+		if text := JSONText(member); !seen.Has(text) {
 			seen.Insert(text)
 			out = append(out, member)
 		}
@@ -326,12 +326,12 @@ func appendMissing(list, more []any) []any {
 func textSet(list []any) sets.Set[string] {
 	out := sets.New[string]()
 	for _, member := range list {
-		out.Insert(jsonText(member))
+		out.Insert(JSONText(member))
 	}
 	return out
 }
 
-func equalText(a, b any) bool { return jsonText(a) == jsonText(b) }
+func equalText(a, b any) bool { return JSONText(a) == JSONText(b) }
 
 // listAt returns the list at a path, or nil if there is none. It returns an error if a value on the path has another
 // type.
@@ -353,15 +353,15 @@ func listAt(object map[string]any, path ...string) ([]any, error) {
 	return list, nil
 }
 
-// withMember returns a copy of an object with the value at the path. The copy shares all other members.
-func withMember(object map[string]any, value any, path ...string) map[string]any {
+// WithMember returns a copy of an object with the value at the path. The copy shares all other members.
+func WithMember(object map[string]any, value any, path ...string) map[string]any {
 	out := maps.Clone(object)
 	if out == nil {
 		out = map[string]any{}
 	}
 	if len(path) > 1 {
 		next, _ := out[path[0]].(map[string]any)
-		value = withMember(next, value, path[1:]...)
+		value = WithMember(next, value, path[1:]...)
 	}
 	out[path[0]] = value
 	return out

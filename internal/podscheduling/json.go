@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package placement
+package podscheduling
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// encodeJSON returns a value's JSON without HTML escapes and without a final newline.
-func encodeJSON(value any) (string, error) {
+// EncodeJSON returns a value's JSON without HTML escapes and without a final newline.
+func EncodeJSON(value any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -36,15 +36,15 @@ func encodeJSON(value any) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// jsonText returns a value's JSON with sorted keys. Equal values have equal texts, whatever Go type their numbers have.
-func jsonText(value any) string {
+// JSONText returns a value's JSON with sorted keys. Equal values have equal texts, whatever Go type their numbers have.
+func JSONText(value any) string {
 	// Encoding does not fail: the value was decoded from JSON.
-	text, _ := encodeJSON(value)
+	text, _ := EncodeJSON(value)
 	return text
 }
 
-// jsonValue decodes a JSON text; nil if it is not valid.
-func jsonValue(text string) any {
+// JSONValue decodes a JSON text; nil if it is not valid.
+func JSONValue(text string) any {
 	var out any
 	if err := utiljson.Unmarshal([]byte(text), &out); err != nil {
 		return nil
@@ -57,6 +57,6 @@ func jsonObject(text *string) map[string]any {
 	if text == nil {
 		return nil
 	}
-	out, _ := jsonValue(*text).(map[string]any)
+	out, _ := JSONValue(*text).(map[string]any)
 	return out
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package placement
+package podscheduling
 
 import (
 	"maps"
@@ -24,26 +24,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// asRequested returns a pod spec with the label selectors that the client requested. The API server adds requirements to
+// AsRequested returns a pod spec with the label selectors that the client requested. The API server adds requirements to
 // the selectors of spread constraints and pod affinities: those that matchLabelKeys and mismatchLabelKeys mean for the
 // pod. It does so after admission. It rejects a key that is both in the selector and in one of these lists. So each
 // requirement on such a key comes from the API server. The argument is not changed.
-func asRequested(spec map[string]any) map[string]any {
+func AsRequested(spec map[string]any) map[string]any {
 	out := spec
 	if next, changed := eachTerm(spec[topologySpreadConstraints]); changed {
-		out = withMember(out, next, topologySpreadConstraints)
+		out = WithMember(out, next, topologySpreadConstraints)
 	}
 	for _, list := range lists {
 		if list.of == nodeAffinity {
 			continue
 		}
-		whole, _ := spec[affinity].(map[string]any)
+		whole, _ := spec[Affinity].(map[string]any)
 		terms, err := listAt(whole, list.of, list.name)
 		if err != nil {
 			continue
 		}
 		if next, changed := eachTerm(terms); changed {
-			out = withMember(out, next, affinity, list.of, list.name)
+			out = WithMember(out, next, Affinity, list.of, list.name)
 		}
 	}
 	return out
@@ -58,7 +58,7 @@ func eachTerm(value any) (out []any, changed bool) {
 		object, _ := item.(map[string]any)
 		if term, ok := object["podAffinityTerm"].(map[string]any); ok {
 			if next, other := withoutLabelKeys(term); other {
-				out[i], changed = withMember(object, next, "podAffinityTerm"), true
+				out[i], changed = WithMember(object, next, "podAffinityTerm"), true
 			}
 		} else if next, other := withoutLabelKeys(object); other {
 			out[i], changed = next, true
@@ -89,7 +89,7 @@ func withoutLabelKeys(term map[string]any) (out map[string]any, changed bool) {
 	if delete(selector, "matchExpressions"); len(kept) > 0 {
 		selector["matchExpressions"] = kept
 	}
-	return withMember(term, selector, "labelSelector"), true
+	return WithMember(term, selector, "labelSelector"), true
 }
 
 // stringSet returns the strings in a list.

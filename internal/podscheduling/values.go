@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package placement
+package podscheduling
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ import (
 	"github.com/berth-dev/berth/internal/workload"
 )
 
-// Scheduling fields are merged key by key, as labels are. These are the keys of a pod spec, with their values:
+// Keys of scheduling values. Scheduling fields are merged key by key, as labels are. These are the keys of a pod spec, with their values:
 //
 //	nodeSelector/<label>                                            the label's value
 //	tolerations/<toleration as JSON>                                present
@@ -41,15 +41,15 @@ import (
 // server requires to be unique. Affinities have no precedence: each policy has a key of its own, and the pod's affinity
 // is all of them, ANDed.
 const (
-	nodeSelector              = "nodeSelector"
-	tolerations               = "tolerations"
+	NodeSelector              = "nodeSelector"
+	Tolerations               = "tolerations"
 	topologySpreadConstraints = "topologySpreadConstraints"
 	priorityClassName         = "priorityClassName"
 	schedulerName             = "schedulerName"
-	affinity                  = "affinity"
+	Affinity                  = "affinity"
 
-	// present is the value of keys that have no value of their own.
-	present = "present"
+	// Present is the value of keys that have no value of their own.
+	Present = "present"
 )
 
 // maxValues bounds the number of JSON values in each member of a pod spec that decisions are merged into. If a member
@@ -61,12 +61,12 @@ const maxValues = 1 << 16
 // class.
 var priorityMembers = []string{"priority", "preemptionPolicy"}
 
-// schedulingMembers are the members of a pod spec that decisions are merged into, and those derived from them.
-var schedulingMembers = append([]string{nodeSelector, affinity, tolerations, topologySpreadConstraints, priorityClassName, schedulerName}, priorityMembers...)
+// Members are the members of a pod spec that decisions are merged into, and those derived from them.
+var Members = append([]string{NodeSelector, Affinity, Tolerations, topologySpreadConstraints, priorityClassName, schedulerName}, priorityMembers...)
 
-// flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
-func flatten(spec map[string]any) (map[string]string, error) {
-	for _, name := range schedulingMembers {
+// Flatten returns the scheduling values of a pod spec by merge key. The affinity is one value.
+func Flatten(spec map[string]any) (map[string]string, error) {
+	for _, name := range Members {
 		if left := maxValues; !countDown(spec[name], &left) {
 			return nil, fmt.Errorf("%s has more than %d values, counting each member and item; use fewer", name, maxValues)
 		}
@@ -81,18 +81,18 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			return nil, fmt.Errorf("%s is not a string", name)
 		}
 	}
-	selector, err := workload.OptionalObject(spec, nodeSelector)
+	selector, err := workload.OptionalObject(spec, NodeSelector)
 	if err != nil {
 		return nil, err
 	}
 	for key, value := range selector {
 		text, ok := value.(string)
 		if !ok {
-			return nil, fmt.Errorf("%s is not a map of strings", nodeSelector)
+			return nil, fmt.Errorf("%s is not a map of strings", NodeSelector)
 		}
-		out[nodeSelector+"/"+key] = text
+		out[NodeSelector+"/"+key] = text
 	}
-	for _, name := range []string{tolerations, topologySpreadConstraints} {
+	for _, name := range []string{Tolerations, topologySpreadConstraints} {
 		list, ok := spec[name].([]any)
 		if !ok && spec[name] != nil {
 			return nil, fmt.Errorf("%s is not a list", name)
@@ -104,25 +104,25 @@ func flatten(spec map[string]any) (map[string]string, error) {
 			}
 		}
 	}
-	existing, err := workload.OptionalObject(spec, affinity)
+	existing, err := workload.OptionalObject(spec, Affinity)
 	if err != nil {
 		return nil, err
 	}
 	if existing != nil {
-		out[affinity] = jsonText(existing)
+		out[Affinity] = JSONText(existing)
 	}
 	return out, nil
 }
 
-// flattenTyped is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
-func flattenTyped(spec *corev1.PodSpec) (map[string]string, error) {
-	text, err := encodeJSON(spec)
+// FlattenPodSpec is flatten for the pod spec of a decision. It drops an affinity that adds nothing.
+func FlattenPodSpec(spec *corev1.PodSpec) (map[string]string, error) {
+	text, err := EncodeJSON(spec)
 	if err != nil {
 		return nil, err
 	}
-	out, err := flatten(jsonObject(&text))
-	if adds := out[affinity]; implied(nil, adds) {
-		delete(out, affinity)
+	out, err := Flatten(jsonObject(&text))
+	if adds := out[Affinity]; Implied(nil, adds) {
+		delete(out, Affinity)
 	}
 	return out, err
 }
@@ -154,55 +154,55 @@ func countDown(value any, left *int) bool {
 func listKey(name string, item any) (key, value string) {
 	object, _ := item.(map[string]any)
 	if name == topologySpreadConstraints {
-		return fmt.Sprintf("%s/%v/%v", name, object["topologyKey"], object["whenUnsatisfiable"]), jsonText(item)
+		return fmt.Sprintf("%s/%v/%v", name, object["topologyKey"], object["whenUnsatisfiable"]), JSONText(item)
 	}
 	if object == nil {
-		return name + "/" + jsonText(item), present
+		return name + "/" + JSONText(item), Present
 	}
 	// Members with default values are removed, so that tolerations that differ only in these have the same key.
 	plain := maps.Clone(object)
 	maps.DeleteFunc(plain, func(member string, value any) bool {
 		return value == nil || value == "" || member == "operator" && value == "Equal"
 	})
-	return name + "/" + jsonText(plain), present
+	return name + "/" + JSONText(plain), Present
 }
 
-// compose returns the scheduling values with a single affinity: the developer's, ANDed with the policies' additions.
+// Compose returns the scheduling values with a single affinity: the developer's, ANDed with the policies' additions.
 // The additions are ANDed in the order of the policies' names. So the result does not change with the policies'
 // priorities.
-func compose(values map[string]string) (map[string]string, error) {
+func Compose(values map[string]string) (map[string]string, error) {
 	out := maps.Clone(values)
-	whole := jsonObject(optionalValue(values, affinity))
+	whole := jsonObject(optional(values, Affinity))
 	added := false
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !isContribution(key) {
+		if !IsContribution(key) {
 			continue
 		}
 		delete(out, key)
-		next, err := and(whole, jsonObject(optionalValue(values, key)))
+		next, err := and(whole, jsonObject(optional(values, key)))
 		if err != nil {
 			return nil, err
 		}
 		whole, added = next, true
 	}
 	if added && whole != nil {
-		out[affinity] = jsonText(whole)
+		out[Affinity] = JSONText(whole)
 	}
 	return out, nil
 }
 
-func isContribution(key string) bool { return strings.HasPrefix(key, affinity+"/") }
+func IsContribution(key string) bool { return strings.HasPrefix(key, Affinity+"/") }
 
-// implied reports whether the standing affinity already contains what more would add. Both are JSON.
-func implied(existing *string, more string) bool {
+// Implied reports whether the standing affinity already contains what more would add. Both are JSON.
+func Implied(existing *string, more string) bool {
 	a := jsonObject(existing)
 	out, err := and(a, jsonObject(&more))
 	return err == nil && equalText(a, out)
 }
 
-// applyScheduling returns a copy of a pod spec with the scheduling values next. existing are the values that the spec
-// has. applyScheduling changes only the values that differ, and unchanged items keep their positions.
-func applyScheduling(spec map[string]any, existing, next map[string]string) map[string]any {
+// Apply returns a copy of a pod spec with the scheduling values next. existing are the values that the spec
+// has. Apply changes only the values that differ, and unchanged items keep their positions.
+func Apply(spec map[string]any, existing, next map[string]string) map[string]any {
 	out := maps.Clone(spec)
 	set := func(name string, value any, there bool) {
 		if there {
@@ -216,26 +216,26 @@ func applyScheduling(spec map[string]any, existing, next map[string]string) map[
 			set(name, value, there)
 		}
 	}
-	if text, there := next[affinity]; !sameAt(existing, next, affinity) {
-		set(affinity, jsonValue(text), there)
+	if text, there := next[Affinity]; !sameAt(existing, next, Affinity) {
+		set(Affinity, JSONValue(text), there)
 	}
-	if changed := differing(existing, next, nodeSelector); len(changed) > 0 {
-		selector, _ := maps.Clone(spec)[nodeSelector].(map[string]any)
+	if changed := differing(existing, next, NodeSelector); len(changed) > 0 {
+		selector, _ := maps.Clone(spec)[NodeSelector].(map[string]any)
 		selector = maps.Clone(selector)
 		if selector == nil {
 			selector = map[string]any{}
 		}
 		for _, key := range changed {
-			label := strings.TrimPrefix(key, nodeSelector+"/")
+			label := strings.TrimPrefix(key, NodeSelector+"/")
 			if value, there := next[key]; there {
 				selector[label] = value
 			} else {
 				delete(selector, label)
 			}
 		}
-		set(nodeSelector, selector, len(selector) > 0)
+		set(NodeSelector, selector, len(selector) > 0)
 	}
-	for _, name := range []string{tolerations, topologySpreadConstraints} {
+	for _, name := range []string{Tolerations, topologySpreadConstraints} {
 		if changed := differing(existing, next, name); len(changed) > 0 {
 			list, _ := spec[name].([]any)
 			list = placeList(name, list, changed, next)
@@ -269,10 +269,10 @@ func placeList(name string, list []any, changed []string, next map[string]string
 
 // listItem returns the toleration or the constraint for a key and its value.
 func listItem(key, value string) any {
-	if text, ok := strings.CutPrefix(key, tolerations+"/"); ok {
-		return jsonValue(text)
+	if text, ok := strings.CutPrefix(key, Tolerations+"/"); ok {
+		return JSONValue(text)
 	}
-	return jsonValue(value)
+	return JSONValue(value)
 }
 
 func sameAt(a, b map[string]string, key string) bool {
@@ -294,8 +294,8 @@ func differing(a, b map[string]string, member string) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// podSpecOf returns the pod spec at the path in an object.
-func podSpecOf(object map[string]any, path []string) (map[string]any, error) {
+// PodSpecOf returns the pod spec at the path in an object.
+func PodSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	at := object
 	for i, name := range path {
 		next, ok := at[name].(map[string]any)
@@ -307,67 +307,68 @@ func podSpecOf(object map[string]any, path []string) (map[string]any, error) {
 	return at, nil
 }
 
-// withPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
+// WithPodSpec returns a copy of an object with another pod spec. If the priority class of a Pod changes, it removes the
 // fields that the API server derived from the old class, so that the API server derives them again. It changes spec.
-func withPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
+func WithPodSpec(object map[string]any, path []string, spec, old map[string]any) map[string]any {
 	if len(path) == 1 && spec[priorityClassName] != old[priorityClassName] {
 		for _, name := range priorityMembers {
 			delete(spec, name)
 		}
 	}
-	return withMember(object, spec, path...)
+	return WithMember(object, spec, path...)
 }
 
-// Schedule returns a copy of an object into which the scheduling values of a single policy are merged. podSpec is the path
+// Merge returns a copy of an object into which the scheduling values of a single policy are merged. podSpec is the path
 // of the pod spec in the object (workload.Templates.Path).
-func Schedule(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
-	spec, err := podSpecOf(object, podSpec)
+func Merge(object map[string]any, podSpec []string, scheduling map[string]string) (map[string]any, error) {
+	spec, err := PodSpecOf(object, podSpec)
 	if err != nil {
 		return nil, err
 	}
-	existing, err := flatten(spec)
+	existing, err := Flatten(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", strings.Join(podSpec, "."), err)
 	}
 	values := maps.Clone(existing)
 	for key, value := range scheduling {
-		if key == affinity {
-			key = affinityKey("policy")
+		if key == Affinity {
+			key = AffinityKey("policy")
 		}
 		values[key] = value
 	}
-	next, err := compose(values)
+	next, err := Compose(values)
 	if err != nil {
 		return nil, err
 	}
-	return withPodSpec(object, podSpec, applyScheduling(spec, existing, next), spec), nil
+	return WithPodSpec(object, podSpec, Apply(spec, existing, next), spec), nil
 }
 
-// affinityKey returns the key of what a policy adds to the affinity.
-func affinityKey(policy string) string { return affinity + "/" + policy }
+// AffinityKey returns the key of what a policy adds to the affinity.
+func AffinityKey(policy string) string { return Affinity + "/" + policy }
 
-// subject describes a scheduling key for messages.
-func subject(key string) string {
+// Subject describes a scheduling key for messages.
+func Subject(key string) string {
 	member, rest, _ := strings.Cut(key, "/")
 	switch member {
-	case affinity:
-		return affinity
+	case Affinity:
+		return Affinity
 	case priorityClassName, schedulerName:
 		return member
-	case nodeSelector:
+	case NodeSelector:
 		return member + " " + rest
 	default:
 		return strings.TrimSuffix(member, "s") + " " + rest
 	}
 }
 
-// ofPods reports whether an affinity has pod affinity or pod anti-affinity terms.
-func ofPods(text *string) bool {
+// SelectsPods reports whether an affinity has pod affinity or pod anti-affinity terms.
+func SelectsPods(text *string) bool {
 	object := jsonObject(text)
 	return object[podAffinity] != nil || object[podAntiAffinity] != nil
 }
 
-func optionalValue(values map[string]string, key string) *string {
+// optional returns the value of a key; nil if there is none.
+func optional(values map[string]string, key string) *string {
 	if value, ok := values[key]; ok {
 		return &value
 	}

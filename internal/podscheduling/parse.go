@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package policy
+package podscheduling
 
 import (
 	"encoding/json"
@@ -34,8 +34,8 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-// schedulingTypes maps the members of the rule scheduling to their API types.
-var schedulingTypes = map[string]reflect.Type{
+// Types maps the members of the rule scheduling to their API types.
+var Types = map[string]reflect.Type{
 	"nodeSelector":              reflect.TypeFor[map[string]string](),
 	"affinity":                  reflect.TypeFor[corev1.Affinity](),
 	"tolerations":               reflect.TypeFor[[]corev1.Toleration](),
@@ -44,14 +44,14 @@ var schedulingTypes = map[string]reflect.Type{
 	"schedulerName":             reflect.TypeFor[string](),
 }
 
-// ParseScheduling strictly decodes a value of the rule scheduling, which holds members of a pod's spec, and validates
+// Parse strictly decodes a value of the rule scheduling, which holds members of a pod's spec, and validates
 // it with the API server's own validation.
-func ParseScheduling(value map[string]any) (*corev1.PodSpec, error) {
-	spec, err := decodeScheduling(value)
+func Parse(value map[string]any) (*corev1.PodSpec, error) {
+	spec, err := Decode(value)
 	if err != nil {
 		return nil, err
 	}
-	invalid, err := invalidScheduling(spec)
+	invalid, err := Validate(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func ParseScheduling(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
-func decodeScheduling(value map[string]any) (*corev1.PodSpec, error) {
+func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	spec := &corev1.PodSpec{}
 	targets := map[string]any{
 		"nodeSelector": &spec.NodeSelector, "affinity": &spec.Affinity, "tolerations": &spec.Tolerations,
@@ -108,8 +108,8 @@ var allowed = validation.PodValidationOptions{
 	AllowTaintTolerationComparisonOperators: true,
 }
 
-// invalidScheduling applies the API server's validation to the members of a spec that a policy may set.
-func invalidScheduling(spec *corev1.PodSpec) (field.ErrorList, error) {
+// Validate applies the API server's validation to the members of a spec that a policy may set.
+func Validate(spec *corev1.PodSpec) (field.ErrorList, error) {
 	var internal core.PodSpec
 	if err := corev1conversion.Convert_v1_PodSpec_To_core_PodSpec(spec, &internal, nil); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func invalidScheduling(spec *corev1.PodSpec) (field.ErrorList, error) {
 		// The spec lacks all other members of a pod's spec. Errors about them are not the policy's fault.
 		member, _, _ := strings.Cut(problem.Field, ".")
 		member, _, _ = strings.Cut(member, "[")
-		_, known := schedulingTypes[member]
+		_, known := Types[member]
 		return !known
 	}), nil
 }
