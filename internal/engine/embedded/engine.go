@@ -176,11 +176,14 @@ func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Modu
 	return generated{prepared}, nil
 }
 
+// prepareQuery prepares the query of a module. All evaluations of the package use such queries, so the builtin functions
+// are guarded before any evaluation.
 func prepareQuery(ctx context.Context, m *policy.Module, more ...func(*rego.Rego)) (*rego.PreparedEvalQuery, error) {
 	query, err := ast.ParseBodyWithOpts(queryText(m), ast.ParserOptions{RegoVersion: ast.RegoV1})
 	if err != nil {
 		return nil, err
 	}
+	guardBuiltins()
 	options := append([]func(*rego.Rego){rego.ParsedQuery(query), rego.Compiler(m.Compiler)}, builtins...)
 	prepared, err := rego.New(append(options, more...)...).PrepareForEval(ctx)
 	return &prepared, err

@@ -21,6 +21,7 @@ import (
 	"regexp/syntax"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -145,15 +146,16 @@ var guards = map[string]check{
 	"yaml.unmarshal":                   each(yamlText, 0),
 }
 
-// init wraps OPA's builtin functions with their guards. OPA keeps these functions in one table for the process and
-// reads it without a lock. So the table must be changed before the first evaluation.
-func init() {
+// guardBuiltins wraps OPA's builtin functions with their guards, once for the process. OPA keeps these functions in one
+// table for the process, prefers them to the functions of a query, and reads the table without a lock. So the table must
+// be changed before the first evaluation: a process that also evaluates with OPA directly must prepare a query first.
+var guardBuiltins = sync.OnceFunc(func() {
 	for name, declaration := range ast.BuiltinMap {
 		if original := topdown.GetBuiltin(name); original != nil {
 			topdown.RegisterBuiltinFunc(name, guarded(name, declaration.Decl.Arity(), original, guards[name]))
 		}
 	}
-}
+})
 
 // guarded returns a builtin function that calls the original only if its operands are within the limits. Otherwise it
 // ends the evaluation: if the call were undefined instead, a policy could silently decide something else.
