@@ -61,8 +61,7 @@ import (
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
-	policy.ServedTypes
-	Refresh(ctx context.Context) error
+	policy.Catalog
 	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
 	Invalidate()
 	Subscribe(f func())
@@ -503,13 +502,7 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	if err := c.engine.Check(text.module); err != nil {
 		return nil, err
 	}
-	binding, err := policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
-	if err == nil && len(binding.Missing) > 0 {
-		if err := c.catalog.Refresh(ctx); err != nil {
-			return nil, err
-		}
-		binding, err = policy.BindWithRecorded(name, text.module, text.spec.Replicate, c.catalog, text.bindings)
-	}
+	binding, err := policy.BindToCurrent(ctx, name, text.module, text.spec.Replicate, c.catalog, text.bindings)
 	if err == nil && text.module.Nodes {
 		binding.PredicateReads = predicates.Reads()
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -103,6 +104,26 @@ type BoundPath struct {
 // *CompileError. It means that a plural name without a group matches types of several groups.
 func Bind(name string, m *Module, listed []placementv1.ReplicatedResource, served ServedTypes) (*Binding, error) {
 	return BindWithRecorded(name, m, listed, served, nil)
+}
+
+// Catalog is ServedTypes that can be read from the API server again.
+type Catalog interface {
+	ServedTypes
+	// Refresh reads the types that the API server serves now.
+	Refresh(ctx context.Context) error
+}
+
+// BindToCurrent is like BindWithRecorded. If types are missing, it refreshes the catalog and binds again, because a type may
+// have been installed just before the policy.
+func BindToCurrent(ctx context.Context, name string, m *Module, listed []placementv1.ReplicatedResource, catalog Catalog, recorded Bindings) (*Binding, error) {
+	b, err := BindWithRecorded(name, m, listed, catalog, recorded)
+	if err != nil || len(b.Missing) == 0 {
+		return b, err
+	}
+	if err := catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return BindWithRecorded(name, m, listed, catalog, recorded)
 }
 
 // BindWithRecorded is like Bind, for a policy that was bound earlier. A plural name without a group keeps the group that

@@ -17,6 +17,7 @@ limitations under the License.
 package policy_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -305,6 +306,47 @@ func TestBindFields(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// refreshed is a catalog that serves more types after a refresh.
+type refreshed struct {
+	served
+	more      served
+	refreshes int
+	err       error
+}
+
+func (r *refreshed) Refresh(context.Context) error {
+	r.refreshes++
+	r.served = append(r.served, r.more...)
+	return r.err
+}
+
+// TestBindToCurrent checks that the catalog is refreshed once if a type is missing, and not otherwise.
+func TestBindToCurrent(t *testing.T) {
+	m, err := policy.Compile("p", policytest.SpecOf(placementv1.RegoV1, "package p\nerrors contains x if data.kubernetes.pods.a[x]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, unavailable := served{resource("", "v1", "pods")}, errors.New("unavailable")
+	tests := map[string]struct {
+		catalog            refreshed
+		refreshes, missing int
+		want               error
+	}{
+		"Served":      {catalog: refreshed{served: pods}},
+		"Installed":   {catalog: refreshed{more: pods}, refreshes: 1},
+		"Missing":     {refreshes: 1, missing: 1},
+		"Unavailable": {catalog: refreshed{err: unavailable}, refreshes: 1, want: unavailable},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b, err := policy.BindToCurrent(t.Context(), "p", m, nil, &tc.catalog, nil)
+			if tc.catalog.refreshes != tc.refreshes || !errors.Is(err, tc.want) || err == nil && len(b.Missing) != tc.missing {
+				t.Errorf("%d refreshes, error %v, binding %+v", tc.catalog.refreshes, err, b)
 			}
 		})
 	}

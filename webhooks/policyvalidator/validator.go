@@ -46,8 +46,7 @@ var _ admission.Validator[*placementv1.PlacementPolicy] = (*Validator)(nil)
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
 type Catalog interface {
-	policy.ServedTypes
-	Refresh(ctx context.Context) error
+	policy.Catalog
 	// Served returns all types that the API server serves, or nil if they are not known.
 	Served() *match.ServedTypes
 	// Scalable returns the served types with a scale subresource for which selects returns true.
@@ -244,13 +243,7 @@ func (v *Validator) boundTo(old *placementv1.PlacementPolicy, spec placementv1.P
 // name is an error. In an update that changes the source, so is a type that is not served and that the earlier version
 // does not read.
 func (v *Validator) bind(ctx context.Context, old *placementv1.PlacementPolicy, name string, module *policy.Module, spec placementv1.PlacementPolicySpec, bound policy.Bindings) (admission.Warnings, error) {
-	binding, err := policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
-	if err == nil && len(binding.Missing) > 0 {
-		if err := v.Catalog.Refresh(ctx); err != nil {
-			return nil, err
-		}
-		binding, err = policy.BindWithRecorded(name, module, spec.Replicate, v.Catalog, bound)
-	}
+	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, v.Catalog, bound)
 	if err != nil {
 		return nil, err
 	}
