@@ -17,6 +17,7 @@ limitations under the License.
 package placement
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -113,4 +114,20 @@ func mayRecordScheduling(obj *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "metadata", fieldAnnotations, placementv1.RequestedAnnotation)
 	text, _ := value.(string)
 	return strings.Contains(text, `"`+fieldScheduling+`":`)
+}
+
+// parseScheduling converts the value of the rule scheduling to values by merge key.
+func parseScheduling(value any) (map[string]string, error) {
+	if value == nil {
+		return nil, nil
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, &ContractError{fieldScheduling, fmt.Sprintf("must be an object, is %s", TypeName(value))}
+	}
+	spec, err := podscheduling.Parse(object)
+	if err != nil {
+		return nil, &ContractError{fieldScheduling, err.Error()}
+	}
+	return podscheduling.FlattenPodSpec(spec)
 }

@@ -14,15 +14,24 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package podscheduling flattens, composes, and merges the fields of a pod spec that say where pods run.
+//
+// Parse and Validate check what a policy decides. Flatten turns a pod spec into a flat map of values by merge key, so that
+// decisions are merged key by key, as labels are. Compose joins the affinities, which have no precedence. Apply writes the
+// result into a pod spec. Split takes an affinity that a user changed apart again. The functions do not change their
+// arguments; results share parts of them.
 package podscheduling
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/workload"
@@ -373,4 +382,40 @@ func optional(values map[string]string, key string) *string {
 		return &value
 	}
 	return nil
+}
+
+// EncodeJSON returns a value's JSON without HTML escapes and without a final newline.
+func EncodeJSON(value any) (string, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "", fmt.Errorf("encoding as JSON: %w", err)
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+// JSONText returns a value's JSON with sorted keys. Equal values have equal texts, whatever Go type their numbers have.
+func JSONText(value any) string {
+	// Encoding does not fail: the value was decoded from JSON.
+	text, _ := EncodeJSON(value)
+	return text
+}
+
+// JSONValue decodes a JSON text; nil if it is not valid.
+func JSONValue(text string) any {
+	var out any
+	if err := utiljson.Unmarshal([]byte(text), &out); err != nil {
+		return nil
+	}
+	return out
+}
+
+// jsonObject decodes a JSON object; nil if text is nil or is not an object.
+func jsonObject(text *string) map[string]any {
+	if text == nil {
+		return nil
+	}
+	out, _ := JSONValue(*text).(map[string]any)
+	return out
 }

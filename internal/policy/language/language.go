@@ -74,3 +74,40 @@ func Part(ref ast.Ref, i int) (string, bool) {
 	name, ok := ref[i].Value.(ast.String)
 	return string(name), ok
 }
+
+// ContractRules are the rules of a policy's own package that Berth evaluates.
+var ContractRules = []string{RuleAnnotations, RuleLabels, RuleScheduling, RuleClusters, RuleErrors, RuleWarnings}
+
+// RuleScheduling is the contract rule that decides where pods run.
+const RuleScheduling = "scheduling"
+
+// RuleClusters is the contract rule that names the clusters that a policy allows.
+const RuleClusters = "clusters"
+
+// Names of the other rules of the decision contract.
+const (
+	RuleAnnotations = "annotations"
+	RuleLabels      = "labels"
+	RuleErrors      = "errors"
+	RuleWarnings    = "warnings"
+)
+
+// RuleNames returns the set of the names that RuleName returns for a module's rules.
+func RuleNames(module *ast.Module) map[string]bool {
+	names := map[string]bool{}
+	for _, rule := range module.Rules {
+		names[RuleName(rule)] = true
+	}
+	return names
+}
+
+// RuleName returns the first part of the rule's name below its package.
+func RuleName(rule *ast.Rule) string {
+	switch head := rule.Head.Ref()[0].Value.(type) {
+	case ast.Var:
+		return string(head)
+	case ast.String:
+		return string(head)
+	}
+	return ""
+}

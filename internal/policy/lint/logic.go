@@ -17,10 +17,15 @@ limitations under the License.
 package lint
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-dev/berth/internal/policy/language"
 )
 
 // checkContradictions warns about pairs of expressions in one body that compare the same term with constants and
@@ -211,4 +216,182 @@ func source(expr *ast.Expr) string {
 		return text
 	}
 	return expr.String()
+}
+
+// checkComparisons warns about comparisons with a constant that the subject never equals, or that is probably a
+// mistake.
+func (r *Report) checkComparisons(rule *ast.Rule, n *names) {
+	eachCall(rule, func(c funcCall) {
+		if len(c.operands) != 2 {
+			return
+		}
+		left, right := n.resolve(c.operands[0]), n.resolve(c.operands[1])
+		if message := swapped(c, right); message != "" {
+			r.warnAt(c.at, message)
+		}
+		if _, ordered := mirrored[c.operator]; ordered && ast.IsConstant(left.Value) {
+			left, right = right, left
+		}
+		for _, message := range []string{inOneCase(c, left, right), ofNames(c, left, right), n.inBytes(c, left, right)} {
+			if message != "" {
+				r.warnAt(c.at, message)
+			}
+		}
+	})
+}
+
+// swapped returns a warning if startswith or endswith searches a constant for a variable; otherwise "".
+func swapped(c funcCall, second *ast.Term) string {
+	if c.operator != ast.StartsWith.Name && c.operator != ast.EndsWith.Name {
+		return ""
+	}
+	if _, ok := c.operands[0].Value.(ast.String); !ok || ast.IsConstant(second.Value) {
+		return ""
+	}
+	what := "begins"
+	if c.operator == ast.EndsWith.Name {
+		what = "ends"
+	}
+	return fmt.Sprintf("%s(%s, %s) is true if the constant %s %s with the other argument. The first argument is the text in which it looks: did you mean %s(%s, %s)?",
+		c.operator, c.operands[0], c.operands[1], c.operands[0], what, c.operator, c.operands[1], c.operands[0])
+}
+
+// maxCompared is the maximum length, in bytes, of the constants that are checked. No name is longer.
+const maxCompared = 253
+
+// compared returns the constant strings that a call compares with its subject. The result whole reports whether the
+// call compares the entire subject; other calls search the subject for the constant.
+func compared(operator string, constant *ast.Term) (values []string, whole bool) {
+	terms := []*ast.Term{constant}
+	switch operator {
+	case ast.Equality.Name, ast.Equal.Name, ast.NotEqual.Name:
+		whole = true
+	case ast.Member.Name:
+		terms, whole = members(constant), true
+	case ast.StartsWith.Name, ast.EndsWith.Name, ast.Contains.Name:
+	default:
+		return nil, false
+	}
+	for _, term := range terms {
+		if text, ok := term.Value.(ast.String); ok && len(text) <= maxCompared {
+			values = append(values, string(text))
+		}
+	}
+	return values, whole
+}
+
+// inOneCase returns a warning if lower(x) is compared with a constant that has upper-case letters, or upper(x) with one
+// that has lower-case letters; otherwise "".
+func inOneCase(c funcCall, subject, constant *ast.Term) string {
+	function, ok := subject.Value.(ast.Call)
+	if !ok {
+		return ""
+	}
+	convert, letters := strings.ToLower, "lower-case"
+	switch function[0].String() {
+	case ast.Lower.Name:
+	case ast.Upper.Name:
+		convert, letters = strings.ToUpper, "upper-case"
+	default:
+		return ""
+	}
+	values, whole := compared(c.operator, constant)
+	for _, value := range values {
+		if meant := convert(value); meant != value && !slices.Contains(values, meant) {
+			relation := "never equals"
+			if !whole {
+				relation = "never contains"
+			}
+			return fmt.Sprintf("%s has %s letters alone, so that it %s %q: write %q", brief(subject), letters, relation, value, meant)
+		}
+	}
+	return ""
+}
+
+// brief returns a term's text, shortened for messages.
+func brief(term *ast.Term) string {
+	text := term.String()
+	if len(text) > maxSource {
+		text = strings.ToValidUTF8(text[:maxSource], "") + "..."
+	}
+	return text
+}
+
+// ofNames returns a warning if the object's namespace or name is compared with a constant that no object has; otherwise
+// "".
+func ofNames(c funcCall, subject, constant *ast.Term) string {
+	ref, ok := subject.Value.(ast.Ref)
+	if !ok || len(ref) != 3 || !ref.HasPrefix(ast.InputRootRef) {
+		return ""
+	}
+	field, _ := language.Part(ref, 2)
+	if metadata, _ := language.Part(ref, 1); metadata != "metadata" || field != "namespace" && field != "name" {
+		return ""
+	}
+	values, whole := compared(c.operator, constant)
+	for _, value := range values {
+		if strings.Contains(value, "*") {
+			return fmt.Sprintf("%s is never %q: comparisons don't know wildcards. Write %s", ref, value, withoutWildcard(ref, value))
+		}
+		if reasons := validation.IsDNS1123Label(value); whole && field == "namespace" && value != "" && len(reasons) > 0 {
+			return fmt.Sprintf("%s is never %q: no namespace has this name: %s", ref, value, reasons[0])
+		}
+	}
+	return ""
+}
+
+// withoutWildcard returns the expression that replaces a comparison with a wildcard.
+func withoutWildcard(ref ast.Ref, pattern string) string {
+	if prefix := strings.TrimSuffix(pattern, "*"); prefix != "" && !strings.Contains(prefix, "*") {
+		return fmt.Sprintf("startswith(%s, %q)", ref, prefix)
+	}
+	if suffix := strings.TrimPrefix(pattern, "*"); suffix != "" && !strings.Contains(suffix, "*") {
+		return fmt.Sprintf("endswith(%s, %q)", ref, suffix)
+	}
+	return fmt.Sprintf("glob.match(%q, [], %s)", pattern, ref)
+}
+
+// maxFewBytes is a number of bytes. No realistic size limit is lower.
+const maxFewBytes = 1024
+
+// inBytes returns a warning if a size in bytes is compared with a number that is probably in another unit; otherwise
+// "".
+func (n *names) inBytes(c funcCall, subject, constant *ast.Term) string {
+	if _, ordered := mirrored[c.operator]; !ordered || !n.isBytes(subject) {
+		return ""
+	}
+	number, ok := constant.Value.(ast.Number)
+	if !ok || len(number) > maxCompared {
+		return ""
+	}
+	if bytes, err := json.Number(number).Float64(); err != nil || bytes <= 0 || bytes >= maxFewBytes {
+		return ""
+	}
+	return fmt.Sprintf("%s gives bytes, and %s is %s bytes: write a quantity with its unit, as in %s(\"%sGi\")",
+		ast.UnitsParseBytes.Name, number, number, ast.UnitsParseBytes.Name, number)
+}
+
+// isBytes reports whether a term is a result of units.parse_bytes, or the sum, maximum, or minimum of such results.
+func (n *names) isBytes(term *ast.Term) bool {
+	function, ok := term.Value.(ast.Call)
+	if !ok || len(function) != 2 {
+		return false
+	}
+	switch function[0].String() {
+	case ast.UnitsParseBytes.Name:
+		return true
+	case ast.Sum.Name, ast.Max.Name, ast.Min.Name:
+		var member *ast.Term
+		switch values := n.resolve(function[1]).Value.(type) {
+		case *ast.ArrayComprehension:
+			member = values.Term
+		case *ast.SetComprehension:
+			member = values.Term
+		default:
+			return false
+		}
+		call, ok := n.resolve(member).Value.(ast.Call)
+		return ok && call[0].String() == ast.UnitsParseBytes.Name
+	}
+	return false
 }

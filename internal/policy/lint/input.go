@@ -153,3 +153,55 @@ func constantMembers(compiler *ast.Compiler, term *ast.Term, refs references) []
 	}
 	return out
 }
+
+// AbsentLabel is a label that an object must not have. The policy decides nothing about an object that has it.
+type AbsentLabel struct {
+	// Row and Col are the position of the first condition that requires the absence. Both count from 1.
+	Row, Col int
+	Key      string
+}
+
+// AbsentLabels returns the labels that every clause of the contract rules requires to be absent, as in `not
+// input.metadata.labels.team`.
+func AbsentLabels(compiler *ast.Compiler) []AbsentLabel {
+	var out []AbsentLabel
+	first := true
+	for _, rule := range moduleOf(compiler).Rules {
+		if !slices.Contains(language.ContractRules, language.RuleName(rule)) {
+			continue
+		}
+		for clause := rule; clause != nil; clause = clause.Else {
+			absent := absentLabels(clause.Body)
+			if first {
+				out, first = absent, false
+			}
+			out = slices.DeleteFunc(out, func(label AbsentLabel) bool {
+				return !slices.ContainsFunc(absent, func(other AbsentLabel) bool { return other.Key == label.Key })
+			})
+			if len(out) == 0 {
+				return nil
+			}
+		}
+	}
+	return out
+}
+
+var labelsRef = ast.InputRootRef.Append(ast.StringTerm("metadata")).Append(ast.StringTerm("labels"))
+
+func absentLabels(body ast.Body) []AbsentLabel {
+	var out []AbsentLabel
+	for _, expr := range body {
+		term, ok := expr.Terms.(*ast.Term)
+		if !ok || !expr.Negated || len(expr.With) > 0 || expr.Location == nil {
+			continue
+		}
+		ref, ok := term.Value.(ast.Ref)
+		if !ok || len(ref) != len(labelsRef)+1 || !ref.HasPrefix(labelsRef) {
+			continue
+		}
+		if key, isText := language.Part(ref, len(labelsRef)); isText {
+			out = append(out, AbsentLabel{Row: expr.Location.Row, Col: expr.Location.Col, Key: key})
+		}
+	}
+	return out
+}
