@@ -65,6 +65,7 @@ func Parse(value map[string]any) (*corev1.PodSpec, error) {
 	return spec, nil
 }
 
+// Decode strictly decodes a value of the rule scheduling. Unlike Parse, it does not validate the result.
 func Decode(value map[string]any) (*corev1.PodSpec, error) {
 	spec := &corev1.PodSpec{}
 	targets := map[string]any{

@@ -200,6 +200,7 @@ func Compose(values map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
+// IsContribution reports whether a key has what a policy adds to the affinity.
 func IsContribution(key string) bool { return strings.HasPrefix(key, Affinity+"/") }
 
 // Implied reports whether the standing affinity already contains what more would add. Both are JSON.
