@@ -79,6 +79,23 @@ const (
 	waitingInterval = 50 * time.Millisecond
 )
 
+// Deps holds the dependencies of a Controller.
+type Deps struct {
+	// Policies reads PlacementPolicies. The controller puts them into Registry.
+	Policies client.Reader
+	Registry *placement.Registry
+	// Revisions reads the ControllerRevisions of policies that compiled from Namespace. It may be in another cluster than
+	// the policies.
+	Revisions client.Reader
+	Namespace string
+	Engine    engine.Engine
+	Catalog   Catalog
+	Metrics   *metrics.Metrics
+	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
+	// version that is in force and can decide remains in force. If it is nil, no version waits.
+	Settled func(*policy.Binding) bool
+}
+
 // Controller loads PlacementPolicies into the registry. Create it with New.
 type Controller struct {
 	reader client.Reader
@@ -90,10 +107,7 @@ type Controller struct {
 	metrics   *metrics.Metrics
 	// namespace contains the ControllerRevisions of policies that compiled.
 	namespace string
-	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
-	// version that is in force and can decide remains in force. Set it before the start. If it is nil, no version
-	// waits.
-	Settled func(*policy.Binding) bool
+	settled   func(*policy.Binding) bool
 	// served receives an event when the API server serves other types than before.
 	served chan event.GenericEvent
 
@@ -134,14 +148,13 @@ type waiting struct {
 	until time.Time
 }
 
-// New returns a controller that reads policies from reader and puts them into registry. It reads the
-// ControllerRevisions of policies that compiled from namespace, by means of revisions.
-func New(reader, revisions client.Reader, e engine.Engine, registry *placement.Registry, catalog Catalog, m *metrics.Metrics, namespace string) *Controller {
+// New returns a controller.
+func New(d Deps) *Controller {
 	c := &Controller{
-		reader: reader, revisions: revisions, engine: e, registry: registry, catalog: catalog, metrics: m, namespace: namespace,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(m.Policies), clock: clock.RealClock{},
+		reader: d.Policies, revisions: d.Revisions, engine: d.Engine, registry: d.Registry, catalog: d.Catalog, metrics: d.Metrics, namespace: d.Namespace, settled: d.Settled,
+		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
 	}
-	catalog.Subscribe(func() {
+	d.Catalog.Subscribe(func() {
 		select {
 		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
 		default:
@@ -259,7 +272,7 @@ func mayRecover(s *placement.PolicyState) bool {
 // denied requests until its data is complete.
 func (c *Controller) awaitData(name string, next *placement.PolicyState) (state *placement.PolicyState, waits bool) {
 	old := c.registry.Get(name)
-	wait := c.Settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.Settled(old.Binding) && !c.Settled(next.Binding)
+	wait := c.settled != nil && old != nil && old.Policy != next.Policy && bound(old) && bound(next) && c.settled(old.Binding) && !c.settled(next.Binding)
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

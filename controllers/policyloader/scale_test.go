@@ -132,7 +132,10 @@ func newController(t testing.TB, c *cluster) (*Controller, *placement.Registry) 
 	data := embedded.NewData()
 	data.Load(profiles, nil, []*unstructured.Unstructured{})
 	registry := placement.NewRegistry()
-	return New(c, c, embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 2}), registry, c, m, "berth-system"), registry
+	return New(Deps{
+		Policies: c, Revisions: c, Namespace: "berth-system", Registry: registry, Catalog: c, Metrics: m,
+		Engine: embedded.New(data, embedded.Options{Timeout: time.Minute, Concurrency: 2}),
+	}), registry
 }
 
 func load(t testing.TB, c *Controller, name string) {

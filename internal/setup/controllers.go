@@ -16,14 +16,189 @@ limitations under the License.
 
 package setup
 
-import "sigs.k8s.io/controller-runtime/pkg/config"
+import (
+	"cmp"
+	"context"
 
-// controllerOptions returns the options of all controllers of a manager.
-//
-// Their queues are client-go's workqueues. controller-runtime's default, the priority queue, sometimes blocks forever
-// when a manager stops: it may try to hand an item to a worker that has just stopped, and holds its lock meanwhile
-// (kubernetes-sigs/controller-runtime#3538, in every release of 0.24). The manager would then give up only after its
-// graceful shutdown timeout, and release its lease that much later.
-func controllerOptions() config.Controller {
-	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/berth-dev/berth/controllers/policystatus"
+	"github.com/berth-dev/berth/controllers/quotausage"
+	"github.com/berth-dev/berth/controllers/quotawriters"
+	"github.com/berth-dev/berth/controllers/remediator"
+	"github.com/berth-dev/berth/controllers/typecheck"
+	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/webhooks/quotavalidator"
+)
+
+// controllers has what the webhooks and probes use of the controllers.
+type controllers struct {
+	*loading
+	*quotas
+	readiness *readiness
+}
+
+// newControllers creates the controllers and adds them to the manager.
+func newControllers(ctx context.Context, base *base, serving *serving, evaluation *evaluation) (*controllers, error) {
+	loading, err := newLoading(ctx, base, evaluation)
+	if err != nil {
+		return nil, err
+	}
+	configurations := newWebhookConfigurations(base, serving, evaluation, loading)
+	quotas, err := newQuotas(ctx, base, evaluation, configurations)
+	if err != nil {
+		return nil, err
+	}
+	adopter := webhookconfiguration.NewAdopter(base.mgr.GetClient(), base.mgr.GetAPIReader(), base.options.owners())
+	ready := &readiness{
+		certificate: serving.certificate.Trusted,
+		tokens:      serving.tokens.Known,
+		policies:    loading.policies.Loaded,
+		data:        loading.replication.Settled,
+		quotas:      quotas.synced,
+		adopted:     adopter.Done,
+		current:     loading.freshness.Current,
+		confirm:     loading.freshness.Confirm,
+	}
+	ledger := remediation.NewLedger()
+	remediation := newRemediation(base, evaluation, loading, ledger, ready)
+	types := newTypeCheck(base, evaluation)
+	status := newStatus(base, evaluation, loading, configurations, ledger, remediation, types)
+	if err := watchNamespaces(ctx, base.mgr, remediation, status); err != nil {
+		return nil, err
+	}
+	for _, runnable := range []manager.Runnable{adopter, evaluation.engines.remote, loading.pusher, loading.replication, evaluation.catalog, loading.freshness} {
+		if err := base.mgr.Add(runnable); err != nil {
+			return nil, err
+		}
+	}
+	writers := quotawriters.New(base.mgr.GetClient(), base.mgr.GetAPIReader())
+	for _, c := range []interface{ SetupWithManager(ctrl.Manager) error }{writers, loading.policies, loading.revisions, configurations, remediation, types, status, quotas.usage} {
+		if err := c.SetupWithManager(base.mgr); err != nil {
+			return nil, err
+		}
+	}
+	return &controllers{loading: loading, quotas: quotas, readiness: ready}, registerCollectors(base, serving, evaluation, loading, quotas)
+}
+
+// newWebhookConfigurations returns the controller that writes the webhook configurations.
+func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluation, loading *loading) *webhookconfiguration.Controller {
+	c := webhookconfiguration.New(base.mgr.GetClient(), base.mgr.GetAPIReader(), evaluation.registry, evaluation.quotaEvaluators, loading.policies.Loaded, serving.certificate, serving.tokens, webhookconfiguration.Options{
+		URL: base.options.WebhookURL, ServiceName: base.options.WebhookService, Namespace: base.options.exemptNamespace(),
+		Owners: base.options.owners(),
+	})
+	base.topics.fieldsRead.Subscribe(func(string) { c.FieldsReadChanged() })
+	return c
+}
+
+// quotas has the controller that counts what quotas limit, and the ledger that admission charges.
+type quotas struct {
+	usage  *quotausage.Controller
+	ledger *quotavalidator.Ledger
+	// synced reports whether the quotas are in the cache.
+	synced func() bool
+}
+
+func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configurations *webhookconfiguration.Controller) (*quotas, error) {
+	usage := quotausage.New(quotausage.Deps{
+		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Catalog: evaluation.catalog,
+		Compiler: evaluation.quotaCompiler, Evaluators: evaluation.quotaEvaluators, Metrics: base.metrics, Clock: clock.RealClock{},
+		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(), RestoreDetector: base.restoreDetector,
+		Classes: &watches.PriorityClasses{Reader: base.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: base.mgr.GetClient()},
+	})
+	configurations.SubscribeQuotas(usage.WebhookStateChanged)
+	evaluation.catalog.Subscribe(usage.ServedChanged)
+	ledger := &quotavalidator.Ledger{
+		Cached: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Writer: base.mgr.GetClient().Status(),
+		Namespaces:     base.namespaces,
+		LiveNamespaces: base.liveNamespaces,
+		Compiler:       evaluation.quotaCompiler, OwnNamespace: base.options.exemptNamespace(),
+		Unsettled:     usage.Unsettled,
+		StoreRestored: base.restoreDetector.ReportRestore,
+	}
+	base.restoreDetector.Subscribe(ledger.ForgetAll)
+	synced, err := watchQuotas(ctx, base, ledger)
+	if err != nil {
+		return nil, err
+	}
+	return &quotas{usage: usage, ledger: ledger, synced: synced}, nil
+}
+
+// newRemediation returns the controller that remediates existing objects, and records their violations in ledger.
+func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *remediator.Controller {
+	c := remediator.New(remediator.Deps{
+		Client: base.served.dynamic, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger,
+		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
+		Ready:    ready.isReady,
+		History:  base.restoreDetector,
+		Tracing:  base.tracing,
+		Changed:  base.topics.policyFacts.Publish,
+		Policies: base.mgr.GetClient(),
+	})
+	evaluation.catalog.Subscribe(c.Rewatch)
+	loading.replication.Subscribe(c.DataChanged)
+	predicateDataChanged := func(schema.GroupVersionResource) { c.PredicateDataChanged() }
+	loading.replication.SubscribePredicates(predicateDataChanged, predicateDataChanged)
+	base.topics.fieldsRead.Subscribe(func(string) { c.FieldsReadChanged() })
+	base.topics.remoteRevised.Subscribe(func(string) { c.RemoteRevisionChanged() })
+	base.topics.remoteRecovered.Subscribe(c.Recovered)
+	return c
+}
+
+// newTypeCheck returns the controller that checks policies against published schemas.
+func newTypeCheck(base *base, evaluation *evaluation) *typecheck.Controller {
+	c := typecheck.New(typecheck.Deps{
+		Client: base.mgr.GetClient(), Checker: evaluation.schemas, Bound: evaluation.registry.BindingsInForce, Changed: base.topics.policyFacts.Publish,
+	})
+	evaluation.catalog.Subscribe(c.ServedChanged)
+	evaluation.registry.Subscribe(func(change placement.PolicyChange) { c.PolicyLoaded(change.Name) })
+	return c
+}
+
+// newStatus returns the controller that writes the status of policies. It reads facts from all components before it.
+func newStatus(base *base, evaluation *evaluation, loading *loading, configurations *webhookconfiguration.Controller, ledger *remediation.Ledger, remediation *remediator.Controller, types *typecheck.Controller) *policystatus.Controller {
+	c := policystatus.New(policystatus.Deps{
+		Client: base.mgr.GetClient(), Engine: evaluation.engines.Name(), RemoteEngine: remote.Name, Registry: evaluation.registry,
+		Stale:       loading.replication.Stale,
+		Replication: loading.replication.State, World: loading.replication.PredicateState, Supply: loading.pusher, Settled: evaluation.engines.remote.DataReady,
+		Hook: configurations.State, Targets: remediation.MatchedState, Deciding: remediation.HasUndecided, Resuming: remediation.Resuming,
+		Ledger: ledger, Metrics: base.metrics, Events: base.events,
+		Served: evaluation.catalog.Served, OwnNamespace: base.options.exemptNamespace(),
+		Types: types.State,
+	})
+	base.topics.policyFacts.Subscribe(c.Changed)
+	evaluation.catalog.Subscribe(c.ServedChanged)
+	configurations.Subscribe(c.Changed)
+	loading.pusher.Subscribe(c.Changed)
+	loading.replication.Subscribe(c.DataChanged)
+	loading.replication.SubscribePredicates(
+		func(schema.GroupVersionResource) { c.PredicateDataChanged() },
+		func(schema.GroupVersionResource) { c.PredicateStateChanged() },
+	)
+	return c
+}
+
+// registerCollectors registers the metrics that are computed at the time of the scrape.
+func registerCollectors(base *base, serving *serving, evaluation *evaluation, loading *loading, quotas *quotas) error {
+	for _, c := range []prometheus.Collector{
+		metrics.NewQuarantine(evaluation.registry.InForce),
+		metrics.NewCircuits(evaluation.registry.InForce),
+		metrics.NewReplication(loading.replication.Replicas),
+		metrics.NewQuotaUsage(quotas.usage.Usage),
+		metrics.NewCertificateExpiry(serving.certificate.Expiry, cmp.Or(base.options.WebhookCertManagement, CertManagementSelf)),
+	} {
+		if err := base.options.registerer().Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

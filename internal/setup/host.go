@@ -34,38 +34,49 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// addHost connects to the host cluster if Berth keeps its own state there and not in the served cluster.
-func (p *components) addHost(ctx context.Context, _ *rest.Config) error {
-	p.stateClient = p.liveClient
-	switch o := p.options; o.StateCluster {
+// state is where Berth keeps its own state: its Secrets, its lease, and the last versions of policies that compiled.
+type state struct {
+	// live reads and writes without a cache.
+	live client.Client
+	// host is the host cluster, or nil if the state is in the served cluster.
+	host cluster.Cluster
+}
+
+// connectState connects to the host cluster if Berth keeps its own state there and not in the served cluster.
+func connectState(ctx context.Context, served *servedCluster, o Options) (*state, error) {
+	switch o.StateCluster {
 	case "", StateClusterServed:
 		if o.HostKubeconfig != "" {
-			return errors.New("--host-kubeconfig has no use without --state-cluster=host")
+			return nil, errors.New("--host-kubeconfig has no use without --state-cluster=host")
 		}
-		return nil
+		return &state{live: served.live}, nil
 	case StateClusterHost:
 		if o.WebhookURL == "" {
-			return errors.New("--state-cluster=host needs --webhook-url: the served API server has no Service that leads here")
+			return nil, errors.New("--state-cluster=host needs --webhook-url: the served API server has no Service that leads here")
 		}
 	default:
-		return fmt.Errorf("--state-cluster %q: must be %s or %s", o.StateCluster, StateClusterServed, StateClusterHost)
+		return nil, fmt.Errorf("--state-cluster %q: must be %s or %s", o.StateCluster, StateClusterServed, StateClusterHost)
 	}
-	cfg, err := hostConfig(p.options.HostKubeconfig)
+	cfg, err := hostConfig(o.HostKubeconfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cfg.QPS = -1
-	if p.stateClient, err = client.New(cfg, client.Options{Scheme: NewScheme()}); err != nil {
-		return err
+	live, err := client.New(cfg, client.Options{Scheme: NewScheme()})
+	if err != nil {
+		return nil, err
 	}
-	if err := p.checkDistinctClusters(ctx); err != nil {
-		return err
+	if err := checkDistinctClusters(ctx, live, served.live, o.Namespace); err != nil {
+		return nil, err
 	}
-	p.host, err = cluster.New(cfg, func(o *cluster.Options) {
-		o.Scheme = NewScheme()
-		o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: ownState(p.options.Namespace)}
+	host, err := cluster.New(cfg, func(c *cluster.Options) {
+		c.Scheme = NewScheme()
+		c.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: ownState(o.Namespace)}
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return &state{live: live, host: host}, nil
 }
 
 func hostConfig(kubeconfig string) (*rest.Config, error) {
@@ -81,13 +92,13 @@ func hostConfig(kubeconfig string) (*rest.Config, error) {
 
 // checkDistinctClusters returns an error if the host cluster is the served cluster. In that case the webhooks would
 // match Berth's own namespace like any other, and Berth could block its own start.
-func (p *components) checkDistinctClusters(ctx context.Context) error {
-	name := client.ObjectKey{Name: p.options.Namespace}
+func checkDistinctClusters(ctx context.Context, host, served client.Reader, namespace string) error {
+	name := client.ObjectKey{Name: namespace}
 	hostNamespace, servedNamespace := &corev1.Namespace{}, &corev1.Namespace{}
-	if err := p.stateClient.Get(ctx, name, hostNamespace); err != nil {
+	if err := host.Get(ctx, name, hostNamespace); err != nil {
 		return fmt.Errorf("looking for the own namespace (--namespace): %w", err)
 	}
-	switch err := p.liveClient.Get(ctx, name, servedNamespace); {
+	switch err := served.Get(ctx, name, servedNamespace); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -99,7 +110,7 @@ func (p *components) checkDistinctClusters(ctx context.Context) error {
 }
 
 // ownState restricts a cache to the ControllerRevisions in Berth's own namespace, because Berth may not read others.
-// For Secrets, see namedSecret.
+// For Secrets, see newNamedSecret.
 func ownState(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}}},
@@ -107,26 +118,26 @@ func ownState(namespace string) map[client.Object]cache.ByObject {
 }
 
 // stateCluster returns the cluster that contains Berth's own state.
-func (p *components) stateCluster() cluster.Cluster {
-	if p.host != nil {
-		return p.host
+func (b *base) stateCluster() cluster.Cluster {
+	if b.state.host != nil {
+		return b.state.host
 	}
-	return p.mgr
+	return b.mgr
 }
 
 // leaseConfig returns the configuration for the cluster of the lease, or nil if that is the served cluster.
-func (p *components) leaseConfig() *rest.Config {
-	if p.host == nil {
+func (s *state) leaseConfig() *rest.Config {
+	if s.host == nil {
 		return nil
 	}
-	return p.host.GetConfig()
+	return s.host.GetConfig()
 }
 
 // authenticateScrapers returns the filter that authenticates and authorizes metrics clients. It uses the host cluster
 // if there is one, because the clients run there, and the served cluster otherwise.
-func (p *components) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
-	if p.host != nil {
-		cfg, c = p.host.GetConfig(), p.host.GetHTTPClient()
+func (s *state) authenticateScrapers(cfg *rest.Config, c *http.Client) (metricsserver.Filter, error) {
+	if s.host != nil {
+		cfg, c = s.host.GetConfig(), s.host.GetHTTPClient()
 	}
 	return filters.WithAuthenticationAndAuthorization(cfg, c)
 }

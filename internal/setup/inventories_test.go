@@ -37,10 +37,9 @@ func TestDeclaredInventoriesAreChecked(t *testing.T) {
 		if err := os.WriteFile(path, []byte(head+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := &components{options: Options{Config: path}}
-		err := p.addConfiguration(t.Context(), nil)
+		s, err := readSettings(Options{Config: path})
 		if want == "" {
-			if err != nil || len(p.inventories.Resources()) == 0 {
+			if err != nil || len(s.inventories.Resources()) == 0 {
 				t.Errorf("%s: %v", text, err)
 			}
 			continue

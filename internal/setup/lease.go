@@ -77,16 +77,16 @@ var (
 )
 
 // addLease adds to the manager the release of an abandoned lease.
-func (p *components) addLease() error {
-	if !p.options.LeaderElection {
+func addLease(mgr manager.Manager, own *state, o Options) error {
+	if !o.LeaderElection {
 		return nil
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("reading the hostname: %w", err)
 	}
-	return p.mgr.Add(&abandonedLease{
-		client: p.stateClient, namespace: p.options.Namespace, hostname: hostname, clock: clock.RealClock{}, elected: p.mgr.Elected(),
+	return mgr.Add(&abandonedLease{
+		client: own.live, namespace: o.Namespace, hostname: hostname, clock: clock.RealClock{}, elected: mgr.Elected(),
 	})
 }
 

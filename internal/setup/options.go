@@ -27,6 +27,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/leaderelection"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/freshness"
@@ -164,6 +165,14 @@ func (o *Options) Bind(f *flag.FlagSet) {
 	f.BoolVar(&o.AllowRemoteSecrets, "allow-remote-secrets", false, "Let policies with spec.remote match and replicate Secrets. Engines get them without their data in any case.")
 	f.DurationVar(&o.EvaluationTimeout, "evaluation-timeout", time.Second, "Deadline for evaluating one policy on one object.")
 	f.IntVar(&o.EvaluationConcurrency, "evaluation-concurrency", 4*runtime.GOMAXPROCS(0), "How many evaluations run at once.")
+}
+
+// registerer returns the registry for metrics.
+func (o *Options) registerer() prometheus.Registerer {
+	if o.Metrics != nil {
+		return o.Metrics
+	}
+	return ctrlmetrics.Registry
 }
 
 // checkElection refuses durations with which a leader would lose its lease. Its errors contain the names of the flags.

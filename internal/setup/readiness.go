@@ -18,6 +18,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -96,5 +97,39 @@ func (r *readiness) guard(next http.Handler) http.Handler {
 			}
 		}
 		next.ServeHTTP(w, request)
+	})
+}
+
+// addProbes adds the checks of /healthz and /readyz.
+func addProbes(base *base, serving *serving, controllers *controllers) error {
+	if err := base.mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
+		return err
+	}
+	started := serving.server.StartedChecker()
+	if serving.clientCertificates != nil {
+		if err := base.mgr.Add(serving.clientCertificates); err != nil {
+			return err
+		}
+		started = untilSuccess(started)
+	}
+	if err := base.mgr.AddReadyzCheck("webhook", started); err != nil {
+		return err
+	}
+	if base.tracing != nil {
+		if err := base.mgr.Add(base.tracing); err != nil {
+			return err
+		}
+	}
+	return base.mgr.AddReadyzCheck("loaded", func(r *http.Request) error {
+		// Without a timeout, a probe that waits for a cache would look like a hanging process.
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !controllers.readiness.isReady(ctx) {
+			return errors.New("policies or their data are not loaded yet")
+		}
+		if !controllers.freshness.Current() {
+			return errors.New("the API server has not confirmed the policies of this replica for too long")
+		}
+		return nil
 	})
 }

@@ -47,18 +47,14 @@ func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *
 	return e.Engine.Prepare(ctx, name, m, b)
 }
 
-func (p *components) addRemote() {
-	p.remote = remote.New(remote.Options{
-		Secrets:      p.engineSecrets,
-		Policies:     p.registry.InForce,
-		AllowSecrets: p.options.AllowRemoteSecrets,
+// newRemote returns the remote engine, with metrics of the endpoints in use.
+func newRemote(base *base, registry *placement.Registry, secrets *engineSecrets) *remote.Engine {
+	registry.Subscribe((&endpointMetrics{metrics: base.metrics.Remote, used: map[string]int{}}).changed)
+	return remote.New(remote.Options{
+		Secrets:      secrets,
+		Policies:     registry.InForce,
+		AllowSecrets: base.options.AllowRemoteSecrets,
 		UserAgent:    "berth/" + Version(),
-		Observer: &remoteObserver{
-			Remote: p.metrics.Remote, reader: p.mgr.GetClient(), events: p.events,
-			changed:   func(policy string) { p.status.Changed(policy) },
-			revised:   func() { p.remediation.RemoteRevisionChanged() },
-			recovered: func(policy string) { p.remediation.Recovered(policy) },
-		},
+		Observer:     &remoteObserver{Remote: base.metrics.Remote, reader: base.mgr.GetClient(), events: base.events, topics: base.topics},
 	})
-	p.registry.Subscribe((&endpointMetrics{metrics: p.metrics.Remote, used: map[string]int{}}).changed)
 }

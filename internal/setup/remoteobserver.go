@@ -35,26 +35,21 @@ import (
 
 var _ remote.Observer = (*remoteObserver)(nil)
 
-// remoteObserver counts requests to remote engines, and notifies other parts of changes in their health.
+// remoteObserver counts requests to remote engines, and publishes changes of their data and health.
 type remoteObserver struct {
 	*metrics.Remote
 	reader client.Reader
 	events *events.Recorder
-	// changed is called with policies whose engine's health changed. revised is called when existing objects must be
-	// decided again.
-	changed func(policy string)
-	revised func()
-	// recovered is called with policies whose engine responds again.
-	recovered func(policy string)
+	topics *topics
 }
 
 // Revised implements remote.Observer.
-func (o *remoteObserver) Revised(string) { o.revised() }
+func (o *remoteObserver) Revised(policy string) { o.topics.remoteRevised.Publish(policy) }
 
 // HealthChanged implements remote.Observer. It emits an Event when an engine starts to fail, when its circuit breaker
 // opens, and when it recovers. It emits none for other changes, because each request may fail with another error.
 func (o *remoteObserver) HealthChanged(policy string, before, after placement.RemoteHealth) {
-	o.changed(policy)
+	o.topics.policyFacts.Publish(policy)
 	severityBefore, severityAfter := severityOf(before), severityOf(after)
 	log := ctrl.Log.WithName("remote").WithValues("policy", policy, "endpoint", after.Endpoint)
 	switch {
@@ -67,7 +62,7 @@ func (o *remoteObserver) HealthChanged(policy string, before, after placement.Re
 	case severityAfter == severityHealthy && severityBefore != severityHealthy:
 		o.emit(policy, o.events.RemoteRecovered, fmt.Sprintf("engine %s: it answers again; it did not since %s", after.Endpoint, before.Since.UTC().Format(time.RFC3339)))
 		log.Info("An engine answers again", "since", before.Since)
-		o.recovered(policy)
+		o.topics.remoteRecovered.Publish(policy)
 	}
 }
 

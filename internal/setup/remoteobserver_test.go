@@ -58,10 +58,12 @@ func TestHealthChanged(t *testing.T) {
 	var got notes
 	var changed []string
 	recovered := 0
+	topics := &topics{}
+	topics.policyFacts.Subscribe(func(policy string) { changed = append(changed, policy) })
+	topics.remoteRecovered.Subscribe(func(string) { recovered++ })
 	o := &remoteObserver{
 		reader: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(&placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}).Build(),
-		events: events.New(&got), changed: func(policy string) { changed = append(changed, policy) },
-		recovered: func(string) { recovered++ },
+		events: events.New(&got), topics: topics,
 	}
 	steps := []placement.RemoteHealth{
 		{Endpoint: opa}, well, failing(engine.FaultTimeout, false), failing(engine.FaultNetwork, false), failing(engine.FaultTimeout, false),

@@ -50,31 +50,31 @@ func (s *namedSecret) GetClient() client.Client { return s.client }
 // Start implements manager.Runnable.
 func (s *namedSecret) Start(ctx context.Context) error { return s.cache.Start(ctx) }
 
-// namedSecret returns a cluster to read and write one Secret in Berth's own namespace.
-func (p *components) namedSecret(name string) (cluster.Cluster, error) {
-	state := p.stateCluster()
+// newNamedSecret returns a cluster to read and write one Secret in Berth's own namespace.
+func newNamedSecret(base *base, name string) (cluster.Cluster, error) {
+	state := base.stateCluster()
 	o := cache.Options{
 		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(),
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{
-			p.options.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
+			base.options.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
 		}}},
 	}
-	if p.host == nil {
-		o.NewInformer = p.newInformer
+	if base.state.host == nil {
+		o.NewInformer = newInformer(base.restoreDetector)
 	}
 	out := &namedSecret{Cluster: state}
 	var err error
 	if out.cache, err = cache.New(state.GetConfig(), o); err != nil {
-		return nil, fmt.Errorf("creating a cache of Secret %s/%s: %w", p.options.Namespace, name, err)
+		return nil, fmt.Errorf("creating a cache of Secret %s/%s: %w", base.options.Namespace, name, err)
 	}
 	out.client, err = client.New(state.GetConfig(), client.Options{
 		HTTPClient: state.GetHTTPClient(), Scheme: state.GetScheme(), Mapper: state.GetRESTMapper(), Cache: &client.CacheOptions{Reader: out.cache},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for Secret %s/%s: %w", p.options.Namespace, name, err)
+		return nil, fmt.Errorf("creating a client for Secret %s/%s: %w", base.options.Namespace, name, err)
 	}
-	return out, p.mgr.Add(out)
+	return out, base.mgr.Add(out)
 }
 
 const (

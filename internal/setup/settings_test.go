@@ -97,7 +97,7 @@ func TestConfiguration(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p, err := configured(t, args, tc.own...)
+			s, err := configured(t, args, tc.own...)
 			if (err != nil) != (tc.err != nil) {
 				t.Fatalf("error %v, want %q", err, tc.err)
 			}
@@ -109,10 +109,10 @@ func TestConfiguration(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if diff := cmp.Diff(tc.want, p.predicates.Names()); diff != "" {
+			if diff := cmp.Diff(tc.want, s.predicates.Names()); diff != "" {
 				t.Errorf("predicates (-want +got):\n%s", diff)
 			}
-			_, known := p.templates.Path(schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"})
+			_, known := s.templates.Path(schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"})
 			if want := name == "Templates"; known != want {
 				t.Errorf("the template is known: %t, want %t", known, want)
 			}
@@ -121,16 +121,16 @@ func TestConfiguration(t *testing.T) {
 }
 
 // configured returns what the manager prepares from a command line before it connects to an API server.
-func configured(t *testing.T, args []string, own ...predicates.Predicate) (*components, error) {
+func configured(t *testing.T, args []string, own ...predicates.Predicate) (*settings, error) {
 	t.Helper()
-	p := &components{options: Options{OwnPredicates: own}}
+	o := Options{OwnPredicates: own}
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	p.options.Bind(flags)
+	o.Bind(flags)
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	return p, p.addConfiguration(t.Context(), nil)
+	return readSettings(o)
 }
 
 // TestDocumentedConfiguration checks that the manager accepts the configuration file in the documentation.

@@ -1,0 +1,180 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/berth-dev/berth/controllers/quotawriters"
+	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/tracing"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// base is what the components of all stages use. It knows no component.
+type base struct {
+	options  Options
+	settings *settings
+	tracing  *tracing.Provider
+	served   *servedCluster
+	state    *state
+	mgr      manager.Manager
+	topics   *topics
+
+	restoreDetector *watches.RestoreDetector
+	// namespaces reads from the cache first, and liveNamespaces only from the API server.
+	namespaces, liveNamespaces *watches.Namespaces
+
+	metrics *metrics.Metrics
+	events  *events.Recorder
+}
+
+// newBase creates the manager and what needs nothing else.
+func newBase(o Options, s *settings, provider *tracing.Provider, served *servedCluster, own *state) (*base, error) {
+	detector := watches.NewRestoreDetector()
+	mgr, err := newManager(o, served, own, detector)
+	if err != nil {
+		return nil, err
+	}
+	m, err := metrics.New(o.registerer())
+	if err != nil {
+		return nil, err
+	}
+	return &base{
+		options: o, settings: s, tracing: provider, served: served, state: own, mgr: mgr, topics: &topics{},
+		restoreDetector: detector,
+		namespaces:      &watches.Namespaces{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		liveNamespaces:  &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
+		metrics:         m,
+		events:          events.New(mgr.GetEventRecorder("berth")),
+	}, nil
+}
+
+// servedCluster is the cluster whose API server Berth serves.
+type servedCluster struct {
+	config *rest.Config
+	// live reads and writes without a cache.
+	live    client.Client
+	dynamic dynamic.Interface
+	// identity is Berth's own user.
+	identity authenticationv1.UserInfo
+}
+
+// connect creates the clients of the served cluster, and asks the API server for Berth's own identity.
+func connect(ctx context.Context, cfg *rest.Config) (*servedCluster, error) {
+	live, err := client.New(cfg, client.Options{Scheme: NewScheme()})
+	if err != nil {
+		return nil, err
+	}
+	dynamicClient, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	whoami := &authenticationv1.SelfSubjectReview{}
+	if err := live.Create(ctx, whoami); err != nil {
+		return nil, fmt.Errorf("asking the API server who Berth is: %w", err)
+	}
+	return &servedCluster{config: cfg, live: live, dynamic: dynamicClient, identity: whoami.Status.UserInfo}, nil
+}
+
+// newManager returns a manager of the served cluster. It also runs the connection to the host cluster, if there is one.
+func newManager(o Options, served *servedCluster, own *state, detector *watches.RestoreDetector) (manager.Manager, error) {
+	if err := o.checkElection(); err != nil {
+		return nil, err
+	}
+	serving := metricsserver.Options{BindAddress: o.MetricsAddress, SecureServing: o.MetricsSecure}
+	if o.MetricsSecure {
+		serving.FilterProvider = own.authenticateScrapers
+	}
+	byObject := quotawriters.Cached()
+	if own.host == nil {
+		maps.Copy(byObject, ownState(o.Namespace))
+	}
+	mgr, err := ctrl.NewManager(served.config, ctrl.Options{
+		Scheme:                        NewScheme(),
+		Metrics:                       serving,
+		HealthProbeBindAddress:        o.ProbeAddress,
+		PprofBindAddress:              o.PprofAddress,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionConfig:          own.leaseConfig(),
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 nilIfZero(o.LeaseDuration),
+		RenewDeadline:                 nilIfZero(o.RenewDeadline),
+		RetryPeriod:                   nilIfZero(o.RetryPeriod),
+		Controller:                    controllerOptions(),
+		Client:                        client.Options{Cache: &client.CacheOptions{Unstructured: false}},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: false,
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			ByObject:                    byObject,
+			NewInformer:                 newInformer(detector),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if own.host != nil {
+		if err := mgr.Add(own.host); err != nil {
+			return nil, err
+		}
+	}
+	return mgr, addLease(mgr, own, o)
+}
+
+// controllerOptions returns the options of all controllers of a manager.
+//
+// Their queues are client-go's workqueues. controller-runtime's default, the priority queue, sometimes blocks forever
+// when a manager stops: it may try to hand an item to a worker that has just stopped, and holds its lock meanwhile
+// (kubernetes-sigs/controller-runtime#3538, in every release of 0.24). The manager would then give up only after its
+// graceful shutdown timeout, and release its lease that much later.
+func controllerOptions() config.Controller {
+	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
+}
+
+// newInformer returns the constructor of the informers of a cache. They list their types again when the API server's
+// store was set back to an earlier state.
+func newInformer(detector *watches.RestoreDetector) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(detector.Wrap(lw), object, resync, indexers)
+	}
+}
+
+// nilIfZero returns nil for 0, which selects controller-runtime's default.
+func nilIfZero(d time.Duration) *time.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &d
+}

@@ -1,0 +1,136 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/schemas"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// evaluation is what policies and quotas are evaluated with: the engines, their data, and the policies in force. The
+// controllers fill it.
+type evaluation struct {
+	catalog  *watches.Catalog
+	schemas  *schemas.Checker
+	registry *placement.Registry
+	// data is what policies read, and world is what predicates read.
+	data    *embedded.Data
+	world   *predicates.NodeCache
+	engines engines
+	secrets *engineSecrets
+
+	quotaEvaluators *quota.Evaluators
+	quotaCompiler   *quota.Compiler
+}
+
+// newEvaluation creates the engines, without policies and data. It runs discovery once.
+func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(base.served.config)
+	if err != nil {
+		return nil, err
+	}
+	catalog := watches.NewCatalog(discoveryClient, base.settings.inventories)
+	if err := catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	checker, err := newSchemaChecker(base.served.config, catalog)
+	if err != nil {
+		return nil, err
+	}
+	data, world, registry := embedded.NewData(), predicates.NewNodeCache(), placement.NewRegistry()
+	engine := embedded.New(data, embedded.Options{
+		Timeout: base.options.EvaluationTimeout, Concurrency: base.options.EvaluationConcurrency,
+		Observer:   engineObserver{Metrics: base.metrics, topics: base.topics},
+		Predicates: base.settings.predicates, Templates: base.settings.templates, World: world,
+	})
+	secrets := newEngineSecrets(base.state.live, base.options.Namespace, clock.RealClock{})
+	return &evaluation{
+		catalog: catalog, schemas: checker, registry: registry, data: data, world: world,
+		engines: engines{engine, newRemote(base, registry, secrets)},
+		secrets: secrets,
+
+		quotaEvaluators: quota.NewEvaluators(clock.RealClock{}),
+		quotaCompiler:   quota.NewCompiler(engine.PrepareGenerated),
+	}, nil
+}
+
+// schemaTimeout is how long the API server may take to return the schemas of one group and version.
+const schemaTimeout = 3 * time.Second
+
+// newSchemaChecker returns a type checker with a client for published schemas. That client takes no context, so its
+// requests have a timeout of their own.
+func newSchemaChecker(cfg *rest.Config, catalog *watches.Catalog) (*schemas.Checker, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = schemaTimeout
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return schemas.NewChecker(catalog, discoveryClient.OpenAPIV3()), nil
+}
+
+// engineObserver records metrics of the decision cache and of quarantined policies, and logs what must not happen. It
+// publishes the policies whose quarantine began or ended, and those that read more than the analysis found.
+type engineObserver struct {
+	*metrics.Metrics
+	topics *topics
+}
+
+// CacheMismatch implements embedded.Observer.
+func (o engineObserver) CacheMismatch(policy string) {
+	o.Metrics.CacheMismatch(policy)
+	ctrl.Log.WithName("engine").Error(nil, "a remembered decision was wrong: the policy reads more of objects than Berth's analysis found. "+
+		"Its decisions are evaluated each time from now on; please report the policy's text", "policy", policy)
+	o.topics.fieldsRead.Publish(policy)
+}
+
+// Quarantined implements embedded.Observer.
+func (o engineObserver) Quarantined(policy string) {
+	o.Metrics.Quarantined(policy)
+	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline and is not evaluated for a while", "policy", policy)
+	o.topics.policyFacts.Publish(policy)
+}
+
+// NamespaceQuarantined implements embedded.Observer.
+func (o engineObserver) NamespaceQuarantined(policy, namespace string, began bool) {
+	o.topics.policyFacts.Publish(policy)
+	if !began {
+		ctrl.Log.WithName("engine").Info("A policy ended in time again on the objects of a namespace", "policy", policy, "namespace", namespace)
+		return
+	}
+	ctrl.Log.WithName("engine").Error(nil, "a policy keeps running into its deadline on the objects of a namespace and is not evaluated on them for a while",
+		"policy", policy, "namespace", namespace)
+}
+
+// Released implements embedded.Observer.
+func (o engineObserver) Released(policy string) {
+	ctrl.Log.WithName("engine").Info("A policy ended in time again and is evaluated as before", "policy", policy)
+	o.topics.policyFacts.Publish(policy)
+}

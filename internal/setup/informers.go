@@ -1,0 +1,143 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/policystatus"
+	"github.com/berth-dev/berth/controllers/remediator"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/webhooks/quotavalidator"
+)
+
+// watchQuotas keeps quotas and LimitedResources in the cache on every replica, with a metric for each. The returned
+// function reports whether the cache is synced.
+func watchQuotas(ctx context.Context, base *base, ledger *quotavalidator.Ledger) (synced func() bool, err error) {
+	handlers := toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if key, _, ok := quotaOf(obj); ok {
+				base.metrics.AddQuota(key)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if key, uid, ok := quotaOf(obj); ok {
+				base.metrics.ForgetQuota(key)
+				ledger.Forget(uid)
+			}
+		},
+	}
+	var informers []cache.Informer
+	for _, object := range []client.Object{&placementv1.ScopedQuota{}, &placementv1.ClusterScopedQuota{}, &placementv1.LimitedResource{}} {
+		informer, err := base.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching quotas: %w", err)
+		}
+		if _, err := informer.AddEventHandler(handlers); err != nil {
+			return nil, fmt.Errorf("watching quotas: %w", err)
+		}
+		informers = append(informers, informer)
+	}
+	return func() bool {
+		return !slices.ContainsFunc(informers, func(i cache.Informer) bool { return !i.HasSynced() })
+	}, nil
+}
+
+// quotaOf returns the key and the UID of a quota or LimitedResource from an informer.
+func quotaOf(obj any) (quota.Key, types.UID, bool) {
+	o, ok := lastKnown(obj).(client.Object)
+	if !ok {
+		return quota.Key{}, "", false
+	}
+	key, ok := quota.KeyOf(o)
+	return key, o.GetUID(), ok
+}
+
+// lastKnown returns the object of an informer's event. If the informer missed a deletion, that is the last known state.
+func lastKnown(obj any) any {
+	if missed, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		return missed.Obj
+	}
+	return obj
+}
+
+// watchNamespaces notifies other components of changes of namespaces' labels. It also fills the cache of namespaces
+// before the first request needs one.
+func watchNamespaces(ctx context.Context, mgr manager.Manager, remediation *remediator.Controller, status *policystatus.Controller) error {
+	informer, err := mgr.GetCache().GetInformer(ctx, watches.NewNamespace(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching namespaces: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if after, ok := obj.(metav1.Object); ok && !initial {
+				status.NamespaceChanged(after.GetName(), nil, after.GetLabels())
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			before, known := old.(metav1.Object)
+			after, ok := obj.(metav1.Object)
+			if known && ok && !maps.Equal(before.GetLabels(), after.GetLabels()) {
+				remediation.NamespaceChanged(after.GetName())
+				status.NamespaceChanged(after.GetName(), before.GetLabels(), after.GetLabels())
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if before, ok := lastKnown(obj).(metav1.Object); ok {
+				status.NamespaceChanged(before.GetName(), before.GetLabels(), nil)
+			}
+		},
+	})
+	return err
+}
+
+// watchPauses returns the policies that the leader paused, as this replica's cache has them.
+func watchPauses(ctx context.Context, mgr manager.Manager) (*placement.Pauses, error) {
+	informer, err := mgr.GetCache().GetInformer(ctx, &placementv1.PlacementPolicy{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching policies: %w", err)
+	}
+	pauses := &placement.Pauses{}
+	set := func(obj any) {
+		if policy, ok := obj.(*placementv1.PlacementPolicy); ok {
+			pauses.Set(policy.Name, policy.Status.Paused != nil)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
+		DeleteFunc: func(obj any) {
+			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				pauses.Set(name, false)
+			}
+		},
+	})
+	return pauses, err
+}

@@ -1,0 +1,88 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/berth-dev/berth/controllers/enginepusher"
+	"github.com/berth-dev/berth/controllers/policyloader"
+	"github.com/berth-dev/berth/controllers/policyrevision"
+	"github.com/berth-dev/berth/controllers/replicator"
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/freshness"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// loading has the controllers that bring policies and their data into the evaluation, and what decides with them.
+type loading struct {
+	replication *replicator.Controller
+	policies    *policyloader.Controller
+	revisions   *policyrevision.Controller
+	pusher      *enginepusher.Controller
+	// freshness knows whether this replica has the API server's policies.
+	freshness *freshness.Monitor
+	decider   *placement.Decider
+}
+
+func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loading, error) {
+	keyring, err := certs.LoadKeyring(ctx, base.state.live, base.options.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	replication := replicator.New(base.served.dynamic, evaluation.registry, evaluation.data, evaluation.world, base.settings.inventories)
+	replication.Follow(base.restoreDetector)
+	policies := policyloader.New(policyloader.Deps{
+		Policies: base.mgr.GetClient(), Revisions: base.stateCluster().GetClient(), Namespace: base.options.Namespace,
+		Engine: evaluation.engines, Registry: evaluation.registry, Catalog: evaluation.catalog, Metrics: base.metrics,
+		Settled: func(binding *policy.Binding) bool {
+			return replication.SettledFor(binding) && evaluation.engines.remote.DataReady(binding)
+		},
+	})
+	pauses, err := watchPauses(ctx, base.mgr)
+	if err != nil {
+		return nil, err
+	}
+	return &loading{
+		replication: replication,
+		policies:    policies,
+		revisions: policyrevision.New(base.mgr.GetClient(), base.stateCluster(), evaluation.registry, policyrevision.Options{
+			Namespace: base.options.Namespace, Owned: base.state.host == nil,
+		}),
+		pusher: enginepusher.New(enginepusher.Deps{
+			Client: base.served.dynamic, Registry: evaluation.registry, Engine: evaluation.engines.remote, Inventories: base.settings.inventories,
+			Observer: base.metrics.Remote, Loaded: policies.Loaded, RestoreDetector: base.restoreDetector,
+		}),
+		freshness: freshness.New(freshness.Options{
+			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry, Rewound: base.restoreDetector.ReportRestore,
+			Bound: cmp.Or(base.options.PolicyMaxStaleness, freshness.DefaultBound),
+		}),
+		decider: &placement.Decider{
+			Policies:     evaluation.registry,
+			Namespaces:   base.namespaces,
+			Owners:       &watches.Owners{Live: base.mgr.GetAPIReader()},
+			Keyring:      keyring,
+			OwnNamespace: base.options.exemptNamespace(),
+			Templates:    base.settings.templates,
+			Stale:        replication.Stale,
+			Paused:       pauses.Paused,
+		},
+	}, nil
+}

@@ -1,0 +1,101 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// settings are what the configuration file and the flags say about predicates, inventories, and workloads.
+type settings struct {
+	predicates  *predicates.Set
+	inventories *replication.Inventories
+	templates   *workload.Templates
+}
+
+// readSettings reads the configuration file, if there is one, and validates it and the flags. No plugin of the scheduler
+// is created before a policy uses predicates.
+func readSettings(o Options) (*settings, error) {
+	config := &configuration.ManagerConfiguration{}
+	if o.Config != "" {
+		var err error
+		if config, err = configuration.Load(o.Config); err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+	}
+	inventories, invalid := replication.NewInventories(field.NewPath("inventories"), config.Inventories...)
+	if len(invalid) > 0 {
+		return nil, fmt.Errorf("--config: %s: %w", o.Config, invalid.ToAggregate())
+	}
+	registry, err := predicates.NewRegistry(o.OwnPredicates...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := registry.New(o.Predicates); err != nil {
+		return nil, fmt.Errorf("--predicates: %w", err)
+	}
+	arguments := make([]predicates.PluginConfig, len(config.Predicates.PluginConfig))
+	for i, c := range config.Predicates.PluginConfig {
+		arguments[i] = predicates.PluginConfig{Name: c.Name, Args: c.Args}
+	}
+	allowed, err := registry.New(o.Predicates, arguments...)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %s: predicates: %w", o.Config, err)
+	}
+	templates, err := config.Templates()
+	if err != nil {
+		return nil, fmt.Errorf("--config: %s: %w", o.Config, err)
+	}
+	return &settings{predicates: allowed, inventories: inventories, templates: templates}, nil
+}
+
+// defaultPredicates returns the default list of allowed predicates. It returns nil if own is invalid; the manager then
+// does not start anyway.
+func defaultPredicates(own []predicates.Predicate) []string {
+	registry, err := predicates.NewRegistry(own...)
+	if err != nil {
+		return nil
+	}
+	return registry.Default()
+}
+
+// nameList is a flag with a comma-separated list of names.
+type nameList []string
+
+func (n *nameList) String() string { return strings.Join(*n, ",") }
+
+func (n *nameList) Set(text string) error {
+	*n = nil
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			*n = append(*n, name)
+		}
+	}
+	if len(*n) == 0 {
+		return errors.New("has no name in it")
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package setup
+
+import (
+	"net/http"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/controllers/remediator"
+	"github.com/berth-dev/berth/controllers/webhookconfiguration"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/review"
+	"github.com/berth-dev/berth/internal/watches"
+	"github.com/berth-dev/berth/webhooks/placementmutator"
+	"github.com/berth-dev/berth/webhooks/policyvalidator"
+	"github.com/berth-dev/berth/webhooks/quotaspec"
+	"github.com/berth-dev/berth/webhooks/quotavalidator"
+)
+
+// addWebhooks registers the webhooks. Connections are closed while the manager is draining.
+func addWebhooks(base *base, serving *serving, evaluation *evaluation, controllers *controllers, draining *drainingManager) {
+	register := func(path string, handler http.Handler) {
+		// The token is checked before the body of a request is read.
+		handler = draining.handler(serving.tokens.Handler(path, handler))
+		serving.server.Register(path, handler)
+		serving.server.Register(path+"/", handler)
+	}
+	scales := &watches.Scales{Client: base.served.dynamic}
+	memory := review.NewMemory()
+	for path, failurePolicy := range map[string]placementv1.FailurePolicy{
+		webhookconfiguration.PathFail:   placementv1.FailurePolicyFail,
+		webhookconfiguration.PathIgnore: placementv1.FailurePolicyIgnore,
+	} {
+		handler := &placementmutator.Handler{
+			Decider: controllers.decider, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
+			FailurePolicy: failurePolicy, Confirm: controllers.freshness.Confirm, LiveNamespaces: base.liveNamespaces,
+			IsRemediation: remediator.IsRemediation(base.served.identity),
+			Parents:       &placementmutator.Parents{Client: base.served.dynamic, Scales: scales},
+		}
+		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
+	}
+	quotas := quotavalidator.New(quotavalidator.Deps{
+		Ledger: controllers.ledger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
+		ReservationTTL: base.options.ReservationTTL,
+	})
+	for path, handler := range map[string]review.Decider{
+		webhookconfiguration.PathQuotaFail:   quotas,
+		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),
+	} {
+		register(path, base.tracing.Handler("admission quota", controllers.readiness.guard(review.New(handler, memory, quotavalidator.Deadline))))
+	}
+	register(webhookconfiguration.PathPolicies,
+		admission.WithValidator(base.mgr.GetScheme(), &policyvalidator.Validator{
+			Catalog: evaluation.catalog, Checker: evaluation.engines, Scales: scales, Types: evaluation.schemas, Secrets: evaluation.secrets, Namespace: base.options.Namespace,
+			Namespaces: base.namespaces, OwnNamespace: base.options.exemptNamespace(),
+			Prober:            evaluation.engines.remote,
+			Bound:             evaluation.registry.BindingsInForce,
+			Clusters:          &watches.Clusters{Client: base.served.dynamic, Catalog: evaluation.catalog},
+			ClusterPredicates: base.settings.predicates.NamesOf(predicates.Clusters),
+			Compilations:      semaphore.NewWeighted(maxCompilations),
+		}))
+	register(webhookconfiguration.PathQuotaSpecs, &admission.Webhook{Handler: &quotaspec.Handler{
+		Catalog: evaluation.catalog, Evaluators: evaluation.quotaEvaluators, Namespaces: base.namespaces, Classes: &watches.PriorityClasses{Reader: base.mgr.GetClient()},
+		StorageClasses: &watches.StorageClasses{Reader: base.mgr.GetClient()}, VolumeAttributesClasses: &watches.VolumeAttributesClasses{Reader: base.mgr.GetAPIReader()},
+		OwnNamespace: base.options.exemptNamespace(), Decoder: admission.NewDecoder(base.mgr.GetScheme()),
+		Live: base.mgr.GetAPIReader(), Cache: base.mgr.GetClient(),
+	}})
+}
+
+// maxCompilations is how many policies the validating webhook compiles concurrently.
+const maxCompilations = 2
