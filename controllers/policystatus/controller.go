@@ -24,10 +24,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,15 +101,21 @@ type Controller struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// before holds each policy's count of remediated objects from when this process first saw the policy.
-	before map[types.UID]int64
+	// before holds each existing policy's count of remediated objects from when this process first saw the policy.
+	before map[string]remediatedBefore
 	// nowhere holds the policies whose namespace selectors matched no namespace at the last check.
 	nowhere map[string]bool
 }
 
+// remediatedBefore is a count of remediated objects. Another policy of the same name has another UID.
+type remediatedBefore struct {
+	uid   types.UID
+	count int64
+}
+
 // New returns a controller that writes a policy's status when the registry's entry for the policy changes.
 func New(d Deps) *Controller {
-	c := &Controller{Deps: d, before: map[types.UID]int64{}, nowhere: map[string]bool{}}
+	c := &Controller{Deps: d, before: map[string]remediatedBefore{}, nowhere: map[string]bool{}}
 	d.Registry.Subscribe(func(change placement.PolicyChange) { c.Changed(change.Name) })
 	return c
 }
@@ -229,6 +237,9 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	obj := &placementv1.PlacementPolicy{}
 	if err := c.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		if apierrors.IsNotFound(err) {
+			c.forget(req.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	facts := c.facts(obj)
@@ -256,6 +267,14 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	c.emitEvents(obj, status.Notifications(base.Status, next))
 	return result, nil
+}
+
+// forget drops what the controller knows of a deleted policy.
+func (c *Controller) forget(policy string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.before, policy)
+	delete(c.nowhere, policy)
 }
 
 var matchPath = field.NewPath("spec", "match")
@@ -332,12 +351,11 @@ func (c *Controller) facts(obj *placementv1.PlacementPolicy) status.Facts {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.before[obj.UID]; !known {
-		c.before[obj.UID] = 0
-		if obj.Status.Remediated != nil {
-			c.before[obj.UID] = *obj.Status.Remediated
-		}
+	before, known := c.before[obj.Name]
+	if !known || before.uid != obj.UID {
+		before = remediatedBefore{uid: obj.UID, count: ptr.Deref(obj.Status.Remediated, 0)}
+		c.before[obj.Name] = before
 	}
-	f.RemediatedBefore = c.before[obj.UID]
+	f.RemediatedBefore = before.count
 	return f
 }

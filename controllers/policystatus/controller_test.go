@@ -21,13 +21,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/status"
 )
 
 // queue records the requests that are added to it, with their delays.
@@ -67,5 +75,64 @@ func TestWorldIsToldNowAndThen(t *testing.T) {
 	c.PredicateStateChanged()
 	if diff := cmp.Diff(map[string]time.Duration{"asks": settle}, q.after); diff != "" {
 		t.Errorf("queued where the state of a read changed (-want +got):\n%s", diff)
+	}
+}
+
+// silent emits no Events.
+type silent struct{}
+
+func (silent) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+
+// TestDeletedPoliciesAreForgotten checks that the controller keeps nothing of a deleted policy, and that another policy
+// of the same name starts with its own count of remediated objects.
+func TestDeletedPoliciesAreForgotten(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := placementv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	policies := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&placementv1.PlacementPolicy{}).Build()
+	c := New(Deps{
+		Client: policies, Registry: placement.NewRegistry(), Ledger: remediation.NewLedger(), Events: events.New(silent{}),
+		Hook:     func(string) status.WebhookState { return status.WebhookState{} },
+		Resuming: func() bool { return false },
+	})
+	reconcilePolicy := func() {
+		t.Helper()
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(uid types.UID, remediated int64) *placementv1.PlacementPolicy {
+		t.Helper()
+		p := &placementv1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: uid}}
+		if err := policies.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Status.Remediated = &remediated
+		if err := policies.Status().Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		reconcilePolicy()
+		return p
+	}
+	p := create("first", 3)
+	c.nowhere["p"] = true
+	if got := c.before["p"]; got != (remediatedBefore{"first", 3}) {
+		t.Errorf("known of the first policy: %+v", got)
+	}
+	if err := policies.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	// The deletion may be missed.
+	p = create("second", 5)
+	if got := c.before["p"]; got != (remediatedBefore{"second", 5}) {
+		t.Errorf("known of the second policy: %+v", got)
+	}
+	if err := policies.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	reconcilePolicy()
+	if len(c.before) != 0 || len(c.nowhere) != 0 {
+		t.Errorf("known of the deleted policies: %v, %v", c.before, c.nowhere)
 	}
 }
