@@ -32,20 +32,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
 // DefaultBound is the default of Options.Bound.
 const DefaultBound = 20 * time.Second
-
-// catchUpInterval is the interval at which a round repeats the comparison while this replica is behind.
-const catchUpInterval = 20 * time.Millisecond
 
 // maxCatchUp is the maximum time that a round waits for this replica to load the listed policies.
 const maxCatchUp = time.Second
@@ -79,7 +76,9 @@ type Monitor struct {
 	next *round
 	busy bool
 
-	// version is the resource version of the last list. Only the current round uses it.
+	// loads is notified when this replica has loaded a policy. Only the current round receives from it, and only the
+	// current round uses version, which is the resource version of the last list.
+	loads   notify.Signal
 	version string
 }
 
@@ -90,7 +89,11 @@ type round struct {
 }
 
 // New returns a monitor. Add it to a manager.
-func New(o Options) *Monitor { return &Monitor{options: o} }
+func New(o Options) *Monitor {
+	m := &Monitor{options: o, loads: notify.NewSignal()}
+	o.Registry.Subscribe(func(placement.PolicyChange) { m.loads.Notify() })
+	return m
+}
 
 // NeedLeaderElection returns false, because every replica answers admission requests.
 func (*Monitor) NeedLeaderElection() bool { return false }
@@ -185,16 +188,20 @@ func (m *Monitor) compare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking the API server for its policies: %w", err)
 	}
-	var lacking error
-	err = wait.PollUntilContextTimeout(ctx, catchUpInterval, min(maxCatchUp, m.options.Bound/3), true, func(context.Context) (bool, error) {
-		lacking = behind(live, before, m.loaded())
-		return lacking == nil, nil
-	})
-	if err != nil {
-		return lacking
+	ctx, cancel := context.WithTimeout(ctx, min(maxCatchUp, m.options.Bound/3))
+	defer cancel()
+	for {
+		lacking := behind(live, before, m.loaded())
+		if lacking == nil {
+			m.confirmed.Store(&begin)
+			return nil
+		}
+		select {
+		case <-m.loads:
+		case <-ctx.Done():
+			return lacking
+		}
 	}
-	m.confirmed.Store(&begin)
-	return nil
 }
 
 // list returns the metadata of the policies that the API server has.
