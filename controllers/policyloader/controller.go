@@ -75,8 +75,12 @@ const (
 	// maxWait is how long a new version waits at most for the data that it reads. The earlier version decides
 	// meanwhile.
 	maxWait = 30 * time.Second
-	// waitingInterval is the interval at which the controller checks whether that data is complete.
-	waitingInterval = 50 * time.Millisecond
+	// remoteInterval is the interval at which the controller checks whether a remote engine has what a version needs. No
+	// event reports that: the engine is asked when the result is needed.
+	remoteInterval = 50 * time.Millisecond
+	// dataInterval is the interval at which the controller checks replicated data besides the calls of DataChanged. No
+	// call reports that a type failed so often that it counts as unavailable, or that maxWait is over.
+	dataInterval = time.Second
 )
 
 // Deps holds the dependencies of a Controller.
@@ -108,8 +112,9 @@ type Controller struct {
 	// namespace contains the ControllerRevisions of policies that compiled.
 	namespace string
 	settled   func(*policy.Binding) bool
-	// served receives an event when the API server serves other types than before.
-	served chan event.GenericEvent
+	// served receives an event when the API server serves other types than before, and data when replicated data changed
+	// while a version waits.
+	served, data chan event.GenericEvent
 
 	// compiled holds the newest version of each policy that compiled. good holds the last version in force of which all
 	// types were served. waiting holds the versions that wait for their data. mu guards all three. Reconciles of one
@@ -152,15 +157,26 @@ type waiting struct {
 func New(d Deps) *Controller {
 	c := &Controller{
 		reader: d.Policies, revisions: d.Revisions, engine: d.Engine, registry: d.Registry, catalog: d.Catalog, metrics: d.Metrics, namespace: d.Namespace, settled: d.Settled,
-		served: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
+		served: make(chan event.GenericEvent, 1), data: make(chan event.GenericEvent, 1), compiled: map[string]compiled{}, good: map[string]compiled{}, waiting: map[string]waiting{}, states: newStateCounts(d.Metrics.Policies), clock: clock.RealClock{},
 	}
-	d.Catalog.Subscribe(func() {
-		select {
-		case c.served <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
-		default:
-		}
-	})
+	d.Catalog.Subscribe(func() { wake(c.served) })
 	return c
+}
+
+// DataChanged enqueues the policies with versions that wait for their data, because the state of replicated data
+// changed. It does not block.
+func (c *Controller) DataChanged() {
+	if len(c.waitingPolicies(context.Background(), nil)) > 0 {
+		wake(c.data)
+	}
+}
+
+// wake sends an event to a channel, unless an event is pending.
+func wake(events chan<- event.GenericEvent) {
+	select {
+	case events <- event.GenericEvent{Object: &placementv1.PlacementPolicy{}}:
+	default:
+	}
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -172,6 +188,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		For(&placementv1.PlacementPolicy{}, builder.WithPredicates(specChanged)).
 		Watches(definitions, c.invalidate(), builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(c.served, handler.EnqueueRequestsFromMapFunc(c.allPolicies))).
+		WatchesRawSource(source.Channel(c.data, handler.EnqueueRequestsFromMapFunc(c.waitingPolicies))).
 		WithOptions(controller.Options{NeedLeaderElection: new(false), MaxConcurrentReconciles: workers()}).
 		Complete(c)
 }
@@ -215,6 +232,17 @@ func (c *Controller) allPolicies(context.Context, client.Object) []reconcile.Req
 	return out
 }
 
+// waitingPolicies returns the policies with versions that wait for their data.
+func (c *Controller) waitingPolicies(context.Context, client.Object) []reconcile.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []reconcile.Request
+	for name := range c.waiting {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	}
+	return out
+}
+
 // +kubebuilder:rbac:groups=placement.berth.dev,resources=placementpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
@@ -251,8 +279,11 @@ func (c *Controller) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		c.states.set(req.Name, stateOf(state))
 	}
 	c.loaded(req.Name)
+	if waits && state.Next.Remote != nil {
+		return reconcile.Result{RequeueAfter: remoteInterval}, nil
+	}
 	if waits {
-		return reconcile.Result{RequeueAfter: waitingInterval}, nil
+		return reconcile.Result{RequeueAfter: dataInterval}, nil
 	}
 	if mayRecover(state) {
 		return reconcile.Result{RequeueAfter: missingInterval}, nil

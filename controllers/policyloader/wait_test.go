@@ -19,9 +19,13 @@ package policyloader
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
@@ -72,6 +76,36 @@ func TestUpdatesWaitForData(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDataChanged checks that a version that waits for replicated data is checked when data changes, and otherwise only
+// now and then.
+func TestDataChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := policiesOf(2, text)
+		c, registry := newController(t, from)
+		loadAll(t, c, from)
+		first, settled := registry.Get("policy-0"), false
+		c.settled = func(b *policy.Binding) bool { return b == first.Binding || settled }
+		if c.DataChanged(); len(c.data) != 0 {
+			t.Error("a change of data has an effect while no version waits")
+		}
+		from.policies["policy-0"].Generation++
+		from.policies["policy-0"].Spec.Rego = text(1) + "\nlabels.zones := concat(\"\", [z | z := data.clusters[_].labels.zone])\n"
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "policy-0"}}
+		if result, err := c.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != dataInterval {
+			t.Errorf("got %+v, %v; want another check after %s", result, err, dataInterval)
+		}
+		c.DataChanged()
+		c.DataChanged()
+		if got := c.waitingPolicies(t.Context(), nil); len(c.data) != 1 || !slices.Equal(got, []reconcile.Request{request}) {
+			t.Errorf("%d events for %v; want 1 for %v", len(c.data), got, request)
+		}
+		settled = true
+		if result, err := c.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 || registry.Get("policy-0").Policy == first.Policy {
+			t.Errorf("got %+v, %v; want the new version in force", result, err)
+		}
+	})
 }
 
 // TestUpdatesOfWhatFailsDoNotWait checks that a version that can't decide neither waits nor delays its successor, so
