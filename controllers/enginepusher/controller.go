@@ -81,7 +81,8 @@ func (*Controller) NeedLeaderElection() bool { return true }
 // return quickly. Subscribe before Start.
 func (c *Controller) Subscribe(f func(policy string)) { c.changes.Subscribe(f) }
 
-// loadedPollInterval is the interval at which Start checks whether all policies are loaded.
+// loadedPollInterval is the interval at which Start checks whether all policies are loaded. Each check may list them and
+// fail, so there is no single event to wait for. A new leader checks for a moment only.
 const loadedPollInterval = 100 * time.Millisecond
 
 // Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.

@@ -92,7 +92,8 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 
 var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: Name}}
 
-// ownerRetryInterval is the delay before the controller looks for the missing owner again.
+// ownerRetryInterval is the delay before the controller looks for the missing owner again. No event reports that it is
+// created.
 const ownerRetryInterval = 10 * time.Second
 
 // Reconcile creates the policy and its binding if they are missing, and updates them if they differ.

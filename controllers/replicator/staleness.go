@@ -33,7 +33,7 @@ const maxGrace = 5 * time.Second
 // graceOf returns a quarter of a bound, but at most maxGrace.
 func graceOf(bound time.Duration) time.Duration { return min(bound/4, maxGrace) }
 
-// stalenessInterval is the interval at which the controller checks the age of data.
+// stalenessInterval is the interval at which the controller checks the age of data, which grows without any event.
 const stalenessInterval = time.Second
 
 // Stale returns a *engine.StaleError while data that a policy reads is older than its spec allows. It takes no lock.

@@ -39,7 +39,7 @@ const leaseName = "berth.placement.berth.dev"
 
 const (
 	// leaseCheckInterval is the interval at which a new replica looks for an abandoned lease, and leaseCheckPeriod is how
-	// long it does so.
+	// long it does so. A lease is abandoned if it does not change for a time, which no event reports.
 	leaseCheckInterval = 2 * time.Second
 	leaseCheckPeriod   = time.Minute
 	// leaseIdleTime is how long a lease must not change. A running leader renews it every 2 seconds.
