@@ -31,7 +31,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -634,12 +633,9 @@ func (c *Controller) selected(ctx context.Context, q placementv1.Quota) (selecti
 	if !ok {
 		return selection{q.GetNamespace(): q.GetNamespace() != c.OwnNamespace}, nil
 	}
-	selector := labels.Everything()
-	if cluster.Spec.NamespaceSelector != nil {
-		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(cluster.Spec.NamespaceSelector.Upstream()); err != nil {
-			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
-		}
+	selector, err := quota.NamespaceSelector(cluster.Spec.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
 	}
 	list := watches.NewNamespaceList()
 	if err := c.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {

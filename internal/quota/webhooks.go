@@ -95,13 +95,6 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
-	if s == nil {
-		return &metav1.LabelSelector{}
-	}
-	return s
-}
-
 // failurePolicy returns the failure policy for a mode. Only enforced quotas may block requests while Berth is
 // unavailable.
 func failurePolicy(mode placementv1.Mode) admissionregistrationv1.FailurePolicyType {

@@ -22,7 +22,6 @@ import (
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,7 +117,7 @@ func (h *Handler) limits(ctx context.Context, applied client.Object) ([]*limit, 
 	}
 	var out []*limit
 	for i := range all {
-		selector, err := selectorOf(all[i].Spec.NamespaceSelector)
+		selector, err := quota.NamespaceSelector(all[i].Spec.NamespaceSelector)
 		if err != nil {
 			return nil, err
 		}
@@ -189,15 +188,7 @@ func (h *Handler) holding(ctx context.Context, applied client.Object) (*holding,
 
 // add adds a quota. It ignores a quota with an invalid selector, which the API server refuses.
 func (q *holding) add(c *placementv1.ClusterScopedQuota) {
-	if selector, err := selectorOf(c.Spec.NamespaceSelector); err == nil {
+	if selector, err := quota.NamespaceSelector(c.Spec.NamespaceSelector); err == nil {
 		q.cluster, q.selectors = append(q.cluster, c), append(q.selectors, selector)
 	}
-}
-
-// selectorOf returns the parsed selector. nil selects all namespaces.
-func selectorOf(s *placementv1.NamespaceSelector) (labels.Selector, error) {
-	if s == nil {
-		return labels.Everything(), nil
-	}
-	return metav1.LabelSelectorAsSelector(s.Upstream())
 }

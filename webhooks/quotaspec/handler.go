@@ -28,7 +28,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -203,7 +202,7 @@ func (h *Handler) warnOfSelector(ctx context.Context, s *placementv1.NamespaceSe
 	if why := match.ReasonSelectsNone(s.Upstream(), h.OwnNamespace); why != "" {
 		return []string{field + ": " + why}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(s.Upstream())
+	selector, err := quota.NamespaceSelector(s)
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %v", field, err)}
 	}

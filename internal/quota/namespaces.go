@@ -1,0 +1,37 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package quota
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+)
+
+// NamespaceSelector parses the selector of a ClusterScopedQuota or a LimitedResource. No selector and an empty one select
+// all namespaces.
+func NamespaceSelector(s *placementv1.NamespaceSelector) (labels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(orMatchAll(s.Upstream()))
+}
+
+func orMatchAll(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil {
+		return &metav1.LabelSelector{}
+	}
+	return s
+}
