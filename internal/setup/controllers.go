@@ -35,9 +35,9 @@ import (
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/internal/watches"
-	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
 // controllers has what the webhooks and probes use of the controllers.
@@ -103,7 +103,7 @@ func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluati
 // quotas has the controller that counts what quotas limit, and the ledger that admission charges.
 type quotas struct {
 	usage  *quotausage.Controller
-	ledger *quotavalidator.Ledger
+	ledger *quotacharge.Ledger
 	// synced reports whether the quotas are in the cache.
 	synced func() bool
 }
@@ -117,7 +117,7 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)
-	ledger := &quotavalidator.Ledger{
+	ledger := &quotacharge.Ledger{
 		Cached: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Writer: base.mgr.GetClient().Status(),
 		Namespaces:     base.namespaces,
 		LiveNamespaces: base.liveNamespaces,

@@ -34,13 +34,13 @@ import (
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/watches"
-	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
 // watchQuotas keeps quotas and LimitedResources in the cache on every replica, with a metric for each. The returned
 // function reports whether the cache is synced.
-func watchQuotas(ctx context.Context, base *base, ledger *quotavalidator.Ledger) (synced func() bool, err error) {
+func watchQuotas(ctx context.Context, base *base, ledger *quotacharge.Ledger) (synced func() bool, err error) {
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if key, _, ok := quotaOf(obj); ok {

@@ -21,7 +21,6 @@ package quotavalidator
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -40,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/tracing"
 )
@@ -55,7 +55,7 @@ const retryAfter = 1
 // Handler decides requests against quotas and LimitedResources. Create it with New. It is safe for concurrent use.
 type Handler struct {
 	evaluators *quota.Evaluators
-	batcher    *batcher
+	charger    *quotacharge.Charger
 	events     *events.Recorder
 	metrics    *metrics.Metrics
 	clock      clock.PassiveClock
@@ -73,22 +73,16 @@ func (h *Handler) Lenient() *Handler {
 
 // Deps holds the dependencies of a Handler.
 type Deps struct {
-	Ledger     *Ledger
+	Charger    *quotacharge.Charger
 	Evaluators *quota.Evaluators
 	Events     *events.Recorder
 	Metrics    *metrics.Metrics
 	Clock      clock.PassiveClock
-	// ReservationTTL is how long a charge is reserved for its object. It must be longer than the API server's timeout
-	// of a request.
-	ReservationTTL time.Duration
 }
 
 // New returns a handler.
 func New(d Deps) *Handler {
-	return &Handler{
-		evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock,
-		batcher: &batcher{ledger: d.Ledger, clock: d.Clock, reservationTTL: d.ReservationTTL, onConflict: d.Metrics.QuotaConflict},
-	}
+	return &Handler{charger: d.Charger, evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock}
 }
 
 // Handle implements admission.Handler.
@@ -137,7 +131,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if request == nil {
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
-	verdict, err := h.batcher.decide(ctx, request)
+	verdict, err := h.charger.Charge(ctx, request)
 	if err != nil {
 		response, outcome := h.undecided(ctx, err)
 		response.AuditAnnotations = auditAnnotations(nil, outcome)
@@ -151,7 +145,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 
 // undecided returns the response to a request that could not be decided or charged.
 func (h *Handler) undecided(ctx context.Context, err error) (admission.Response, string) {
-	transient := errors.Is(err, errContended) || errors.Is(err, errUnreachable)
+	transient := quotacharge.Transient(err)
 	if !transient {
 		ctrllog.FromContext(ctx).Error(err, "Deciding")
 	}

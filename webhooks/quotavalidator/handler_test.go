@@ -20,13 +20,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +50,9 @@ import (
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
 
@@ -76,7 +83,7 @@ func (n *notes) Eventf(regarding, _ runtime.Object, _, reason, _, note string, a
 // fixture is a handler with its API server.
 type fixture struct {
 	handler *quotavalidator.Handler
-	ledger  *quotavalidator.Ledger
+	charger *quotacharge.Charger
 	store   client.WithWatch
 	notes   *notes
 }
@@ -103,12 +110,15 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 	}
 	n := &notes{}
 	clock := testingclock.NewFakeClock(now)
-	ledger := &quotavalidator.Ledger{
-		Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
-		Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
+	charger := &quotacharge.Charger{
+		Ledger: &quotacharge.Ledger{
+			Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
+			Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
+		},
+		Clock: clock, ReservationTTL: ttl, OnConflict: m.QuotaConflict,
 	}
-	return &fixture{store: store, ledger: ledger, notes: n, handler: quotavalidator.New(quotavalidator.Deps{
-		Ledger: ledger, Evaluators: quota.NewEvaluators(clock), Events: events.New(n), Metrics: m, Clock: clock, ReservationTTL: ttl,
+	return &fixture{store: store, charger: charger, notes: n, handler: quotavalidator.New(quotavalidator.Deps{
+		Charger: charger, Evaluators: quota.NewEvaluators(clock), Events: events.New(n), Metrics: m, Clock: clock,
 	})}
 }
 
@@ -150,6 +160,29 @@ func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
 		t.Fatal(err)
 	}
 	return q
+}
+
+// code returns the status code of a response, or 0 if the request is allowed.
+func code(r *admissionv1.AdmissionResponse) int32 {
+	if r.Allowed {
+		return 0
+	}
+	return r.Result.Code
+}
+
+func conflict(q client.Object) error {
+	return apierrors.NewConflict(placementv1.GroupVersion.WithResource("scopedquotas").GroupResource(), q.GetName(), errors.New("somebody was faster"))
+}
+
+// wantUsed checks the usage of a quota's only resource, and the number of its reservations.
+func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
+	t.Helper()
+	q := f.stored(t, name)
+	for resource, amount := range q.Status.Used {
+		if amount.String() != used || len(q.Status.Reservations) != reservations {
+			t.Errorf("%s of %s: used %s with %d reservations, want %s with %d", resource, name, amount.String(), len(q.Status.Reservations), used, reservations)
+		}
+	}
 }
 
 // namespace is the namespace of all tests except for the transcribed cases.
@@ -203,5 +236,191 @@ func TestHandleUnread(t *testing.T) {
 	}
 	if len(f.notes.lines) != 1 {
 		t.Errorf("events %q", f.notes.lines)
+	}
+}
+
+func TestCharge(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "1")), interceptor.Funcs{})
+	if r := f.ask(t, create("pods", "one")); !r.Allowed {
+		t.Fatalf("%+v", r.Result)
+	}
+	q := f.stored(t, "q")
+	want := placementv1.QuotaStatus{
+		ObservedGeneration: 1, Used: list("pods", "2"), Summary: "pods: 2/2",
+		Reservations: []placementv1.Reservation{{
+			Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+		}},
+	}
+	if diff := cmp.Diff(want, q.Status.QuotaStatus, cmpopts.IgnoreFields(placementv1.Reservation{}, "UID")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if r := f.ask(t, create("pods", "two")); code(r) != http.StatusForbidden {
+		t.Errorf("%+v", r)
+	}
+	wantNotes := []string{"q: QuotaDenied: in namespace team-a: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"}
+	if diff := cmp.Diff(wantNotes, f.notes.lines); diff != "" {
+		t.Errorf("events -want +got:\n%s", diff)
+	}
+}
+
+func TestNotRead(t *testing.T) {
+	f := newFixture(t, newStore(t), interceptor.Funcs{})
+	r := create("pods", "one")
+	r.Object.Raw = []byte(`{"spec":3}`)
+	if r := f.ask(t, r); code(r) != http.StatusBadRequest {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestModes(t *testing.T) {
+	const message = "exceeded quota: q.1, requested: pods=1, used: pods=1, limited: pods=1"
+	type answer struct {
+		Code     int32
+		Warnings []string
+		Audit    map[string]string
+		Used     string
+		Events   int
+	}
+	denied := map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q.1"}
+	tests := map[placementv1.Mode]answer{
+		"":                      {Code: http.StatusForbidden, Used: "1", Events: 1, Audit: denied},
+		placementv1.ModeEnforce: {Code: http.StatusForbidden, Used: "1", Events: 1, Audit: denied},
+		placementv1.ModeWarn:    {Warnings: []string{"quota q.1 (mode Warn) would deny: " + message}, Used: "1", Audit: map[string]string{"outcome": "allowed"}},
+		placementv1.ModeDryRun: {Used: "1", Audit: map[string]string{
+			"outcome": "allowed", "would": "quota q.1 (mode DryRun) would deny: " + message,
+		}},
+	}
+	for mode, want := range tests {
+		t.Run(string(mode), func(t *testing.T) {
+			q := newQuota("q.1", "pods", "1", "1")
+			q.Spec.Mode = mode
+			f := newFixture(t, newStore(t, q), interceptor.Funcs{})
+			r := f.ask(t, create("pods", "one"))
+			used := f.stored(t, "q.1").Status.Used["pods"]
+			got := answer{Code: code(r), Warnings: r.Warnings, Audit: r.AuditAnnotations, Used: used.String(), Events: len(f.notes.lines)}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAudit checks that the audit annotations name the quotas to which a request was charged or which denied it.
+func TestAudit(t *testing.T) {
+	quotas := func(hard ...string) []client.Object {
+		var out []client.Object
+		for i, amount := range hard {
+			out = append(out, newQuota(fmt.Sprintf("q-%d", i), "pods", amount, "0"))
+		}
+		unconcerned := newQuota("unconcerned", "services", "1", "0")
+		return append(out, unconcerned)
+	}
+	dryRun := create("pods", "one")
+	dryRun.DryRun = new(true)
+	unreachable := interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+		return errors.New("no")
+	}}
+	tests := map[string]struct {
+		quotas  []client.Object
+		funcs   interceptor.Funcs
+		request *admissionv1.AdmissionRequest
+		want    map[string]string
+	}{
+		"charged":   {quotas: quotas("1", "2"), request: create("pods", "one"), want: map[string]string{"outcome": "allowed", "charged": "ScopedQuota/team-a/q-0,ScopedQuota/team-a/q-1"}},
+		"denied":    {quotas: quotas("1", "0"), request: create("pods", "one"), want: map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q-1"}},
+		"dry run":   {quotas: quotas("1"), request: dryRun, want: map[string]string{"outcome": "allowed"}},
+		"undecided": {quotas: quotas("1"), funcs: unreachable, request: create("pods", "one"), want: map[string]string{"outcome": "pending"}},
+		"uncounted": {quotas: quotas("1"), request: func() *admissionv1.AdmissionRequest {
+			r := create("pods", "one")
+			r.Namespace = ""
+			return r
+		}()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newStore(t, test.quotas...), test.funcs)
+			if diff := cmp.Diff(test.want, f.ask(t, test.request).AuditAnnotations); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReviewsNameNoCharge checks that the UID of a review, which its sender chooses, can't select an existing charge:
+// neither as the UID of the review that was charged, nor as an ID in the status.
+func TestReviewsNameNoCharge(t *testing.T) {
+	for name, dryRun := range map[string]bool{"dry run": true, "create": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), interceptor.Funcs{})
+			if r := f.ask(t, create("pods", "one")); !r.Allowed {
+				t.Fatalf("%+v", r.Result)
+			}
+			shown := f.stored(t, "q").Status.Reservations[0].UID
+			used, reservations := int64(1), 1
+			for i, uid := range []types.UID{"one", types.UID(shown)} {
+				forged := create("pods", fmt.Sprintf("forged-%d", i))
+				forged.UID, forged.DryRun = uid, &dryRun
+				if r := f.ask(t, forged); !dryRun && i == 0 {
+					used, reservations = used+1, reservations+1
+				} else if !dryRun && code(r) != http.StatusForbidden {
+					t.Errorf("%s: %+v", uid, r)
+				}
+			}
+			f.wantUsed(t, "q", fmt.Sprint(used), reservations)
+		})
+	}
+}
+
+// TestUndecided checks the responses to requests that can't be decided: the client tries again, unless that can't help. A
+// lenient handler admits them with a warning.
+func TestUndecided(t *testing.T) {
+	unreachable := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+		if _, scoped := l.(*placementv1.ScopedQuotaList); scoped {
+			return apierrors.NewInternalError(errors.New("etcd is away"))
+		}
+		return c.List(ctx, l, options...)
+	}}
+	unwritable := interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+		return apierrors.NewInternalError(errors.New("etcd is away"))
+	}}
+	contended := interceptor.Funcs{SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, q client.Object, _ ...client.SubResourceUpdateOption) error {
+		return conflict(q)
+	}}
+	for name, test := range map[string]struct {
+		funcs interceptor.Funcs
+		panic bool
+		want  int32
+	}{
+		"nothing can be read":    {funcs: unreachable, want: http.StatusTooManyRequests},
+		"nothing can be written": {funcs: unwritable, want: http.StatusTooManyRequests},
+		"conflicts for ever":     {funcs: contended, want: http.StatusTooManyRequests},
+		"panic":                  {panic: true, want: http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), test.funcs)
+				if test.panic {
+					f.charger.Compiler = quota.NewCompiler(func(context.Context, string, *policy.Module) (policy.Rules, error) { panic("armed") })
+				}
+				r := f.ask(t, create("pods", "one"))
+				if code(r) != test.want || test.want == http.StatusTooManyRequests && (r.Result.Details == nil || r.Result.Details.RetryAfterSeconds < 1) {
+					t.Errorf("%+v", r)
+				}
+				f.handler = f.handler.Lenient()
+				if r := f.ask(t, create("pods", "two")); !r.Allowed || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "quota was not checked: ") {
+					t.Errorf("lenient: %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// TestDryRunHasNoEvents checks that the denial of a dry run is not reported.
+func TestDryRunHasNoEvents(t *testing.T) {
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "0", "0")), interceptor.Funcs{})
+	r := create("pods", "one")
+	r.DryRun = new(true)
+	if r := f.ask(t, r); code(r) != http.StatusForbidden || len(f.notes.lines) != 0 {
+		t.Errorf("%+v, events %q", r, f.notes.lines)
 	}
 }

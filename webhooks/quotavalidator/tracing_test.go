@@ -26,19 +26,21 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // TestTracesOfRounds checks that a trace contains every round in which its request was decided and charged, and no
 // other request.
 func TestTracesOfRounds(t *testing.T) {
 	failures := 1
-	w := &writes{instead: func(_ context.Context, q client.Object, store func() error) error {
-		if failures--; failures >= 0 {
-			return conflict(q)
-		}
-		return store()
-	}}
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), w.funcs())
+	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, q client.Object, options ...client.SubResourceUpdateOption) error {
+			if failures--; failures >= 0 {
+				return conflict(q)
+			}
+			return c.SubResource(subresource).Update(ctx, q, options...)
+		},
+	})
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
 	shown := []string{"berth.outcome", "berth.charged", "berth.denied", "berth.quota.read", "berth.quota.round", "berth.quota.conflicts"}

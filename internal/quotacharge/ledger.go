@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package quotavalidator
+package quotacharge
 
 import (
 	"context"
@@ -25,7 +25,6 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,12 +159,12 @@ func (l *Ledger) clusterQuotas(ctx context.Context, namespace string, f freshnes
 
 // selects reports whether a selector matches a namespace. An empty selector matches every namespace.
 func (l *Ledger) selects(ctx context.Context, selector *placementv1.NamespaceSelector, namespace string, f freshness) (bool, error) {
-	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return true, nil
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector.Upstream())
+	parsed, err := quota.NamespaceSelector(selector)
 	if err != nil {
 		return false, fmt.Errorf("spec.namespaceSelector: %w", err)
+	}
+	if parsed.Empty() {
+		return true, nil
 	}
 	namespaces := l.Namespaces
 	if f == relisted {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package quotavalidator
+package quotacharge
 
 import (
 	"context"
@@ -58,6 +58,9 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
+// Transient reports whether a request that failed with this error may succeed if the client tries it again.
+func Transient(err error) bool { return errors.Is(err, errContended) || errors.Is(err, errUnreachable) }
+
 // waiter is a request that waits for its decision. Without a request it stands for a charge that must be released.
 type waiter struct {
 	// context is the caller's context. When it ends, the caller does not need the decision any more.
@@ -70,14 +73,17 @@ type waiter struct {
 	done      chan struct{}
 }
 
-// batcher decides requests and charges them in batches. Requests that compete for the same quotas are in the same
+// Charger decides requests and charges them in batches. Requests that compete for the same quotas are in the same
 // queue. While one batch of a queue is being stored, the next one collects requests. So the number of
-// writes does not grow with the number of requests.
-type batcher struct {
-	ledger         *Ledger
-	clock          clock.PassiveClock
-	reservationTTL time.Duration
-	onConflict     func()
+// writes does not grow with the number of requests. It is safe for concurrent use.
+type Charger struct {
+	*Ledger
+	Clock clock.PassiveClock
+	// ReservationTTL is how long a charge is reserved for its object. It must be longer than the API server's timeout
+	// of a request.
+	ReservationTTL time.Duration
+	// OnConflict is called after each round whose writes conflicted.
+	OnConflict func()
 
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -89,9 +95,10 @@ type queue struct {
 	busy    bool
 }
 
-// decide decides a request. If ctx ends before the decision is returned, the charge is released.
-func (d *batcher) decide(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
-	key, err := d.ledger.queueKey(ctx, r.Namespace)
+// Charge decides a request, and charges it if it is allowed. If ctx ends before the decision is returned, the charge is
+// released.
+func (d *Charger) Charge(ctx context.Context, r *quota.Request) (*quota.Verdict, error) {
+	key, err := d.Ledger.queueKey(ctx, r.Namespace)
 	if err != nil {
 		return nil, unreachable(err)
 	}
@@ -105,7 +112,7 @@ func (d *batcher) decide(ctx context.Context, r *quota.Request) (*quota.Verdict,
 	}
 }
 
-func (d *batcher) enqueue(ctx context.Context, key string, w *waiter) {
+func (d *Charger) enqueue(ctx context.Context, key string, w *waiter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.queues == nil {
@@ -126,7 +133,7 @@ func (d *batcher) enqueue(ctx context.Context, key string, w *waiter) {
 }
 
 // processQueue processes a queue until it is empty.
-func (d *batcher) processQueue(ctx context.Context, key string, q *queue) {
+func (d *Charger) processQueue(ctx context.Context, key string, q *queue) {
 	for {
 		b := &batch{more: func(room int) []*waiter { return d.dequeue(q, room) }}
 		d.mu.Lock()
@@ -145,7 +152,7 @@ func (d *batcher) processQueue(ctx context.Context, key string, q *queue) {
 }
 
 // dequeue removes up to room waiters from a queue.
-func (d *batcher) dequeue(q *queue, room int) []*waiter {
+func (d *Charger) dequeue(q *queue, room int) []*waiter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := min(len(q.waiting), room)
@@ -176,7 +183,7 @@ func (b *batch) grow() {
 
 // processBatch decides a batch and wakes the waiters. It returns stored charges that must be released because their
 // request failed or its client is gone.
-func (d *batcher) processBatch(ctx context.Context, b *batch) []*waiter {
+func (d *Charger) processBatch(ctx context.Context, b *batch) []*waiter {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	stored, err := d.decideAndChargeSafely(ctx, b)
@@ -198,7 +205,7 @@ func (d *batcher) processBatch(ctx context.Context, b *batch) []*waiter {
 
 // decideAndChargeSafely calls decideAndCharge and converts a panic to an error, because a panic in this goroutine would
 // end the process.
-func (d *batcher) decideAndChargeSafely(ctx context.Context, b *batch) (stored bool, err error) {
+func (d *Charger) decideAndChargeSafely(ctx context.Context, b *batch) (stored bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			stored, err = true, panicError(ctx, r)
@@ -211,12 +218,12 @@ func (d *batcher) decideAndChargeSafely(ctx context.Context, b *batch) (stored b
 // conflicts, it decides the whole batch again, because a decision is valid only for the state that it read. Requests
 // that arrived meanwhile join the batch, because fewer writes mean fewer conflicts. stored reports whether any charge
 // was stored.
-func (d *batcher) decideAndCharge(ctx context.Context, b *batch) (stored bool, err error) {
+func (d *Charger) decideAndCharge(ctx context.Context, b *batch) (stored bool, err error) {
 	released := func(id string) bool { return b.charges[id] }
 	fresh := cached
 	for attempt := 1; ; attempt++ {
 		b.grow()
-		r := d.ledger.beginRound(fresh, released)
+		r := d.Ledger.beginRound(fresh, released)
 		if needed := d.decideAll(ctx, r, b.waiters); needed > fresh {
 			fresh = needed
 			continue
@@ -230,7 +237,7 @@ func (d *batcher) decideAndCharge(ctx context.Context, b *batch) (stored bool, e
 			return stored, nil
 		}
 		fresh = max(fresh, reread)
-		d.onConflict()
+		d.OnConflict()
 		pause := time.NewTimer(time.Duration(rand.Int64N(int64(min(attempt, 10)) * int64(5*time.Millisecond))))
 		select {
 		case <-pause.C:
@@ -270,8 +277,8 @@ func storeCharges(ctx context.Context, r *round, b *batch, attempt int) (writes,
 
 // decideAll decides every request of a batch. It returns how fresh the data must be for the decisions to be valid. A
 // stale cache must not cause a denial, and must not admit a request because it lacks a quota or a limit.
-func (d *batcher) decideAll(ctx context.Context, r *round, batch []*waiter) (needed freshness) {
-	expires := d.clock.Now().Add(d.reservationTTL)
+func (d *Charger) decideAll(ctx context.Context, r *round, batch []*waiter) (needed freshness) {
+	expires := d.Clock.Now().Add(d.ReservationTTL)
 	for _, w := range batch {
 		w.verdict, w.err = nil, nil
 		if w.request == nil {
@@ -300,7 +307,7 @@ func (d *batcher) decideAll(ctx context.Context, r *round, batch []*waiter) (nee
 
 // decideOne decides one request. It returns by how many quotas and limits the request was decided. An error or panic
 // must not affect the other requests of the batch.
-func (d *batcher) decideOne(ctx context.Context, r *round, w *waiter, expires time.Time) (verdict *quota.Verdict, considered int, err error) {
+func (d *Charger) decideOne(ctx context.Context, r *round, w *waiter, expires time.Time) (verdict *quota.Verdict, considered int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			verdict, err = nil, panicError(ctx, r)
