@@ -87,11 +87,9 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 	clock := testingclock.NewFakeClock(now)
 	f := &fixture{store: store, evaluators: quota.NewEvaluators(clock)}
 	f.charger = &quotacharge.Charger{
-		Ledger: &quotacharge.Ledger{
-			Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
-			Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
-		},
-		Clock: clock, ReservationTTL: ttl, OnConflict: func() { f.conflicts.Add(1) },
+		Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
+		Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
+		Clock:    clock, ReservationTTL: ttl, OnConflict: func() { f.conflicts.Add(1) },
 	}
 	return f
 }

@@ -100,10 +100,10 @@ func newWebhookConfigurations(base *base, serving *serving, evaluation *evaluati
 	return c
 }
 
-// quotas has the controller that counts what quotas limit, and the ledger that admission charges.
+// quotas has the controller that counts what quotas limit, and what charges them at admission.
 type quotas struct {
-	usage  *quotausage.Controller
-	ledger *quotacharge.Ledger
+	usage   *quotausage.Controller
+	charger *quotacharge.Charger
 	// synced reports whether the quotas are in the cache.
 	synced func() bool
 }
@@ -117,20 +117,21 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
 	evaluation.catalog.Subscribe(usage.ServedChanged)
-	ledger := &quotacharge.Ledger{
+	charger := &quotacharge.Charger{
 		Cached: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Writer: base.mgr.GetClient().Status(),
 		Namespaces:     base.namespaces,
 		LiveNamespaces: base.liveNamespaces,
 		Compiler:       evaluation.quotaCompiler, OwnNamespace: base.options.exemptNamespace(),
 		Unsettled:     usage.Unsettled,
 		StoreRestored: base.restoreDetector.ReportRestore,
+		Clock:         clock.RealClock{}, ReservationTTL: base.options.ReservationTTL, OnConflict: base.metrics.QuotaConflict,
 	}
-	base.restoreDetector.Subscribe(ledger.ForgetAll)
-	synced, err := watchQuotas(ctx, base, ledger)
+	base.restoreDetector.Subscribe(charger.ForgetAll)
+	synced, err := watchQuotas(ctx, base, charger)
 	if err != nil {
 		return nil, err
 	}
-	return &quotas{usage: usage, ledger: ledger, synced: synced}, nil
+	return &quotas{usage: usage, charger: charger, synced: synced}, nil
 }
 
 // newRemediation returns the controller that remediates existing objects, and records their violations in ledger.

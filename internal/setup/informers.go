@@ -40,7 +40,7 @@ import (
 
 // watchQuotas keeps quotas and LimitedResources in the cache on every replica, with a metric for each. The returned
 // function reports whether the cache is synced.
-func watchQuotas(ctx context.Context, base *base, ledger *quotacharge.Ledger) (synced func() bool, err error) {
+func watchQuotas(ctx context.Context, base *base, charger *quotacharge.Charger) (synced func() bool, err error) {
 	handlers := toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if key, _, ok := quotaOf(obj); ok {
@@ -50,7 +50,7 @@ func watchQuotas(ctx context.Context, base *base, ledger *quotacharge.Ledger) (s
 		DeleteFunc: func(obj any) {
 			if key, uid, ok := quotaOf(obj); ok {
 				base.metrics.ForgetQuota(key)
-				ledger.Forget(uid)
+				charger.Forget(uid)
 			}
 		},
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/controllers/webhookconfiguration"
 	"github.com/berth-dev/berth/internal/predicates"
-	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/internal/review"
 	"github.com/berth-dev/berth/internal/watches"
 	"github.com/berth-dev/berth/webhooks/placementmutator"
@@ -59,10 +58,7 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
 	}
 	quotas := quotavalidator.New(quotavalidator.Deps{
-		Charger: &quotacharge.Charger{
-			Ledger: controllers.ledger, Clock: clock.RealClock{}, ReservationTTL: base.options.ReservationTTL, OnConflict: base.metrics.QuotaConflict,
-		},
-		Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
+		Charger: controllers.charger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
 	})
 	for path, handler := range map[string]review.Decider{
 		webhookconfiguration.PathQuotaFail:   quotas,

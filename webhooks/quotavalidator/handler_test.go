@@ -111,11 +111,9 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 	n := &notes{}
 	clock := testingclock.NewFakeClock(now)
 	charger := &quotacharge.Charger{
-		Ledger: &quotacharge.Ledger{
-			Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
-			Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
-		},
-		Clock: clock, ReservationTTL: ttl, OnConflict: m.QuotaConflict,
+		Cached: through, Live: through, Writer: through.Status(), Namespaces: noLabels{}, LiveNamespaces: noLabels{}, OwnNamespace: "berth-system",
+		Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
+		Clock:    clock, ReservationTTL: ttl, OnConflict: m.QuotaConflict,
 	}
 	return &fixture{store: store, charger: charger, notes: n, handler: quotavalidator.New(quotavalidator.Deps{
 		Charger: charger, Evaluators: quota.NewEvaluators(clock), Events: events.New(n), Metrics: m, Clock: clock,
