@@ -243,43 +243,11 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 	if err != nil || len(verdicts) == 0 {
 		return &Outcome{}, err
 	}
-	filled, err := r.fill(verdicts)
-	if err != nil {
-		return &Outcome{}, err
-	}
 	id := identityOf(r.Object, r.Namespace)
-	podSpec, err := d.podSpec(&r, id, verdicts)
+	current, err := d.evaluate(ctx, &r, id, verdicts)
 	if err != nil {
 		return &Outcome{}, err
 	}
-	current := readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
-	input := current.input()
-	evaluate := r.Evaluate
-	if evaluate == nil {
-		evaluate = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error) {
-			return p.Evaluator.Evaluate(ctx, input)
-		}
-	}
-	ctx = WithNamespace(ctx, r.Namespace)
-	wait := evaluateRemote(ctx, verdicts, input, evaluate)
-	for i, v := range verdicts {
-		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
-			continue
-		}
-		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
-		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
-			continue
-		}
-		// The policy turned out to read more than was known when the object was filled, so the evaluation may have
-		// missed fields. No remote policy is affected: for those, the object is filled with everything.
-		if err := r.Source.Complete(); err != nil {
-			return &Outcome{}, err
-		}
-		current = readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
-		input = current.input()
-		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
-	}
-	wait()
 	d.refuseUnschedulable(&r, &current, verdicts)
 	if err := d.hold(ctx, &r, &current, id, verdicts); err != nil {
 		return &Outcome{}, err
@@ -299,6 +267,47 @@ func (d *Decider) Decide(ctx context.Context, r Request) (*Outcome, error) {
 		return &Outcome{Verdicts: verdicts}, nil
 	}
 	return d.outcome(&current, values, next, id, verdicts)
+}
+
+// evaluate evaluates every policy on the object as its developer requested it, and returns that object. The decisions
+// and errors are in the verdicts.
+func (d *Decider) evaluate(ctx context.Context, r *Request, id identity, verdicts []*Verdict) (intent, error) {
+	filled, err := r.fill(verdicts)
+	if err != nil {
+		return intent{}, err
+	}
+	podSpec, err := d.podSpec(r, id, verdicts)
+	if err != nil {
+		return intent{}, err
+	}
+	current := readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
+	input := current.input()
+	evaluate := r.Evaluate
+	if evaluate == nil {
+		evaluate = func(ctx context.Context, p *Policy, input map[string]any) (Decision, error) {
+			return p.Evaluator.Evaluate(ctx, input)
+		}
+	}
+	ctx = WithNamespace(ctx, r.Namespace)
+	defer evaluateRemote(ctx, verdicts, input, evaluate)()
+	for i, v := range verdicts {
+		if _, remote := v.Policy.Remote(); remote || v.Err != nil {
+			continue
+		}
+		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+		if reads := v.Policy.Evaluator.Input(); r.Source == nil || reads == filled[i] || filled[i].Covers(reads) {
+			continue
+		}
+		// The policy turned out to read more than was known when the object was filled, so the evaluation may have
+		// missed fields. No remote policy is affected: for those, the object is filled with everything.
+		if err := r.Source.Complete(); err != nil {
+			return intent{}, err
+		}
+		current = readIntent(d.Keyring, r.Object, r.Old, id, podSpec)
+		input = current.input()
+		v.Decision, v.Err = evaluate(ctx, v.Policy, input)
+	}
+	return current, nil
 }
 
 // refuseUnschedulable turns verdicts that decide on scheduling into errors if the object's pod spec is unknown or
