@@ -28,6 +28,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -173,4 +176,19 @@ func write(ctx context.Context, w http.ResponseWriter, response admission.Respon
 	if _, err := w.Write(text); err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Writing the answer to an admission review")
 	}
+}
+
+// Named returns an object that has only the kind, namespace, and name of a request.
+func Named(req admission.Request) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
+	out.SetNamespace(req.Namespace)
+	out.SetName(req.Name)
+	return out
+}
+
+// Denied returns a denial with the given code, reason, message, and details.
+func Denied(status metav1.Status) admission.Response {
+	status.Status = metav1.StatusFailure
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
 }

@@ -57,9 +57,9 @@ func addWebhooks(base *base, serving *serving, evaluation *evaluation, controlle
 		}
 		register(path, base.tracing.Handler("admission placement", controllers.readiness.guard(review.New(handler, memory, placementmutator.Deadline))))
 	}
-	quotas := quotavalidator.New(quotavalidator.Deps{
+	quotas := &quotavalidator.Handler{
 		Charger: controllers.charger, Evaluators: evaluation.quotaEvaluators, Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{},
-	})
+	}
 	for path, handler := range map[string]review.Decider{
 		webhookconfiguration.PathQuotaFail:   quotas,
 		webhookconfiguration.PathQuotaIgnore: quotas.Lenient(),

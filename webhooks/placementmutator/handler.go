@@ -89,11 +89,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 // warning. It emits an Event in both cases, even if the request may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
 	start := h.Clock.Now()
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
-	obj.SetNamespace(req.Namespace)
-	obj.SetName(req.Name)
-	response, answer := h.undecidable(req, obj, err)
+	response, answer := h.undecidable(req, review.Named(req), err)
 	if !response.Allowed {
 		response.Result.Code, response.Result.Reason, response.Result.Details = err.ErrStatus.Code, err.ErrStatus.Reason, err.ErrStatus.Details
 	}
@@ -218,14 +214,14 @@ func (h *Handler) answer(ctx context.Context, req admission.Request, obj *unstru
 		if !dryRun(req) {
 			h.Events.EvaluationFailed(obj, req.Namespace, message)
 		}
-		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, message), metrics.AnswerError
+		return review.Denied(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: message}), metrics.AnswerError
 	case len(denials) > 0:
 		message := strings.Join(denials, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
 		if !dryRun(req) {
 			h.Events.Denied(obj, req.Namespace, message)
 		}
-		return denied(http.StatusForbidden, metav1.StatusReasonForbidden, message), metrics.AnswerDenied
+		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.AnswerDenied
 	case outcome.Object == nil:
 		return admission.Allowed(""), metrics.AnswerAllowed
 	}
@@ -266,14 +262,6 @@ func dryRunMessages(v *placement.Verdict) []string {
 		out = append(out, fmt.Sprintf("%s would %s", prefix, c.Action()))
 	}
 	return out
-}
-
-// denied returns a denial whose message is exactly the given one.
-func denied(code int32, reason metav1.StatusReason, message string) admission.Response {
-	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
-		Allowed: false,
-		Result:  &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message},
-	}}
 }
 
 func dryRun(req admission.Request) bool {

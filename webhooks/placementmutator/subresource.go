@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/review"
 )
 
 // Parents reads, from the API server and without a cache, the objects whose subresources are requested.
@@ -90,10 +91,6 @@ func parentRequest(req admission.Request, object *unstructured.Unstructured) adm
 // updateOf returns the update of the parent object that a request for a subresource causes. With an error it returns an
 // object that has only the kind and name of the request.
 func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, error) {
-	named := &unstructured.Unstructured{Object: map[string]any{}}
-	named.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
-	named.SetNamespace(req.Namespace)
-	named.SetName(req.Name)
 	var out update
 	var err error
 	switch req.SubResource {
@@ -105,7 +102,7 @@ func (h *Handler) updateOf(ctx context.Context, req admission.Request) (update, 
 		err = fmt.Errorf("the subresource %s is never decided: remove its rule from the webhook configuration", req.SubResource)
 	}
 	if err != nil {
-		return update{after: named}, err
+		return update{after: review.Named(req)}, err
 	}
 	return out, nil
 }

@@ -26,11 +26,8 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -52,13 +49,14 @@ const Deadline = 9 * time.Second
 // retryAfter is the delay, in seconds, after which a client should retry a request that could not be decided.
 const retryAfter = 1
 
-// Handler decides requests against quotas and LimitedResources. Create it with New. It is safe for concurrent use.
+// Handler decides requests against quotas and LimitedResources. Set its fields before the first use. It is safe for
+// concurrent use.
 type Handler struct {
-	evaluators *quota.Evaluators
-	charger    *quotacharge.Charger
-	events     *events.Recorder
-	metrics    *metrics.Metrics
-	clock      clock.PassiveClock
+	Charger    *quotacharge.Charger
+	Evaluators *quota.Evaluators
+	Events     *events.Recorder
+	Metrics    *metrics.Metrics
+	Clock      clock.PassiveClock
 	// lenient is set if the API server admits requests to which this handler does not respond.
 	lenient bool
 }
@@ -71,58 +69,38 @@ func (h *Handler) Lenient() *Handler {
 	return &out
 }
 
-// Deps holds the dependencies of a Handler.
-type Deps struct {
-	Charger    *quotacharge.Charger
-	Evaluators *quota.Evaluators
-	Events     *events.Recorder
-	Metrics    *metrics.Metrics
-	Clock      clock.PassiveClock
-}
-
-// New returns a handler.
-func New(d Deps) *Handler {
-	return &Handler{charger: d.Charger, evaluators: d.Evaluators, events: d.Events, metrics: d.Metrics, clock: d.Clock}
-}
-
 // Handle implements admission.Handler.
 func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
-	start := h.clock.Now()
+	start := h.Clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	response, outcome := h.decide(ctx, req)
 	tracing.Answered(ctx, &req.AdmissionRequest, outcome, response.AuditAnnotations)
-	h.metrics.QuotaAdmission(outcome, h.clock.Since(start))
+	h.Metrics.QuotaAdmission(outcome, h.Clock.Since(start))
 	return response
 }
 
 // HandleUnread implements review.Decider. It denies the request. A lenient handler admits it with a warning and an
 // Event, even if the request may be a dry run.
 func (h *Handler) HandleUnread(ctx context.Context, req admission.Request, err *apierrors.StatusError) admission.Response {
-	start := h.clock.Now()
-	var response admission.Response
+	start := h.Clock.Now()
+	status := err.ErrStatus
+	status.Message = "quota could not be decided: " + status.Message
+	response := review.Denied(status)
 	if h.lenient {
 		response = allowUnchecked(err.Error())
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(schema.GroupVersionKind(req.Kind))
-		obj.SetNamespace(req.Namespace)
-		obj.SetName(req.Name)
-		h.events.QuotaUnchecked(obj, req.Namespace, response.Warnings[0])
-	} else {
-		status := err.ErrStatus
-		status.Message = "quota could not be decided: " + status.Message
-		response = denied(&status)
+		h.Events.QuotaUnchecked(review.Named(req), req.Namespace, response.Warnings[0])
 	}
 	response.AuditAnnotations = auditAnnotations(nil, metrics.QuotaError)
 	tracing.Answered(ctx, &req.AdmissionRequest, metrics.QuotaError, response.AuditAnnotations)
-	h.metrics.QuotaAdmission(metrics.QuotaError, h.clock.Since(start))
+	h.Metrics.QuotaAdmission(metrics.QuotaError, h.Clock.Since(start))
 	return response
 }
 
 func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.Response, string) {
 	_, span := tracing.Start(ctx, "usage")
 	// The charge ID is random, not the UID of the review, because the sender chooses that one.
-	request, err := h.evaluators.NewRequest(rand.Text(), &req.AdmissionRequest)
+	request, err := h.Evaluators.NewRequest(rand.Text(), &req.AdmissionRequest)
 	tracing.Fail(span, err)
 	span.End()
 	if err != nil {
@@ -131,7 +109,7 @@ func (h *Handler) decide(ctx context.Context, req admission.Request) (admission.
 	if request == nil {
 		return admission.Allowed(""), metrics.QuotaAllowed
 	}
-	verdict, err := h.charger.Charge(ctx, request)
+	verdict, err := h.Charger.Charge(ctx, request)
 	if err != nil {
 		response, outcome := h.undecided(ctx, err)
 		response.AuditAnnotations = auditAnnotations(nil, outcome)
@@ -174,13 +152,13 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 				texts[i] += fmt.Sprintf(" (LimitedResource %q wants a quota for them in this namespace, and there is none)", limit.Name)
 			}
 			if !request.DryRun {
-				h.events.QuotaDenied(denial.By, request.Namespace, denial.Message)
-				h.metrics.QuotaDenial(denial.By)
+				h.Events.QuotaDenied(denial.By, request.Namespace, denial.Message)
+				h.Metrics.QuotaDenial(denial.By)
 			}
 		}
 		message := strings.Join(texts, "; ")
 		ctrllog.FromContext(ctx).V(2).Info("Denying", "message", message)
-		return denied(&metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
+		return review.Denied(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: message}), metrics.QuotaDenied
 	case len(verdict.Pending) > 0 && h.lenient:
 		return allowUnchecked(strings.Join(verdict.Pending, "; ")), metrics.QuotaPending
 	case len(verdict.Pending) > 0:
@@ -192,14 +170,9 @@ func (h *Handler) respond(ctx context.Context, request *quota.Request, verdict *
 
 // denyWithRetry denies a request with status 429, so that the client retries. Kubernetes clients retry automatically.
 func denyWithRetry(message string) admission.Response {
-	return denied(&metav1.Status{
+	return review.Denied(metav1.Status{
 		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
 		Message: message + ": try again",
 		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
 	})
-}
-
-func denied(status *metav1.Status) admission.Response {
-	status.Status = metav1.StatusFailure
-	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: false, Result: status}}
 }

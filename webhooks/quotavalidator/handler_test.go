@@ -115,9 +115,9 @@ func newFixture(t *testing.T, store client.WithWatch, funcs interceptor.Funcs) *
 		Compiler: quota.NewCompiler(embedded.New(embedded.NewData(), embedded.Options{}).PrepareGenerated),
 		Clock:    clock, ReservationTTL: ttl, OnConflict: m.QuotaConflict,
 	}
-	return &fixture{store: store, charger: charger, notes: n, handler: quotavalidator.New(quotavalidator.Deps{
+	return &fixture{store: store, charger: charger, notes: n, handler: &quotavalidator.Handler{
 		Charger: charger, Evaluators: quota.NewEvaluators(clock), Events: events.New(n), Metrics: m, Clock: clock,
-	})}
+	}}
 }
 
 // ask sends a request like an API server.
