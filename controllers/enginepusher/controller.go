@@ -26,7 +26,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/notify"
@@ -39,13 +38,11 @@ import (
 
 // Deps holds the dependencies of a Controller.
 type Deps struct {
-	Client   dynamic.Interface
+	Watches  *watches.Hub
 	Registry *placement.Registry
 	// Engine connects to the remote engines. It is notified when their content changed.
 	Engine      *remote.Engine
 	Inventories *replication.Inventories
-	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
-	RestoreDetector *watches.RestoreDetector
 	// Observer is notified of the results of pushes. It may be nil.
 	Observer remote.PusherObserver
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
@@ -64,7 +61,7 @@ type Controller struct {
 	mu sync.Mutex
 	// pusher and watches are set while this replica is the leader.
 	pusher  *remote.Pusher
-	watches *watches.Manager
+	watches *watches.Consumer
 }
 
 // New returns a controller.
@@ -91,13 +88,13 @@ func (c *Controller) Start(ctx context.Context) error {
 		Inventories: c.deps.Inventories, Observer: c.deps.Observer,
 		ContentChanged: c.deps.Engine.PushedDataChanged, StateChanged: c.notify,
 	})
-	manager := watches.NewManager(c.deps.Client, pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
-	manager.Prepare, manager.RestoreDetector = c.deps.Inventories.Prepare, c.deps.RestoreDetector
+	consumer := c.deps.Watches.NewConsumer(pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
+	consumer.Prepare = c.deps.Inventories.Prepare
 	// The poll returns an error only if ctx ends.
 	if wait.PollUntilContextCancel(ctx, loadedPollInterval, true, func(ctx context.Context) (bool, error) { return c.deps.Loaded(ctx), nil }) != nil {
 		return nil
 	}
-	c.setLeading(pusher, manager)
+	c.setLeading(pusher, consumer)
 	defer c.setLeading(nil, nil)
 	for {
 		needs := needsOf(c.deps.Registry)
@@ -107,7 +104,7 @@ func (c *Controller) Start(ctx context.Context) error {
 				types[r.GroupVersionResource] = projection.AllFields()
 			}
 		}
-		manager.Set(ctx, types)
+		consumer.Set(ctx, types)
 		pusher.Set(ctx, needs)
 		select {
 		case <-ctx.Done():
@@ -118,13 +115,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) setLeading(pusher *remote.Pusher, manager *watches.Manager) {
+func (c *Controller) setLeading(pusher *remote.Pusher, consumer *watches.Consumer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pusher, c.watches = pusher, manager
+	c.pusher, c.watches = pusher, consumer
 }
 
-func (c *Controller) current() (*remote.Pusher, *watches.Manager) {
+func (c *Controller) current() (*remote.Pusher, *watches.Consumer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pusher, c.watches
@@ -139,11 +136,11 @@ func (c *Controller) notify(policies ...string) {
 // State returns the state of the push of a type to a policy's engine, and the number of objects there. The state is
 // synced once the engine has all objects.
 func (c *Controller) State(policy string, resource schema.GroupVersionResource) (watches.State, int) {
-	pusher, manager := c.current()
+	pusher, consumer := c.current()
 	if pusher == nil {
 		return watches.State{}, 0
 	}
-	state, _ := manager.State(resource)
+	state, _ := consumer.State(resource)
 	complete, objects := pusher.Complete(policy, resource)
 	state.Synced = state.Synced && complete
 	return state, objects

@@ -44,6 +44,7 @@ import (
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 var (
@@ -143,7 +144,7 @@ func TestController(t *testing.T) {
 	registry := placement.NewRegistry()
 	var loaded atomic.Bool
 	c := enginepusher.New(enginepusher.Deps{
-		Client: client, Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
+		Watches: watches.NewHub(client, nil), Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
 		Loaded: func(context.Context) bool { return loaded.Load() },
 	})
 	var notified sync.Map

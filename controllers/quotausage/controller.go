@@ -75,6 +75,7 @@ type Deps struct {
 	Client     client.Client
 	Live       client.Reader
 	Dynamic    dynamic.Interface
+	Watches    *watches.Hub
 	Catalog    Catalog
 	Compiler   *quota.Compiler
 	Evaluators *quota.Evaluators
@@ -82,8 +83,6 @@ type Deps struct {
 	Clock      clock.PassiveClock
 	// WebhookState returns the state of an object's rules in the webhook configuration.
 	WebhookState func(quota.Key) status.WebhookState
-	// RestoreDetector reports when the API server's store was set back to an earlier state. It may be nil.
-	RestoreDetector *watches.RestoreDetector
 	// Classes lists the priority classes that scopes may name. StorageClasses lists the storage classes that names in
 	// spec.hard may contain. If one is nil, the controller does not check for unknown classes of that kind.
 	Classes, StorageClasses Classes
@@ -95,7 +94,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	meter   *quota.Meter
-	watches *watches.Manager
+	watches *watches.Consumer
 	wake    notify.Signal
 
 	mu    sync.Mutex
@@ -109,10 +108,10 @@ type Controller struct {
 // New returns a controller.
 func New(d Deps) *Controller {
 	c := &Controller{Deps: d, meter: quota.NewMeter(d.Evaluators, d.Clock), wake: notify.NewSignal(), last: map[quota.Key]recountBasis{}, settled: map[quota.Key]time.Time{}}
-	c.watches = watches.NewManager(d.Dynamic, &sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
+	c.watches = d.Watches.NewConsumer(&sink{meter: c.meter, changed: c.objectsChanged}, c.watchChanged)
 	// Read at least as new a state as the previous leader did: objects whose reservations it removed must be in the
 	// first count.
-	c.watches.Consistent, c.watches.RestoreDetector = true, d.RestoreDetector
+	c.watches.Consistent = true
 	return c
 }
 

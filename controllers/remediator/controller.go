@@ -74,6 +74,7 @@ type Catalog interface {
 // Deps holds the dependencies of a Controller.
 type Deps struct {
 	Client   dynamic.Interface
+	Watches  *watches.Hub
 	Registry *placement.Registry
 	Decider  *placement.Decider
 	Catalog  Catalog
@@ -81,8 +82,6 @@ type Deps struct {
 	Events   *events.Recorder
 	Metrics  *metrics.Metrics
 	Clock    clock.Clock
-	// History reports when the API server's store was set back to an earlier state. It may be nil.
-	History *watches.RestoreDetector
 	// Identity is Berth's own user. Match conditions see existing objects as if this user updated them.
 	Identity authenticationv1.UserInfo
 	// Tracing starts a trace for each decided object. It may be nil.
@@ -99,7 +98,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 	objects      *objectCache
-	watches      *watches.Manager
+	watches      *watches.Consumer
 	limiter      *remediation.PatchLimiter
 	groups       *remediation.Groups
 	neededFields *neededFields
@@ -131,8 +130,7 @@ func New(d Deps) *Controller {
 	}
 	c.gate = newGate(d.Clock, c.feedsItself)
 	c.objects = newObjectCache(c.objectsChanged)
-	c.watches = watches.NewManager(d.Client, c.objects, c.watchChanged)
-	c.watches.RestoreDetector = d.History
+	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
 	d.Registry.Subscribe(func(p placement.PolicyChange) { c.policyChanged(p.Name, p.Before, p.After) })
 	return c
 }

@@ -26,7 +26,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/metrics"
@@ -52,22 +51,14 @@ type Controller struct {
 }
 
 // New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
-// inventories. While a policy evaluates predicates, it loads into world what those read.
-func New(client dynamic.Interface, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
+// inventories. While a policy evaluates predicates, it loads into world what those read. It receives both from hub.
+func New(hub *watches.Hub, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: notify.NewSignal()}
-	c.data = newFeed(client, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
+	c.data = newFeed(hub, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare
-	c.predicates = newFeed(client, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
+	c.predicates = newFeed(hub, predicateData{world}, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.PredicateReads })
 	registry.Subscribe(func(placement.PolicyChange) { c.wake.Notify() })
 	return c
-}
-
-// Follow makes the watches list every type again when the API server's store was set back to an earlier state. Call it
-// before Start.
-func (c *Controller) Follow(h *watches.RestoreDetector) {
-	for _, f := range c.feeds() {
-		f.watches.RestoreDetector = h
-	}
 }
 
 // Subscribe registers f, which is called with a type that policies read when its objects or the state of its

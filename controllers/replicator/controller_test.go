@@ -44,6 +44,7 @@ import (
 	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
 )
 
 // TestMain removes the library's error handlers. They wait depending on the time of the last error, which may be in the
@@ -184,7 +185,7 @@ func start(t *testing.T) *replica {
 		server: &apiServer{asked: map[string]int{}, forbidden: map[schema.GroupVersionResource]bool{}, open: map[schema.GroupVersionResource]*watch.FakeWatcher{}},
 		told:   map[string]int{}, states: map[string]int{},
 	}
-	r.Controller = replicator.New(r.server, r.registry, embedded.NewData(), r.world, replication.Known())
+	r.Controller = replicator.New(watches.NewHub(r.server, nil), r.registry, embedded.NewData(), r.world, replication.Known())
 	count := func(counts map[string]int) func(schema.GroupVersionResource) {
 		return func(g schema.GroupVersionResource) {
 			r.mu.Lock()

@@ -21,7 +21,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/notify"
@@ -35,16 +34,16 @@ import (
 // feed replicates into one store the fields that policies read from it.
 type feed struct {
 	store   engine.Data
-	watches *watches.Manager
+	watches *watches.Consumer
 	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
 	// content has the types whose objects changed, and states the types whose watches changed their state.
 	content, states notify.Topic[schema.GroupVersionResource]
 }
 
-func newFeed(client dynamic.Interface, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
+func newFeed(hub *watches.Hub, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
-	f.watches = watches.NewManager(client, sink{f}, f.states.Publish)
+	f.watches = hub.NewConsumer(sink{f}, f.states.Publish)
 	return f
 }
 

@@ -16,7 +16,10 @@ limitations under the License.
 
 package projection
 
-import "github.com/open-policy-agent/opa/v1/ast"
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // Union returns the sealed union of several sealed sets.
 func Union(sets ...*FieldSet) *FieldSet {
@@ -49,14 +52,25 @@ func (f *FieldSet) Covers(other *FieldSet) bool {
 // Project returns a document that has only the fields of the sealed set. It has the same Value and the same key as the
 // original. It shares the parts that the set contains completely with the original, which is not changed.
 func (f *FieldSet) Project(document map[string]any) map[string]any {
+	return f.projectObject(document, func(part any) any { return part })
+}
+
+// Copy returns the same as Project, but shares nothing with the document, which must have only values that a JSON
+// decoder of the API machinery returns.
+func (f *FieldSet) Copy(document map[string]any) map[string]any {
+	return f.projectObject(document, runtime.DeepCopyJSONValue)
+}
+
+// projectObject cuts an object to the set. It calls whole with each part that the set contains completely.
+func (f *FieldSet) projectObject(document map[string]any, whole func(any) any) map[string]any {
 	if f.all {
-		return document
+		return whole(document).(map[string]any)
 	}
 	if f.each == nil {
 		out := make(map[string]any, min(len(f.names), len(document)))
 		for _, n := range f.names {
 			if member, ok := document[n.text]; ok {
-				out[n.text] = n.fields.project(member)
+				out[n.text] = n.fields.project(member, whole)
 			}
 		}
 		return out
@@ -67,25 +81,25 @@ func (f *FieldSet) Project(document map[string]any) map[string]any {
 		if !ok {
 			fields = f.each
 		}
-		out[key] = fields.project(member)
+		out[key] = fields.project(member, whole)
 	}
 	return out
 }
 
-func (f *FieldSet) project(document any) any {
+func (f *FieldSet) project(document any, whole func(any) any) any {
 	if f.all {
-		return document
+		return whole(document)
 	}
 	switch d := document.(type) {
 	case map[string]any:
-		return f.Project(d)
+		return f.projectObject(d, whole)
 	case []any:
 		if f.each == nil {
 			return []any{}
 		}
 		out := make([]any, len(d))
 		for i, member := range d {
-			out[i] = f.each.project(member)
+			out[i] = f.each.project(member, whole)
 		}
 		return out
 	default:

@@ -52,6 +52,8 @@ type base struct {
 	topics   *topics
 
 	restoreDetector *watches.RestoreDetector
+	// hub has the watches of the types that policies and quotas name.
+	hub *watches.Hub
 	// namespaces reads from the cache first, and liveNamespaces only from the API server.
 	namespaces, liveNamespaces *watches.Namespaces
 
@@ -73,6 +75,7 @@ func newBase(o Options, s *settings, provider *tracing.Provider, served *servedC
 	return &base{
 		options: o, settings: s, tracing: provider, served: served, state: own, mgr: mgr, topics: &topics{},
 		restoreDetector: detector,
+		hub:             watches.NewHub(served.dynamic, detector),
 		namespaces:      &watches.Namespaces{Cached: mgr.GetClient(), Live: mgr.GetAPIReader()},
 		liveNamespaces:  &watches.Namespaces{Cached: mgr.GetAPIReader(), Live: mgr.GetAPIReader()},
 		metrics:         m,

@@ -110,9 +110,9 @@ type quotas struct {
 
 func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configurations *webhookconfiguration.Controller) (*quotas, error) {
 	usage := quotausage.New(quotausage.Deps{
-		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Catalog: evaluation.catalog,
+		Client: base.mgr.GetClient(), Live: base.mgr.GetAPIReader(), Dynamic: base.served.dynamic, Watches: base.hub, Catalog: evaluation.catalog,
 		Compiler: evaluation.quotaCompiler, Evaluators: evaluation.quotaEvaluators, Metrics: base.metrics, Clock: clock.RealClock{},
-		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(), RestoreDetector: base.restoreDetector,
+		WebhookState: configurations.QuotaState, OwnNamespace: base.options.exemptNamespace(),
 		Classes: &watches.PriorityClasses{Reader: base.mgr.GetClient()}, StorageClasses: &watches.StorageClasses{Reader: base.mgr.GetClient()},
 	})
 	configurations.SubscribeQuotas(usage.WebhookStateChanged)
@@ -137,10 +137,9 @@ func newQuotas(ctx context.Context, base *base, evaluation *evaluation, configur
 // newRemediation returns the controller that remediates existing objects, and records their violations in ledger.
 func newRemediation(base *base, evaluation *evaluation, loading *loading, ledger *remediation.Ledger, ready *readiness) *remediator.Controller {
 	c := remediator.New(remediator.Deps{
-		Client: base.served.dynamic, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger,
+		Client: base.served.dynamic, Watches: base.hub, Registry: evaluation.registry, Decider: loading.decider, Catalog: evaluation.catalog, Ledger: ledger,
 		Events: base.events, Metrics: base.metrics, Clock: clock.RealClock{}, Identity: base.served.identity,
 		Ready:    ready.isReady,
-		History:  base.restoreDetector,
 		Tracing:  base.tracing,
 		Changed:  base.topics.policyFacts.Publish,
 		Policies: base.mgr.GetClient(),

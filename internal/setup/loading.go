@@ -49,8 +49,7 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 	if err != nil {
 		return nil, err
 	}
-	replication := replicator.New(base.served.dynamic, evaluation.registry, evaluation.data, evaluation.world, base.settings.inventories)
-	replication.Follow(base.restoreDetector)
+	replication := replicator.New(base.hub, evaluation.registry, evaluation.data, evaluation.world, base.settings.inventories)
 	policies := policyloader.New(policyloader.Deps{
 		Policies: base.mgr.GetClient(), Revisions: base.stateCluster().GetClient(), Namespace: base.options.Namespace,
 		Engine: evaluation.engines, Registry: evaluation.registry, Catalog: evaluation.catalog, Metrics: base.metrics,
@@ -72,8 +71,8 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			Namespace: base.options.Namespace, Owned: base.state.host == nil,
 		}),
 		pusher: enginepusher.New(enginepusher.Deps{
-			Client: base.served.dynamic, Registry: evaluation.registry, Engine: evaluation.engines.remote, Inventories: base.settings.inventories,
-			Observer: base.metrics.Remote, Loaded: policies.Loaded, RestoreDetector: base.restoreDetector,
+			Watches: base.hub, Registry: evaluation.registry, Engine: evaluation.engines.remote, Inventories: base.settings.inventories,
+			Observer: base.metrics.Remote, Loaded: policies.Loaded,
 		}),
 		freshness: freshness.New(freshness.Options{
 			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry, Rewound: base.restoreDetector.ReportRestore,

@@ -43,12 +43,12 @@ func podsWith(fields *projection.FieldSet) map[schema.GroupVersionResource]*proj
 	return map[schema.GroupVersionResource]*projection.FieldSet{pods: fields}
 }
 
-// TestManagerCuts checks that objects are cut in a list, in a streamed list, and in a watch. The fields that identify
+// TestHubCuts checks that objects are cut in a list, in a streamed list, and in a watch. The fields that identify
 // them remain.
-func TestManagerCuts(t *testing.T) {
+func TestHubCuts(t *testing.T) {
 	for name, streams := range map[string]bool{"Listed": false, "Streamed": true} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 				server.set(func() { server.streams, server.objects[pods] = streams, []string{"a"} })
 				prepared := 0
 				m.Prepare = func(_ schema.GroupVersionResource, o *unstructured.Unstructured) {
@@ -86,10 +86,10 @@ func TestManagerCuts(t *testing.T) {
 	}
 }
 
-// TestManagerGrows checks that a larger field set causes a new list, while the content remains available, and that a
+// TestHubGrows checks that a larger field set causes a new list, while the content remains available, and that a
 // smaller one causes none.
-func TestManagerGrows(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubGrows(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
 		steps := []struct {
 			wanted *projection.FieldSet
@@ -145,10 +145,10 @@ func TestManagerGrows(t *testing.T) {
 	})
 }
 
-// TestManagerGrowsInTrouble checks that the content remains while a larger field set temporarily can't be read, and is
+// TestHubGrowsInTrouble checks that the content remains while a larger field set temporarily can't be read, and is
 // dropped if the type becomes unavailable.
-func TestManagerGrowsInTrouble(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubGrowsInTrouble(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
 		m.Set(ctx, podsWith(labels("read")))
 		later()
@@ -173,9 +173,9 @@ func TestManagerGrowsInTrouble(t *testing.T) {
 	})
 }
 
-// TestManagerConfirmed checks that lists, events and bookmarks all confirm the content.
-func TestManagerConfirmed(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Manager) {
+// TestHubConfirmed checks that lists, events and bookmarks all confirm the content.
+func TestHubConfirmed(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, _ *recording, m *Consumer) {
 		if !m.LastConfirmed(pods).IsZero() {
 			t.Error("a type that is not watched was confirmed")
 		}

@@ -20,12 +20,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,192 +41,105 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
-// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order of
-// the changes. The sink owns the objects that it receives.
-type Sink interface {
-	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
-	// of each Put until the next Replace, contain at least the given fields. nil means whole objects.
-	Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured)
-	// Put receives an object that was added or changed.
-	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
-	// Delete receives the name of an object that was deleted.
-	Delete(resource schema.GroupVersionResource, namespace, name string)
-	// Drop is called when a type is no longer watched, or no longer available.
-	Drop(resource schema.GroupVersionResource)
+// Hub runs one list-watch for each resource type that at least one of its consumers wants. It decodes an object once,
+// and gives each consumer its own projection. It keeps no objects. It is safe for concurrent use.
+type Hub struct {
+	client   dynamic.Interface
+	detector *RestoreDetector
+
+	mu sync.Mutex
+	// types holds the newest list-watch of each type, until it has ended.
+	types map[schema.GroupVersionResource]*typeWatch
 }
 
-// State is the state of a watched type.
-type State struct {
-	// Synced is set if the sink has the complete content.
-	Synced bool
-	// Err is the reason why the type can't be read, or nil.
-	Err error
-	// Failures is the number of consecutive failures.
-	Failures int
+// NewHub returns a hub that reads from client. When the detector reports that the API server's store was set back to an
+// earlier state, the hub lists every type again. The detector may be nil.
+func NewHub(client dynamic.Interface, detector *RestoreDetector) *Hub {
+	return &Hub{client: client, detector: detector, types: map[schema.GroupVersionResource]*typeWatch{}}
 }
 
-// maxTransientFailures is the number of consecutive failures after which a type counts as unavailable. They take about
-// five seconds.
-const maxTransientFailures = 5
-
-// Settled reports whether there is nothing more to wait for: the type is complete or known to be unavailable. A single
-// temporary error does not settle a type. A lasting one does, such as that of an extension API server that is down,
-// because it must not block everything that does not need the type.
-func (s State) Settled() bool {
-	return s.Synced || unavailable(s.Err) || s.Failures >= maxTransientFailures
-}
-
-// Manager runs one list-watch for each wanted type. It is safe for concurrent use.
-type Manager struct {
-	// Consistent makes every list at least as recent as its request. Without it, a list may be as old as the API
-	// server's cache. Set it before the first call of Set.
-	Consistent bool
-	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted
-	// fields. It may remove or add fields. Set it before the first call of Set.
-	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
-	// RestoreDetector makes every type be listed again when the API server's store was set back to an earlier state. It
-	// may be nil. Set it before the first call of Set.
-	RestoreDetector *RestoreDetector
-
-	client  dynamic.Interface
-	sink    Sink
-	changed func(schema.GroupVersionResource)
-
-	mu      sync.Mutex
-	running map[schema.GroupVersionResource]*typeWatch
-}
-
-// typeWatch is the list-watch of one type.
+// typeWatch is a list-watch of one type. If a consumer joins the type or wants more fields, another list-watch replaces
+// it.
 type typeWatch struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	// fields is the field set to which objects are cut. nil means whole objects.
-	fields *projection.FieldSet
+	hub      *Hub
+	resource schema.GroupVersionResource
+	cancel   context.CancelFunc
+	done     chan struct{}
+	// subscriptions never changes. Those that are for whole objects come last.
+	subscriptions []*subscription
+	// consistent makes each list at least as recent as its request.
+	consistent bool
+	// unwatchable is set if the last watch request was refused. A list without a watch would soon be out of date, so it
+	// is withheld until a watch succeeds.
+	unwatchable atomic.Bool
+	// relist is set if the last list was withheld. The next list then requests no resource version: an API server's watch
+	// cache may not reach the version of the last list until something changes, and clients would retry for most of a
+	// minute.
+	relist atomic.Bool
 
-	mu    sync.Mutex
-	state State
-	// syncedFields is the field set of the objects in the sink, while the state is synced.
-	syncedFields *projection.FieldSet
-	// confirmed is when the API server last confirmed or changed the content.
-	confirmed time.Time
+	mu sync.Mutex
 	// watch is the current watch, or nil.
 	watch watch.Interface
-	// unavailableSince is when the API server began to report the type as unavailable, or zero if it does not.
-	unavailableSince time.Time
 }
 
-// covers reports whether the field set have contains the field set wanted. nil means whole objects.
-func covers(have, wanted *projection.FieldSet) bool {
-	return have == nil || wanted != nil && have.Covers(wanted)
-}
-
-// identifyingFields is the field set that is never removed from an object.
-var identifyingFields = func() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	f.AddName("apiVersion")
-	f.AddName("kind")
-	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
-		f.AddName("metadata").AddName(name)
+// subscribe starts a list-watch that sends a type to a view with the given fields, and to all other views that have the
+// type as before. It does nothing if ctx ended.
+func (h *Hub) subscribe(ctx context.Context, v *view, fields *projection.FieldSet) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx.Err() != nil {
+		return
 	}
-	return f.Seal()
-}()
-
-// NewManager returns a manager that passes objects to sink, and calls changed whenever the State of a type changes.
-// Neither may call the manager.
-func NewManager(client dynamic.Interface, sink Sink, changed func(schema.GroupVersionResource)) *Manager {
-	return &Manager{client: client, sink: sink, changed: changed, running: map[schema.GroupVersionResource]*typeWatch{}}
-}
-
-// Set starts and stops list-watches so that exactly the types in wanted are watched. Objects are cut to the wanted
-// field set, which must be sealed, before they are stored anywhere. nil means whole objects. The fields that identify
-// an object always remain.
-//
-// If more fields are wanted than before, the type is listed again. The content of the sink remains until it is
-// replaced. If fewer fields are wanted, the running watch keeps the larger field set until more are wanted.
-//
-// The watches end with ctx, which must be the same in every call.
-func (m *Manager) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.FieldSet) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for resource, r := range m.running {
-		if _, ok := wanted[resource]; ok {
-			continue
+	previous := h.types[v.resource]
+	// The content of the other sinks must not be replaced by an older one.
+	t := &typeWatch{hub: h, resource: v.resource, done: make(chan struct{}), consistent: previous != nil}
+	if previous != nil {
+		previous.cancel()
+		for _, s := range previous.subscriptions {
+			if s.active() && s.view != v {
+				t.subscriptions = append(t.subscriptions, &subscription{s.view, s.fields, s.kept})
+			}
 		}
-		r.cancel()
-		<-r.done
-		delete(m.running, resource)
-		m.sink.Drop(resource)
 	}
-	for resource, fields := range wanted {
-		if ctx.Err() != nil {
-			return
-		}
-		existing, ok := m.running[resource]
-		if ok && covers(existing.fields, fields) {
-			continue
-		}
-		watchCtx, cancel := context.WithCancel(ctx)
-		r := &typeWatch{cancel: cancel, done: make(chan struct{}), fields: fields}
-		if ok {
-			existing.cancel()
-			<-existing.done
-			r.state, r.syncedFields, r.confirmed = existing.state, existing.syncedFields, existing.confirmed
-		}
-		m.running[resource] = r
-		go func() {
-			defer close(r.done)
-			m.run(watchCtx, resource, r)
-		}()
+	t.subscriptions = append(t.subscriptions, newSubscription(v, fields))
+	slices.SortStableFunc(t.subscriptions, func(a, b *subscription) int { return a.rank() - b.rank() })
+	for _, s := range t.subscriptions {
+		s.current.Store(s)
+		t.consistent = t.consistent || s.consumer.Consistent
+	}
+	h.types[v.resource] = t
+	// The list-watch may outlive the consumer that started it.
+	ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go t.run(ctx, previous)
+}
+
+// unsubscribe ends a view's subscription, and the list-watch if the view was the last. It does not wait for a call of
+// the sink to return.
+func (h *Hub) unsubscribe(v *view) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v.current.Store(nil)
+	if t := h.types[v.resource]; t != nil && !slices.ContainsFunc(t.subscriptions, (*subscription).active) {
+		t.cancel()
 	}
 }
 
-// State returns the state of a type. ok is false if the type is not watched.
-func (m *Manager) State(resource schema.GroupVersionResource) (state State, ok bool) {
-	return m.StateOfFields(resource, projection.Union())
-}
-
-// StateOfFields returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state
-// is not synced before the sink has these fields.
-func (m *Manager) StateOfFields(resource schema.GroupVersionResource, fields *projection.FieldSet) (state State, ok bool) {
-	m.mu.Lock()
-	r, ok := m.running[resource]
-	m.mu.Unlock()
-	if !ok {
-		return State{}, false
+// reopen ends the watch on a type. The reflector watches again from its last resource version. If the API server
+// accepts that, the content is confirmed.
+func (h *Hub) reopen(resource schema.GroupVersionResource) {
+	h.mu.Lock()
+	t := h.types[resource]
+	h.mu.Unlock()
+	if t == nil {
+		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	state = r.state
-	state.Synced = state.Synced && covers(r.syncedFields, fields)
-	return state, true
-}
-
-// LastConfirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
-// returns zero if it never did.
-func (m *Manager) LastConfirmed(resource schema.GroupVersionResource) time.Time {
-	m.mu.Lock()
-	r, ok := m.running[resource]
-	m.mu.Unlock()
-	if !ok {
-		return time.Time{}
+	t.mu.Lock()
+	w := t.watch
+	t.watch = nil
+	t.mu.Unlock()
+	if w != nil {
+		w.Stop()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.confirmed
-}
-
-// States returns the state of every watched type.
-func (m *Manager) States() map[schema.GroupVersionResource]State {
-	m.mu.Lock()
-	all := maps.Clone(m.running)
-	m.mu.Unlock()
-	out := make(map[schema.GroupVersionResource]State, len(all))
-	for resource, r := range all {
-		r.mu.Lock()
-		out[resource] = r.state
-		r.mu.Unlock()
-	}
-	return out
 }
 
 // The delay between two attempts to read a type grows from minBackoff to maxBackoff.
@@ -234,173 +148,97 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
-// unavailablePeriod is how long the API server must report a type as unavailable before its content is dropped. A
-// restarted API server reports that until it has read its own roles and CustomResourceDefinitions.
-const unavailablePeriod = time.Second
-
-func (m *Manager) run(ctx context.Context, resource schema.GroupVersionResource, r *typeWatch) {
-	log := ctrllog.FromContext(ctx).WithName("watches").WithValues("resource", resource.String())
+// run lists and watches the type until ctx ends. It begins when the previous list-watch has ended, so that sinks receive
+// changes in their order.
+func (t *typeWatch) run(ctx context.Context, previous *typeWatch) {
+	defer close(t.done)
+	if previous != nil {
+		<-previous.done
+	}
+	log := ctrllog.FromContext(ctx).WithName("watches").WithValues("resource", t.resource.String())
 	log.V(2).Info("Starting watch")
-	client := m.client.Resource(resource)
-	failed := func(err error) {
-		if err == nil || ctx.Err() != nil || needsRelist(err) {
-			return
-		}
-		log.V(2).Info("Watch failed", "error", err.Error())
-		lost := false
-		m.setState(resource, r, func(s *State) {
-			s.Err = err
-			s.Failures++
-			if lost = r.unavailableForLong(err); lost {
-				s.Synced = false
-			}
-		})
-		if lost {
-			// Data that can't be read any more must not take part in decisions.
-			m.sink.Drop(resource)
-		}
-	}
-	project := m.projector(resource, r.fields)
-	// unwatchable is set if the last watch request was refused. A list without a watch would soon be out of date, so it
-	// is withheld until a watch succeeds.
-	var unwatchable atomic.Bool
-	// relist is set if the last list was withheld. The next list then requests no resource version: an API server's watch
-	// cache may not reach the version of the last list until something changes, and clients would retry for most of a
-	// minute.
-	var relist atomic.Bool
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if relist.Swap(false) || m.Consistent && o.ResourceVersion == "0" {
-				o.ResourceVersion = ""
-			}
-			list, err := client.List(ctx, o)
-			failed(err)
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				project(&list.Items[i])
-			}
-			return list, nil
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := client.Watch(ctx, o)
-			failed(err)
-			if err != nil {
-				unwatchable.Store(unwatchable.Load() || unavailable(err))
-				return nil, err
-			}
-			initial := ptr.Deref(o.SendInitialEvents, false)
-			if unwatchable.Swap(false) && !initial {
-				w.Stop()
-				relist.Store(true)
-				return nil, errors.New("listing anew: the list before was withheld")
-			}
-			r.watchOpened(w, !initial)
-			return w, nil
-		},
-	}
-	store := &sinkStore{
-		resource: resource, fields: r.fields, sink: m.sink, project: project, withheld: unwatchable.Load, confirmed: r.markConfirmed,
-		synced: func() {
-			m.setState(resource, r, func(s *State) { *s, r.syncedFields, r.unavailableSince = State{Synced: true}, r.fields, time.Time{} })
-		},
-	}
+	lw := &cache.ListWatch{ListWithContextFunc: t.list, WatchFuncWithContext: t.open}
 	var source cache.ListerWatcher = lw
-	if m.RestoreDetector != nil {
-		source = m.RestoreDetector.Wrap(lw)
+	if t.hub.detector != nil {
+		source = t.hub.detector.Wrap(lw)
 	}
-	reflector := cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, store, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(source, &unstructured.Unstructured{}, sinkStore{t}, cache.ReflectorOptions{
 		Name:            "berth",
-		TypeDescription: resource.String(),
+		TypeDescription: t.resource.String(),
 		Backoff:         &wait.Backoff{Duration: minBackoff, Factor: 2, Jitter: 0.2, Steps: 10, Cap: maxBackoff},
 	})
 	reflector.RunWithContext(ctx)
 	log.V(2).Info("Stopped watch")
-}
-
-// projector returns a function that cuts an object of a type to the fields, in place.
-func (m *Manager) projector(resource schema.GroupVersionResource, fields *projection.FieldSet) func(*unstructured.Unstructured) {
-	if fields != nil {
-		fields = projection.Union(fields, identifyingFields)
-	}
-	return func(o *unstructured.Unstructured) {
-		if m.Prepare != nil {
-			m.Prepare(resource, o)
-		}
-		if fields != nil {
-			o.Object = fields.Project(o.Object)
-		}
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	if t.hub.types[t.resource] == t {
+		delete(t.hub.types, t.resource)
 	}
 }
 
-// markConfirmed records that the API server sent a change or a confirmation of the content.
-func (r *typeWatch) markConfirmed() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.confirmed = time.Now()
-}
-
-// watchOpened records a watch that the API server accepted. If continues is true, the watch continues from the current
-// content, so it confirms that the API server will send all changes since.
-func (r *typeWatch) watchOpened(w watch.Interface, continues bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watch = w
-	if continues {
-		r.confirmed = time.Now()
+// list lists the type, and cuts the objects for each consumer.
+func (t *typeWatch) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if t.relist.Swap(false) || t.consistent && o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
 	}
+	list, err := t.hub.client.Resource(t.resource).List(ctx, o)
+	if err != nil {
+		t.failed(ctx, err)
+		return nil, err
+	}
+	out := &internalversion.List{Items: make([]runtime.Object, len(list.Items))}
+	out.ResourceVersion, out.Continue = list.GetResourceVersion(), list.GetContinue()
+	for i := range list.Items {
+		// A copy, so that one item does not keep the others in memory.
+		object := list.Items[i]
+		out.Items[i] = t.cut(&object)
+	}
+	return out, nil
 }
 
-// Reopen ends the watch on a type. The reflector watches again from its last resource version. If the API server
-// accepts that, the content is confirmed.
-func (m *Manager) Reopen(resource schema.GroupVersionResource) {
-	m.mu.Lock()
-	r, ok := m.running[resource]
-	m.mu.Unlock()
-	if !ok {
+// open opens a watch.
+func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := t.hub.client.Resource(t.resource).Watch(ctx, o)
+	if err != nil {
+		t.failed(ctx, err)
+		t.unwatchable.Store(t.unwatchable.Load() || unavailable(err))
+		return nil, err
+	}
+	initial := ptr.Deref(o.SendInitialEvents, false)
+	if t.unwatchable.Swap(false) && !initial {
+		w.Stop()
+		t.relist.Store(true)
+		return nil, errors.New("listing anew: the list before was withheld")
+	}
+	t.mu.Lock()
+	t.watch = w
+	t.mu.Unlock()
+	if !initial {
+		// The watch continues from the current content, so it confirms that the API server will send all changes since.
+		t.deliver(func(*subscription, int) {})
+	}
+	return w, nil
+}
+
+// failed records the error of a request, unless the list-watch ended or continues after that error.
+func (t *typeWatch) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil || needsRelist(err) {
 		return
 	}
-	r.mu.Lock()
-	w := r.watch
-	r.watch = nil
-	r.mu.Unlock()
-	if w != nil {
-		w.Stop()
+	ctrllog.FromContext(ctx).WithName("watches").V(2).Info("Watch failed", "resource", t.resource.String(), "error", err.Error())
+	for _, s := range t.subscriptions {
+		s.failed(err)
 	}
 }
 
-// unavailableForLong reports whether an error means that the content is no longer available. The caller holds the lock.
-func (r *typeWatch) unavailableForLong(err error) bool {
-	switch {
-	case !unavailable(err):
-		r.unavailableSince = time.Time{}
-		return false
-	case !r.state.Synced:
-		return true
-	case r.unavailableSince.IsZero():
-		r.unavailableSince = time.Now()
+// deliver confirms the content of each active subscription and calls f with the subscription and its index.
+func (t *typeWatch) deliver(f func(s *subscription, i int)) {
+	for i, s := range t.subscriptions {
+		s.call(func() {
+			s.confirm()
+			f(s, i)
+		})
 	}
-	return time.Since(r.unavailableSince) >= unavailablePeriod
-}
-
-// setState changes the state of a type, and calls changed if the state differs.
-func (m *Manager) setState(resource schema.GroupVersionResource, r *typeWatch, change func(*State)) {
-	r.mu.Lock()
-	before, had := r.state, r.syncedFields
-	change(&r.state)
-	differs := !covers(had, r.syncedFields) || before.Synced != r.state.Synced || errorText(before.Err) != errorText(r.state.Err)
-	r.mu.Unlock()
-	if differs {
-		m.changed(resource)
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 // needsRelist reports whether an error is normal for a watch. The reflector then lists again and continues.
@@ -408,101 +246,114 @@ func needsRelist(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)
 }
 
-// unavailable reports whether an error means that the type is unavailable until permissions are granted or the type is
-// installed.
-func unavailable(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+// cutObject is an object with its projections for the subscriptions of a list-watch, in their order. The projection for
+// a subscription that ended may be nil.
+type cutObject struct {
+	*unstructured.Unstructured
+	projections []*unstructured.Unstructured
 }
 
-// sinkStore passes what a reflector reads to the sink. Every object is cut before anything stores it. This includes the
-// pages of a list, and the temporary store of a reflector for a streamed list.
-type sinkStore struct {
-	resource  schema.GroupVersionResource
-	fields    *projection.FieldSet
-	sink      Sink
-	project   func(*unstructured.Unstructured)
-	withheld  func() bool
-	synced    func()
-	confirmed func()
+// cut cuts an object for each active subscription, which then owns its projection. The projections for all subscriptions
+// but the last are copies. So the only consumer of a type causes no copy.
+func (t *typeWatch) cut(o *unstructured.Unstructured) cutObject {
+	out := cutObject{o, make([]*unstructured.Unstructured, len(t.subscriptions))}
+	last := len(t.subscriptions) - 1
+	for last > 0 && !t.subscriptions[last].active() {
+		last--
+	}
+	for i, s := range t.subscriptions[:last] {
+		if s.active() {
+			out.projections[i] = s.copy(o)
+		}
+	}
+	t.subscriptions[last].take(o)
+	out.projections[last] = o
+	return out
 }
+
+// sinkStore passes what a reflector reads to the sinks. Every object is cut before anything stores it. This includes the
+// pages of a list, and the temporary store of a reflector for a streamed list.
+type sinkStore struct{ *typeWatch }
 
 var (
-	_ cache.TransformingStore      = (*sinkStore)(nil)
-	_ cache.ReflectorBookmarkStore = (*sinkStore)(nil)
+	_ cache.TransformingStore      = sinkStore{}
+	_ cache.ReflectorBookmarkStore = sinkStore{}
 )
 
 // Transformer implements cache.TransformingStore. It cuts the objects of a streamed list.
-func (s *sinkStore) Transformer() cache.TransformFunc {
+func (s sinkStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		o, err := asObject(obj)
+		o, err := as[*unstructured.Unstructured](obj)
 		if err != nil {
 			return nil, err
 		}
-		s.project(o)
-		return o, nil
+		return s.cut(o), nil
 	}
 }
 
 // Add implements cache.ReflectorStore.
-func (s *sinkStore) Add(obj any) error { return s.put(obj) }
+func (s sinkStore) Add(obj any) error { return s.put(obj) }
 
 // Update implements cache.ReflectorStore.
-func (s *sinkStore) Update(obj any) error { return s.put(obj) }
+func (s sinkStore) Update(obj any) error { return s.put(obj) }
 
-func (s *sinkStore) put(obj any) error {
-	o, err := asObject(obj)
+func (s sinkStore) put(obj any) error {
+	o, err := as[*unstructured.Unstructured](obj)
 	if err != nil {
 		return err
 	}
-	s.project(o)
-	s.sink.Put(s.resource, o)
-	s.confirmed()
+	projections := s.cut(o).projections
+	s.deliver(func(s *subscription, i int) { s.consumer.sink.Put(s.resource, projections[i]) })
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *sinkStore) Delete(obj any) error {
-	o, err := asObject(obj)
+func (s sinkStore) Delete(obj any) error {
+	o, err := as[*unstructured.Unstructured](obj)
 	if err != nil {
 		return err
 	}
-	s.sink.Delete(s.resource, o.GetNamespace(), o.GetName())
-	s.confirmed()
+	s.deliver(func(s *subscription, _ int) { s.consumer.sink.Delete(s.resource, o.GetNamespace(), o.GetName()) })
 	return nil
 }
 
 // Bookmark implements cache.ReflectorBookmarkStore. A bookmark confirms that nothing has changed.
-func (s *sinkStore) Bookmark(string) error {
-	s.confirmed()
+func (s sinkStore) Bookmark(string) error {
+	s.deliver(func(*subscription, int) {})
 	return nil
 }
 
 // Replace implements cache.ReflectorStore. The objects were cut before.
-func (s *sinkStore) Replace(list []any, _ string) error {
-	objects := make([]*unstructured.Unstructured, 0, len(list))
-	for _, obj := range list {
-		o, err := asObject(obj)
-		if err != nil {
+func (s sinkStore) Replace(list []any, _ string) error {
+	objects := make([]cutObject, len(list))
+	for i, obj := range list {
+		var err error
+		if objects[i], err = as[cutObject](obj); err != nil {
 			return err
 		}
-		objects = append(objects, o)
 	}
-	if s.withheld() {
+	if s.unwatchable.Load() {
 		return nil
 	}
-	s.confirmed()
-	s.sink.Replace(s.resource, s.fields, objects)
-	s.synced()
+	for i, to := range s.subscriptions {
+		to.replace(func() []*unstructured.Unstructured {
+			out := make([]*unstructured.Unstructured, len(objects))
+			for j, o := range objects {
+				out[j] = o.projections[i]
+			}
+			return out
+		})
+	}
 	return nil
 }
 
 // Resync implements cache.ReflectorStore. It does nothing because sinks keep their objects.
-func (*sinkStore) Resync() error { return nil }
+func (sinkStore) Resync() error { return nil }
 
-func asObject(obj any) (*unstructured.Unstructured, error) {
-	o, ok := obj.(*unstructured.Unstructured)
+func as[T any](obj any) (T, error) {
+	o, ok := obj.(T)
 	if !ok {
-		return nil, fmt.Errorf("object of type %T", obj)
+		return o, fmt.Errorf("object of type %T", obj)
 	}
 	return o, nil
 }

@@ -242,13 +242,13 @@ func (r *recording) names(resource schema.GroupVersionResource) []string {
 	return slices.Clone(r.content[resource])
 }
 
-// later waits until the manager has done what it can, including retries.
+// later waits until the hub has done what it can, including retries.
 func later() {
 	<-time.After(30 * time.Second)
 	synctest.Wait()
 }
 
-func check(t *testing.T, m *Manager, sink *recording, want State, names []string) {
+func check(t *testing.T, m *Consumer, sink *recording, want State, names []string) {
 	t.Helper()
 	got, ok := m.State(pods)
 	if !ok || got.Synced != want.Synced || !errors.Is(got.Err, want.Err) || (got.Err == nil) != (want.Err == nil) {
@@ -259,13 +259,13 @@ func check(t *testing.T, m *Manager, sink *recording, want State, names []string
 	}
 }
 
-// run runs a test with a manager in a synctest bubble. A leaked goroutine fails the test, because a bubble ends only
+// run runs a test with a consumer in a synctest bubble. A leaked goroutine fails the test, because a bubble ends only
 // with its goroutines.
-func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager)) {
+func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
-		m := NewManager(server, sink, sink.changed)
+		m := NewHub(server, nil).NewConsumer(sink, sink.changed)
 		test(t, ctx, server, sink, m)
 		cancel()
 		m.Set(ctx, nil)
@@ -282,8 +282,8 @@ func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResou
 	return out
 }
 
-func TestManagerFollowsObjects(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubFollowsObjects(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() { server.objects[pods] = []string{"a", "b"} })
 		m.Set(ctx, only(pods))
 		later()
@@ -307,10 +307,10 @@ func TestManagerFollowsObjects(t *testing.T) {
 	})
 }
 
-// TestManagerRefusedForAMoment checks that the content remains when a restarted API server refuses requests for a
+// TestHubRefusedForAMoment checks that the content remains when a restarted API server refuses requests for a
 // moment.
-func TestManagerRefusedForAMoment(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubRefusedForAMoment(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() { server.objects[pods] = []string{"a"} })
 		m.Set(ctx, only(pods))
 		later()
@@ -335,7 +335,7 @@ func TestManagerRefusedForAMoment(t *testing.T) {
 	})
 }
 
-func TestManagerFaults(t *testing.T) {
+func TestHubFaults(t *testing.T) {
 	forbidden := apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
 	missing := apierrors.NewNotFound(pods.GroupResource(), "")
 	unknown := apierrors.NewUnauthorized("no such user")
@@ -357,7 +357,7 @@ func TestManagerFaults(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+			run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 				fail := func() {
 					if tc.list {
 						server.listErr[pods] = tc.err
@@ -406,10 +406,10 @@ func TestManagerFaults(t *testing.T) {
 	}
 }
 
-// TestManagerListsAnewWithoutAVersion checks that a withheld list is repeated without a resource version, for which the
+// TestHubListsAnewWithoutAVersion checks that a withheld list is repeated without a resource version, for which the
 // API server might wait until something changes.
-func TestManagerListsAnewWithoutAVersion(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubListsAnewWithoutAVersion(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		server.set(func() {
 			server.objects[pods] = []string{"a"}
 			server.watchErr[pods] = apierrors.NewForbidden(pods.GroupResource(), "", errors.New("no grant"))
@@ -466,8 +466,8 @@ func TestStateSettled(t *testing.T) {
 	}
 }
 
-func TestManagerSet(t *testing.T) {
-	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Manager) {
+func TestHubSet(t *testing.T) {
+	run(t, func(t *testing.T, ctx context.Context, server *faulty, sink *recording, m *Consumer) {
 		m.Set(ctx, only(pods, nodes))
 		m.Set(ctx, only(pods, nodes))
 		later()
@@ -501,14 +501,14 @@ func TestManagerSet(t *testing.T) {
 	})
 }
 
-// TestManagerEnds checks that no watch starts once the manager ends, and that State returns while Set waits.
-func TestManagerEnds(t *testing.T) {
+// TestHubEnds checks that no watch starts once the consumer ends, and that State returns while Set waits.
+func TestHubEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		server, sink := newFaulty(), &recording{content: map[schema.GroupVersionResource][]string{}}
 		changed := map[string]int{}
 		var mu sync.Mutex
-		m := NewManager(server, sink, func(r schema.GroupVersionResource) {
+		m := NewHub(server, nil).NewConsumer(sink, func(r schema.GroupVersionResource) {
 			mu.Lock()
 			defer mu.Unlock()
 			changed[r.Resource]++

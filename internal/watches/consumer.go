@@ -1,0 +1,394 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package watches
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Sink receives the objects of the watched types. Calls for one type come from one goroutine at a time, in the order of
+// the changes. The sink owns the objects that it receives.
+type Sink interface {
+	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
+	// of each Put until the next Replace, contain at least the given fields. nil means whole objects.
+	Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured)
+	// Put receives an object that was added or changed.
+	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
+	// Delete receives the name of an object that was deleted.
+	Delete(resource schema.GroupVersionResource, namespace, name string)
+	// Drop is called when a type is no longer watched, or no longer available.
+	Drop(resource schema.GroupVersionResource)
+}
+
+// State is the state of a watched type.
+type State struct {
+	// Synced is set if the sink has the complete content.
+	Synced bool
+	// Err is the reason why the type can't be read, or nil.
+	Err error
+	// Failures is the number of consecutive failures.
+	Failures int
+}
+
+// maxTransientFailures is the number of consecutive failures after which a type counts as unavailable. They take about
+// five seconds.
+const maxTransientFailures = 5
+
+// Settled reports whether there is nothing more to wait for: the type is complete or known to be unavailable. A single
+// temporary error does not settle a type. A lasting one does, such as that of an extension API server that is down,
+// because it must not block everything that does not need the type.
+func (s State) Settled() bool {
+	return s.Synced || unavailable(s.Err) || s.Failures >= maxTransientFailures
+}
+
+// Consumer receives the types that it wants from a Hub. It is safe for concurrent use. Create it with Hub.NewConsumer.
+type Consumer struct {
+	// Consistent makes every list of the consumer's types at least as recent as its request. Without it, a list may be as
+	// old as the API server's cache. Set it before the first call of Set.
+	Consistent bool
+	// Prepare, if it is not nil, is called with each object from the API server before the object is cut to the wanted
+	// fields. It may add, replace, and remove members of the object itself and of its metadata, annotations, and status.
+	// It must not change anything else in place, because other consumers may have it too. Set it before the first call of
+	// Set.
+	Prepare func(schema.GroupVersionResource, *unstructured.Unstructured)
+
+	hub     *Hub
+	sink    Sink
+	changed func(schema.GroupVersionResource)
+	// setting is held during Set. ending makes the first Set register what the end of its context does.
+	setting sync.Mutex
+	ending  sync.Once
+
+	mu    sync.Mutex
+	views map[schema.GroupVersionResource]*view
+}
+
+// NewConsumer returns a consumer that passes objects to sink, and calls changed whenever the State of a type changes.
+// Neither may call Set. The hub holds no lock that another consumer needs while it calls them.
+func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) *Consumer {
+	return &Consumer{hub: h, sink: sink, changed: changed, views: map[schema.GroupVersionResource]*view{}}
+}
+
+// Set makes the consumer receive exactly the types in wanted. Its objects are cut to the wanted field set, which must be
+// sealed, before they are stored anywhere. nil means whole objects. The fields that identify an object always remain.
+// When Set returns, the sink is not called any more for a type that is no longer wanted.
+//
+// If the consumer wants a type or fields that it did not want before, the type is listed again for all of its
+// consumers. The content of their sinks remains until it is replaced. If fewer fields are wanted, the sink receives the
+// larger field set until more are wanted.
+//
+// The consumer receives nothing after the end of ctx, which must be the same in every call.
+func (c *Consumer) Set(ctx context.Context, wanted map[schema.GroupVersionResource]*projection.FieldSet) {
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	c.ending.Do(func() { context.AfterFunc(ctx, c.end) })
+	for resource, v := range c.all() {
+		if _, ok := wanted[resource]; !ok {
+			c.hub.unsubscribe(v)
+			c.mu.Lock()
+			delete(c.views, resource)
+			c.mu.Unlock()
+			v.drop()
+		}
+	}
+	for resource, fields := range wanted {
+		if ctx.Err() != nil {
+			return
+		}
+		v := c.view(resource)
+		if v != nil && covers(v.fields, fields) {
+			continue
+		}
+		if v == nil {
+			v = &view{consumer: c, resource: resource}
+			c.mu.Lock()
+			c.views[resource] = v
+			c.mu.Unlock()
+		}
+		v.fields = fields
+		c.hub.subscribe(ctx, v, fields)
+	}
+}
+
+// end ends the consumer's subscriptions. The content of the sink remains.
+func (c *Consumer) end() {
+	for _, v := range c.all() {
+		c.hub.unsubscribe(v)
+	}
+}
+
+// view returns the view of a type, or nil.
+func (c *Consumer) view(resource schema.GroupVersionResource) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.views[resource]
+}
+
+func (c *Consumer) all() map[schema.GroupVersionResource]*view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.views)
+}
+
+// State returns the state of a type. ok is false if the type is not watched.
+func (c *Consumer) State(resource schema.GroupVersionResource) (state State, ok bool) {
+	return c.StateOfFields(resource, projection.Union())
+}
+
+// StateOfFields returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state
+// is not synced before the sink has these fields.
+func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *projection.FieldSet) (state State, ok bool) {
+	v := c.view(resource)
+	if v == nil {
+		return State{}, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	state = v.state
+	state.Synced = state.Synced && covers(v.syncedFields, fields)
+	return state, true
+}
+
+// LastConfirmed returns when the API server last sent a change of a type's content or confirmed that there is none. It
+// returns zero if it never did.
+func (c *Consumer) LastConfirmed(resource schema.GroupVersionResource) time.Time {
+	v := c.view(resource)
+	if v == nil {
+		return time.Time{}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.confirmed
+}
+
+// States returns the state of every watched type.
+func (c *Consumer) States() map[schema.GroupVersionResource]State {
+	out := map[schema.GroupVersionResource]State{}
+	for resource := range c.all() {
+		if state, ok := c.State(resource); ok {
+			out[resource] = state
+		}
+	}
+	return out
+}
+
+// Reopen ends the watch on a type, so that a new one confirms the content.
+func (c *Consumer) Reopen(resource schema.GroupVersionResource) { c.hub.reopen(resource) }
+
+// view is one type as one consumer receives it.
+type view struct {
+	consumer *Consumer
+	resource schema.GroupVersionResource
+	// fields is the field set that was last requested from the hub. nil means whole objects. Set alone uses it.
+	fields *projection.FieldSet
+	// current is the subscription that may call the sink, or nil. It changes while the lock of the hub is held.
+	current atomic.Pointer[subscription]
+	// calls is held during each call of the sink.
+	calls sync.Mutex
+
+	mu    sync.Mutex
+	state State
+	// syncedFields is the field set of the objects in the sink, while the state is synced.
+	syncedFields *projection.FieldSet
+	// confirmed is when the API server last confirmed or changed the content.
+	confirmed time.Time
+	// unavailableSince is when the API server began to report the type as unavailable, or zero if it does not.
+	unavailableSince time.Time
+}
+
+// drop drops the content of the sink. It waits until another call of the sink returns.
+func (v *view) drop() {
+	v.calls.Lock()
+	defer v.calls.Unlock()
+	v.consumer.sink.Drop(v.resource)
+}
+
+// confirm records that the API server sent a change or a confirmation of the content.
+func (v *view) confirm() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.confirmed = time.Now()
+}
+
+// setState changes the state, and reports whether it differs from the one before.
+func (v *view) setState(change func(*State)) (differs bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, had := v.state, v.syncedFields
+	change(&v.state)
+	return !covers(had, v.syncedFields) || before.Synced != v.state.Synced || errorText(before.Err) != errorText(v.state.Err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// unavailablePeriod is how long the API server must report a type as unavailable before its content is dropped. A
+// restarted API server reports that until it has read its own roles and CustomResourceDefinitions.
+const unavailablePeriod = time.Second
+
+// unavailableForLong reports whether an error means that the content is no longer available. The caller holds the lock.
+func (v *view) unavailableForLong(err error) bool {
+	switch {
+	case !unavailable(err):
+		v.unavailableSince = time.Time{}
+		return false
+	case !v.state.Synced:
+		return true
+	case v.unavailableSince.IsZero():
+		v.unavailableSince = time.Now()
+	}
+	return time.Since(v.unavailableSince) >= unavailablePeriod
+}
+
+// unavailable reports whether an error means that the type is unavailable until permissions are granted or the type is
+// installed.
+func unavailable(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// subscription is the part of a view in one list-watch.
+type subscription struct {
+	*view
+	// fields is the field set that the sink receives, and kept adds the identifying fields. nil means whole objects.
+	fields, kept *projection.FieldSet
+}
+
+func newSubscription(v *view, fields *projection.FieldSet) *subscription {
+	s := &subscription{view: v, fields: fields}
+	if fields != nil {
+		s.kept = projection.Union(fields, identifyingFields)
+	}
+	return s
+}
+
+// covers reports whether the field set have contains the field set wanted. nil means whole objects.
+func covers(have, wanted *projection.FieldSet) bool {
+	return have == nil || wanted != nil && have.Covers(wanted)
+}
+
+// identifyingFields is the field set that is never removed from an object.
+var identifyingFields = func() *projection.FieldSet {
+	f := &projection.FieldSet{}
+	f.AddName("apiVersion")
+	f.AddName("kind")
+	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp"} {
+		f.AddName("metadata").AddName(name)
+	}
+	return f.Seal()
+}()
+
+// active reports whether the subscription may call the sink.
+func (s *subscription) active() bool { return s.current.Load() == s }
+
+// rank is higher for subscriptions for which a copy costs more.
+func (s *subscription) rank() int {
+	if s.kept == nil || s.kept.IsAll() {
+		return 1
+	}
+	return 0
+}
+
+// call calls f, which calls the sink, unless the subscription ended.
+func (s *subscription) call(f func()) {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.active() {
+		f()
+	}
+}
+
+// failed records that a request failed. Data that can't be read any more must not take part in decisions.
+func (s *subscription) failed(err error) {
+	differs, lost := false, false
+	s.call(func() {
+		differs = s.setState(func(state *State) {
+			state.Err = err
+			state.Failures++
+			lost = s.unavailableForLong(err)
+			state.Synced = state.Synced && !lost
+		})
+		if lost {
+			s.consumer.sink.Drop(s.resource)
+		}
+	})
+	if differs {
+		s.consumer.changed(s.resource)
+	}
+}
+
+// replace replaces the content of the sink, which is then synced.
+func (s *subscription) replace(objects func() []*unstructured.Unstructured) {
+	differs := false
+	s.call(func() {
+		s.confirm()
+		s.consumer.sink.Replace(s.resource, s.fields, objects())
+		differs = s.setState(func(state *State) {
+			*state, s.syncedFields, s.unavailableSince = State{Synced: true}, s.fields, time.Time{}
+		})
+	})
+	if differs {
+		s.consumer.changed(s.resource)
+	}
+}
+
+// take cuts an object in place.
+func (s *subscription) take(o *unstructured.Unstructured) {
+	if s.consumer.Prepare != nil {
+		s.consumer.Prepare(s.resource, o)
+	}
+	if s.kept != nil {
+		o.Object = s.kept.Project(o.Object)
+	}
+}
+
+// copy returns the same as take would, and shares nothing with the object, which is not changed.
+func (s *subscription) copy(o *unstructured.Unstructured) *unstructured.Unstructured {
+	if s.consumer.Prepare != nil {
+		o = &unstructured.Unstructured{Object: maps.Clone(o.Object)}
+		cloneMembers(o.Object, "metadata", "status")
+		metadata, _ := o.Object["metadata"].(map[string]any)
+		cloneMembers(metadata, "annotations")
+		s.consumer.Prepare(s.resource, o)
+	}
+	if s.kept == nil {
+		return o.DeepCopy()
+	}
+	return &unstructured.Unstructured{Object: s.kept.Copy(o.Object)}
+}
+
+// cloneMembers replaces some members that are objects by shallow copies.
+func cloneMembers(object map[string]any, names ...string) {
+	for _, name := range names {
+		if member, ok := object[name].(map[string]any); ok {
+			object[name] = maps.Clone(member)
+		}
+	}
+}
