@@ -24,17 +24,23 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/test/controlplane"
 )
 
 // AuditLog has the API server that is started with its second result write an audit log of requests with some verbs for
-// some resources of the core group, with their metadata. The first result is the log's path.
+// some resources, such as pods and deployments.apps, with their metadata. The first result is the log's path.
 func AuditLog(verbs, resources []string) (path string, tune func(*controlplane.Options)) {
 	ginkgo.GinkgoHelper()
 	dir := ginkgo.GinkgoT().TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
 	path = filepath.Join(dir, "audit.log")
+	var groups []string
+	for _, r := range resources {
+		parsed := schema.ParseGroupResource(r)
+		groups = append(groups, fmt.Sprintf("{group: %q, resources: [%s]}", parsed.Group, parsed.Resource))
+	}
 	gomega.Expect(os.WriteFile(policy, fmt.Appendf(nil, `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -42,9 +48,9 @@ omitStages: [RequestReceived]
 rules:
 - level: Metadata
   verbs: [%s]
-  resources: [{group: "", resources: [%s]}]
+  resources: [%s]
 - level: None
-`, strings.Join(verbs, ", "), strings.Join(resources, ", ")), 0o600)).To(gomega.Succeed())
+`, strings.Join(verbs, ", "), strings.Join(groups, ", ")), 0o600)).To(gomega.Succeed())
 	return path, func(o *controlplane.Options) {
 		o.APIServerFlags = map[string]string{"audit-policy-file": policy, "audit-log-path": path}
 	}

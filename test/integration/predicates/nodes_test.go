@@ -226,6 +226,32 @@ var _ = Describe("Nodes, pods and namespaces", func() {
 		Expect(after["nodes"].All).To(BeNumerically(">", before["nodes"].All))
 	})
 
+	It("are watched once for policies, predicates, remediation, and quotas", func(ctx SpecContext) {
+		start(ctx)
+		namespace, node := f.NewNamespace(ctx, nil), newNodes(ctx, 1)[0]
+		f.CreateReadyPolicy(ctx, onDeployments(namespace))
+		f.CreateReadyPolicy(ctx, framework.NewPolicy(framework.NewName("counts"), `package placement
+
+warnings contains msg if {
+	msg := sprintf("%d pods and %d Deployments", [count(data.kubernetes.pods[input.metadata.namespace]), count(data.kubernetes.deployments[input.metadata.namespace])])
+}
+`, "apps", "deployments", namespace))
+		quota := framework.NewScopedQuota(namespace, "both", placementv1.QuotaSpec{Hard: framework.Hard("pods", "10", "count/deployments.apps", "10")})
+		f.CreateReadyQuota(ctx, quota)
+		place(ctx, namespace, "there", node, "1")
+		Expect(f.Client.Create(ctx, newDeployment(namespace, "web", "1"))).To(Succeed())
+		Eventually(f.Used).WithContext(ctx).WithArguments(quota).Should(And(HaveKeyWithValue("pods", "1"), HaveKeyWithValue("count/deployments.apps", "1")))
+		Eventually(func() (map[string]int, error) {
+			now, err := operatorReads()
+			out := map[string]int{}
+			for resource, r := range now {
+				out[resource] = r.Open
+			}
+			return out, err
+			// The labels of namespaces are always there, for selectors.
+		}).Should(Equal(map[string]int{"nodes": 1, "pods": 1, "deployments": 1, "namespaces": 2}))
+	})
+
 	It("are what a policy's status misses a grant for, until it is granted", func(ctx SpecContext) {
 		wide := &rbacv1.ClusterRoleBinding{}
 		Expect(f.Client.Get(ctx, client.ObjectKey{Name: "berth-test-wide"}, wide)).To(Succeed())

@@ -43,7 +43,7 @@ import (
 
 var (
 	f *framework.Framework
-	// auditLog is the API server's, of lists and watches of what predicates look at.
+	// auditLog is the API server's, of lists and watches of what predicates look at, and of Deployments.
 	auditLog string
 )
 
@@ -53,7 +53,7 @@ func TestPredicates(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	path, audit := framework.AuditLog([]string{"list", "watch"}, []string{"nodes", "pods", "namespaces"})
+	path, audit := framework.AuditLog([]string{"list", "watch"}, []string{"nodes", "pods", "namespaces", "deployments.apps"})
 	auditLog = path
 	f = framework.Start(ctx, audit)
 	DeferCleanup(f.Stop)
@@ -65,7 +65,7 @@ type reads struct {
 	All, Open int
 }
 
-// operatorReads are those of nodes, pods and namespaces.
+// operatorReads are those of the resources in the audit log.
 func operatorReads() (map[string]reads, error) {
 	text, err := os.ReadFile(auditLog)
 	if err != nil {
