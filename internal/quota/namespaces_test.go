@@ -42,7 +42,7 @@ func TestNamespaceSelector(t *testing.T) {
 			if (err != nil) != test.err {
 				t.Fatal(err)
 			}
-			if err == nil && (selector.Matches(labels.Set{"env": "prod"}) != test.prod || selector.Matches(nil) != test.bare) {
+			if err == nil && (selector.Matches(labels.Set{"env": "prod"}) != test.prod || selector.Matches(labels.Set{}) != test.bare) {
 				t.Errorf("%v", selector)
 			}
 		})
