@@ -49,7 +49,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -65,6 +64,15 @@ type Catalog interface {
 	// Invalidate requests a new discovery soon. Subscribe registers a callback for when discovery finds a change.
 	Invalidate()
 	Subscribe(f func())
+}
+
+// Engine prepares compiled policies for evaluation. Its methods are safe for concurrent use.
+type Engine interface {
+	// Check verifies that the engine provides everything that a policy refers to by name. The error is a
+	// *policy.CompileError.
+	Check(m *policy.Module) error
+	// Prepare returns an evaluator for one policy. The controller drops it when it no longer needs it.
+	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
 }
 
 // missingInterval is how often the controller runs discovery while a policy reads a type that is not served. An extension
@@ -92,7 +100,7 @@ type Deps struct {
 	// the policies.
 	Revisions client.Reader
 	Namespace string
-	Engine    engine.Engine
+	Engine    Engine
 	Catalog   Catalog
 	Metrics   *metrics.Metrics
 	// Settled reports whether all data that a policy reads is replicated or known to be unavailable. Until then the
@@ -105,7 +113,7 @@ type Controller struct {
 	reader client.Reader
 	// revisions reads from namespace, which may be in another cluster than the policies.
 	revisions client.Reader
-	engine    engine.Engine
+	engine    Engine
 	registry  *placement.Registry
 	catalog   Catalog
 	metrics   *metrics.Metrics

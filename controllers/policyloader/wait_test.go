@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -139,7 +138,6 @@ func TestAnotherPolicyOfTheSameName(t *testing.T) {
 
 // elsewhere is a remote engine that has the modules of the given digests.
 type elsewhere struct {
-	engine.Engine
 	held map[string]bool
 }
 

@@ -52,7 +52,7 @@ type Controller struct {
 
 // New returns a controller that loads into data what the policies in registry read, with the normal form for objects of
 // inventories. While a policy evaluates predicates, it loads into world what those read. It receives both from hub.
-func New(hub *watches.Hub, registry *placement.Registry, data engine.Data, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
+func New(hub *watches.Hub, registry *placement.Registry, data Store, world *predicates.NodeCache, inventories *replication.Inventories) *Controller {
 	c := &Controller{registry: registry, wake: notify.NewSignal()}
 	c.data = newFeed(hub, data, func(b *policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet { return b.Fields })
 	c.data.watches.Prepare = inventories.Prepare

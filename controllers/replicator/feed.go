@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -31,9 +30,28 @@ import (
 	"github.com/berth-dev/berth/internal/watches"
 )
 
+// Store keeps the fields of prepared objects (see replication.Prepare) that policies read. Its methods are safe for
+// concurrent use, but the changes of one resource type come from one goroutine at a time, in order. Implementations
+// neither change the objects nor keep them after the call. Each method that changes data reports whether the kept data
+// changed.
+type Store interface {
+	// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields
+	// of these objects and of all later ones are kept; nil means all fields.
+	Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool
+	// Put adds or replaces one object of a resource type that is complete.
+	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
+	// Delete removes one object.
+	Delete(resource schema.GroupVersionResource, namespace, name string) bool
+	// Drop removes a resource type.
+	Drop(resource schema.GroupVersionResource) bool
+	// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false while
+	// the type is not complete.
+	Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool)
+}
+
 // feed replicates into one store the fields that policies read from it.
 type feed struct {
-	store   engine.Data
+	store   Store
 	watches *watches.Consumer
 	// reads returns the types and fields that one policy reads from the store.
 	reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet
@@ -41,7 +59,7 @@ type feed struct {
 	content, states notify.Topic[schema.GroupVersionResource]
 }
 
-func newFeed(hub *watches.Hub, store engine.Data, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
+func newFeed(hub *watches.Hub, store Store, reads func(*policy.Binding) map[schema.GroupVersionResource]*projection.FieldSet) *feed {
 	f := &feed{store: store, reads: reads}
 	f.watches = hub.NewConsumer(sink{f}, f.states.Publish)
 	return f
@@ -113,17 +131,17 @@ func (s sink) tell(resource schema.GroupVersionResource, changed bool) {
 	}
 }
 
-// predicateData adapts the world of predicates to engine.Data. It reports no memory size.
+// predicateData adapts the world of predicates to Store. It reports no memory size.
 type predicateData struct{ *predicates.NodeCache }
 
-var _ engine.Data = predicateData{}
+var _ Store = predicateData{}
 
-// Load implements engine.Data. It ignores the fields because the world itself knows which fields it keeps.
+// Load implements Store. It ignores the fields because the world itself knows which fields it keeps.
 func (w predicateData) Load(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	return w.NodeCache.Load(resource, objects)
 }
 
-// Size implements engine.Data.
+// Size implements Store.
 func (w predicateData) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	objects, ok = w.NodeCache.Size(resource)
 	return objects, 0, ok

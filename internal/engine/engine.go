@@ -14,60 +14,20 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package engine defines the interface between Berth and the engines that evaluate policies. An Engine turns compiled
-// policies into evaluators, and Data receives the cluster objects that policies read. Package embedded implements both.
-// Package remote evaluates policies whose decisions a remote engine makes. Package setup combines the two into one
-// Engine.
+// Package engine has what all engines that evaluate policies have in common: the errors of an evaluation, and the limit
+// of its input. Package embedded evaluates policies in this process. Package remote evaluates policies whose decisions a
+// remote engine makes.
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 )
-
-// Engine prepares compiled policies for evaluation. Implementations are safe for concurrent use.
-type Engine interface {
-	// Name returns the engine's name as the status of a policy shows it.
-	Name() string
-	// Check verifies that the engine provides everything that a policy refers to by name. The error is a
-	// *policy.CompileError.
-	Check(m *policy.Module) error
-	// Prepare returns an evaluator for one policy. The evaluator holds no resources that need to be released: the caller
-	// drops it when it no longer needs it.
-	Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error)
-	// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction
-	// and reads no data. It does not wait for an evaluation slot, so no policy can delay it.
-	PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error)
-}
-
-// Data receives the replica data as prepared objects (see replication.Prepare) and keeps some of their fields. Methods
-// are safe for concurrent use, but the changes of one resource type must come from one goroutine at a time, in order.
-// Implementations neither change the objects nor keep them after the call. Each method that changes data reports
-// whether the kept data changed.
-type Data interface {
-	// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields
-	// of these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields; nil
-	// means all fields.
-	Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool
-	// Put adds or replaces one object of a resource type that is complete.
-	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool
-	// Delete removes one object.
-	Delete(resource schema.GroupVersionResource, namespace, name string) bool
-	// Drop removes a resource type. Policies that read it get a NotReplicatedError from then on.
-	Drop(resource schema.GroupVersionResource) bool
-	// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false while
-	// the type is not complete.
-	Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool)
-}
 
 // ErrDeadline is the error of an evaluation that exceeded its deadline.
 var ErrDeadline = errors.New("evaluation ran into its deadline")

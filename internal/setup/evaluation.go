@@ -73,7 +73,7 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 	secrets := newEngineSecrets(base.state.live, base.options.Namespace, clock.RealClock{})
 	return &evaluation{
 		catalog: catalog, schemas: checker, registry: registry, data: data, world: world,
-		engines: engines{engine, newRemote(base, registry, secrets)},
+		engines: engines{embedded: engine, remote: newRemote(base, registry, secrets)},
 		secrets: secrets,
 
 		quotaEvaluators: quota.NewEvaluators(clock.RealClock{}),

@@ -19,6 +19,7 @@ package setup
 import (
 	"context"
 
+	"github.com/berth-dev/berth/controllers/policyloader"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
@@ -27,24 +28,24 @@ import (
 
 // engines evaluates each policy with the embedded engine or with a remote engine, as the policy says.
 type engines struct {
-	*embedded.Engine
-	remote *remote.Engine
+	embedded *embedded.Engine
+	remote   *remote.Engine
 }
 
-// Check implements engine.Engine.
-func (e engines) Check(m *policy.Module) error {
+// engineOf returns the engine that a policy says.
+func (e engines) engineOf(m *policy.Module) policyloader.Engine {
 	if m.Remote != nil {
-		return e.remote.Check(m)
+		return e.remote
 	}
-	return e.Engine.Check(m)
+	return e.embedded
 }
 
-// Prepare implements engine.Engine.
+// Check implements policyloader.Engine and policyvalidator.Checker.
+func (e engines) Check(m *policy.Module) error { return e.engineOf(m).Check(m) }
+
+// Prepare implements policyloader.Engine.
 func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
-	if m.Remote != nil {
-		return e.remote.Prepare(ctx, name, m, b)
-	}
-	return e.Engine.Prepare(ctx, name, m, b)
+	return e.engineOf(m).Prepare(ctx, name, m, b)
 }
 
 // newRemote returns the remote engine, with metrics of the endpoints in use.

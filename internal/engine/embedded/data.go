@@ -30,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/third_party/forked/golang/btree"
 
-	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/analysis"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -38,13 +37,15 @@ import (
 	"github.com/berth-dev/berth/internal/replication"
 )
 
-var _ engine.Data = (*Data)(nil)
-
 // Data holds the projections of the replicated objects as immutable values of the policy language. Readers take a
 // snapshot without a lock. Writers copy what they change. Objects with the same projection share it.
 //
 // Data replaces OPA's in-memory store. That store converts the data in each evaluation. If it keeps converted values
 // instead, it rebuilds the whole collection on each write, under a lock that blocks readers.
+//
+// Its methods are safe for concurrent use, but the changes of one resource type must come from one goroutine at a time,
+// in order. They neither change the objects, which are prepared (see replication.Prepare), nor keep them. Each method
+// that changes data reports whether the kept data changed.
 type Data struct {
 	current atomic.Pointer[snapshot]
 
@@ -167,7 +168,9 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 // path.
 const degree = 16
 
-// Load implements engine.Data.
+// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields of
+// these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields; nil means
+// all fields.
 func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool {
 	if fields == nil {
 		fields = allFields
@@ -231,7 +234,7 @@ func compare(old, next *btree.BTree[record], fields *projection.FieldSet) (chang
 	return changes, names
 }
 
-// Put implements engine.Data.
+// Put adds or replaces one object of a resource type that is complete.
 func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -257,7 +260,7 @@ func (d *Data) Put(resource schema.GroupVersionResource, o *unstructured.Unstruc
 	return true
 }
 
-// Delete implements engine.Data.
+// Delete removes one object.
 func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name string) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -274,7 +277,7 @@ func (d *Data) Delete(resource schema.GroupVersionResource, namespace, name stri
 	return true
 }
 
-// Drop implements engine.Data.
+// Drop removes a resource type. Policies that read it get an *engine.NotReplicatedError from then on.
 func (d *Data) Drop(resource schema.GroupVersionResource) bool {
 	s := d.store(resource)
 	s.mu.Lock()
@@ -400,7 +403,8 @@ func (s *snapshot) revision(l *fieldSet) uint64 {
 	return t.revisions[l.index]
 }
 
-// Size implements engine.Data.
+// Size returns the number of objects of a resource type and an estimate of their memory in bytes. ok is false while the
+// type is not complete.
 func (d *Data) Size(resource schema.GroupVersionResource) (objects int, bytes int64, ok bool) {
 	t, ok := d.current.Load().tables[resource]
 	if !ok {

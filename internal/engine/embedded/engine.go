@@ -46,9 +46,7 @@ import (
 )
 
 var (
-	_ engine.Engine       = (*Engine)(nil)
-	_ placement.Evaluator = (*evaluator)(nil)
-
+	_ placement.Evaluator     = (*evaluator)(nil)
 	_ placement.Quarantinable = (*evaluator)(nil)
 )
 
@@ -100,13 +98,14 @@ func New(data *Data, o Options) *Engine {
 	return e
 }
 
-// Name implements engine.Engine.
-func (*Engine) Name() string { return "Embedded" }
+// Name is the engine's name in the status of a policy that it decides.
+const Name = "Embedded"
 
 // resultVariable is the variable of the query that holds the values of the decision contract's rules.
 const resultVariable = "result"
 
-// Check implements engine.Engine.
+// Check verifies that the engine has the predicates that the policy refers to by name. The error is a
+// *policy.CompileError.
 func (e *Engine) Check(m *policy.Module) error {
 	if e.predicates == nil {
 		return nil
@@ -114,7 +113,8 @@ func (e *Engine) Check(m *policy.Module) error {
 	return m.CheckPredicates(e.predicates.Names())
 }
 
-// Prepare implements engine.Engine.
+// Prepare returns the evaluator of a policy. The caller drops it when it no longer needs it: it holds no resources that
+// need to be released.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
 		engine: e, name: name, fieldSets: e.data.fieldSetsOf(b), fields: m.Input, inputBytes: m.InputBytes, ruleCache: newRuleCache(m),
@@ -167,7 +167,8 @@ func (e *Engine) sharedQuery(ctx context.Context, m *policy.Module) (*rego.Prepa
 	return e.queries.Get(m.Digest, prepare)
 }
 
-// PrepareGenerated implements engine.Engine.
+// PrepareGenerated returns the rules of a module that Berth itself generated. Such a module terminates by construction
+// and reads no data. It does not wait for an evaluation slot, so no policy can delay it.
 func (*Engine) PrepareGenerated(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 	prepared, err := prepareQuery(ctx, m, rego.StrictBuiltinErrors(true))
 	if err != nil {
