@@ -183,3 +183,11 @@ func (e *RemoteError) Error() string {
 }
 
 func (e *RemoteError) Unwrap() error { return e.Err }
+
+// FaultOf returns the fault of a remote engine that an error wraps; empty for none.
+func FaultOf(err error) Fault {
+	if fault, ok := errors.AsType[*RemoteError](err); ok {
+		return fault.Fault
+	}
+	return ""
+}

@@ -26,6 +26,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -44,6 +45,8 @@ type evaluation struct {
 	data    *embedded.Data
 	world   *predicates.NodeCache
 	engines engines
+	// clients are the clients of remote engines, with secrets.
+	clients *opaclient.Pool
 	secrets *engineSecrets
 
 	quotaEvaluators *quota.Evaluators
@@ -71,10 +74,11 @@ func newEvaluation(ctx context.Context, base *base) (*evaluation, error) {
 		Predicates: base.settings.predicates, Templates: base.settings.templates, World: world,
 	})
 	secrets := newEngineSecrets(base.state.live, base.options.Namespace, clock.RealClock{})
+	clients := opaclient.NewPool(opaclient.Options{Secrets: secrets, UserAgent: "berth/" + Version()})
 	return &evaluation{
 		catalog: catalog, schemas: checker, registry: registry, data: data, world: world,
-		engines: engines{embedded: engine, remote: newRemote(base, registry, secrets)},
-		secrets: secrets,
+		engines: engines{embedded: engine, remote: newRemote(base, registry, clients)},
+		clients: clients, secrets: secrets,
 
 		quotaEvaluators: quota.NewEvaluators(clock.RealClock{}),
 		quotaCompiler:   quota.NewCompiler(engine.PrepareGenerated),

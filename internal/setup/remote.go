@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/controllers/policyloader"
 	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -49,13 +50,12 @@ func (e engines) Prepare(ctx context.Context, name string, m *policy.Module, b *
 }
 
 // newRemote returns the remote engine, with metrics of the endpoints in use.
-func newRemote(base *base, registry *placement.Registry, secrets *engineSecrets) *remote.Engine {
+func newRemote(base *base, registry *placement.Registry, clients *opaclient.Pool) *remote.Engine {
 	registry.Subscribe((&endpointMetrics{metrics: base.metrics.Remote, used: map[string]int{}}).changed)
 	return remote.New(remote.Options{
-		Secrets:      secrets,
+		Clients:      clients,
 		Policies:     registry.InForce,
 		AllowSecrets: base.options.AllowRemoteSecrets,
-		UserAgent:    "berth/" + Version(),
 		Observer:     &remoteObserver{Remote: base.metrics.Remote, reader: base.mgr.GetClient(), events: base.events, topics: base.topics},
 	})
 }

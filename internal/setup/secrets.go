@@ -111,7 +111,7 @@ func newEngineSecrets(reader client.Reader, namespace string, c clock.PassiveClo
 	return &engineSecrets{reader: reader, namespace: namespace, clock: c, read: map[string]cachedSecret{}}
 }
 
-// Secret implements remote.Secrets.
+// Secret implements opaclient.Secrets.
 func (s *engineSecrets) Secret(ctx context.Context, name string) (map[string][]byte, error) {
 	if known, ok := s.known(name); ok && s.clock.Since(known.at) < secretMaxAge {
 		return known.data, known.err

@@ -18,6 +18,8 @@ limitations under the License.
 package weakcache
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"runtime"
 	"sync"
 	"weak"
@@ -55,6 +57,16 @@ func (c *Cache[V]) Get(key string, make func() (*V, error)) (*V, error) {
 	})
 	v, _ := shared.(*V)
 	return v, err
+}
+
+// Key returns a key for values: a hash of their JSON.
+func Key(values ...any) (string, error) {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:]), nil
 }
 
 // Len returns the number of entries, including those whose value was collected but not removed yet.

@@ -120,3 +120,19 @@ func TestErrorsAreNotKept(t *testing.T) {
 		t.Errorf("got %v after an error", v)
 	}
 }
+
+func TestKey(t *testing.T) {
+	keyOf := func(values ...any) string {
+		key, err := weakcache.Key(values...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	if first, second := keyOf("a", "b"), keyOf("a", "b"); first != second || first == keyOf("ab") || keyOf("a") == keyOf([]string{"a"}) {
+		t.Error("keys are not those of the values")
+	}
+	if _, err := weakcache.Key(make(chan int)); err == nil {
+		t.Error("a value that can't be written as JSON has a key")
+	}
+}

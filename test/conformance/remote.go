@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -54,12 +55,14 @@ type Remote struct {
 // unless that is empty.
 func NewRemote(base, token string) *Remote {
 	r := &Remote{base: strings.TrimSuffix(base, "/"), token: token, released: make(chan string, 1)}
-	r.engine = remote.New(remote.Options{Secrets: r, AllowSecrets: true, UserAgent: "berth-conformance"})
+	r.engine = remote.New(remote.Options{
+		Clients: opaclient.NewPool(opaclient.Options{Secrets: r, UserAgent: "berth-conformance"}), AllowSecrets: true,
+	})
 	r.supply = r.engine.NewPusher(remote.PusherOptions{Inventories: replication.Known(), Observer: observer(r.released)})
 	return r
 }
 
-// Secret implements remote.Secrets.
+// Secret implements opaclient.Secrets.
 func (r *Remote) Secret(context.Context, string) (map[string][]byte, error) {
 	return map[string][]byte{"token": []byte(r.token)}, nil
 }

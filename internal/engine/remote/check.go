@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -34,20 +35,19 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 	if r == nil || r.NeedsPush() {
 		return ""
 	}
-	access, err := e.accessTo(r)
+	client, err := e.options.Clients.Client(r)
 	if err != nil {
 		return ""
 	}
-	probe := &evaluator{engine: e, remote: r, access: access}
-	body, err := encodeRequest(map[string]any{}, r.V0)
+	body, err := opaclient.EncodeInput(map[string]any{}, r.V0)
 	if err != nil {
 		return ""
 	}
 	const hint = "look at the path of spec.remote.url, and whether the engine has the policy"
-	answer, found, err := probe.query(ctx, body)
-	var said *rejection
+	answer, found, err := client.Query(ctx, r.Document, r.V0, body)
+	var said *opaclient.Rejection
 	switch {
-	case errors.As(err, &said) && said.ofObject():
+	case errors.As(err, &said) && said.OfObject():
 		// The policy exists, but can't decide an empty object.
 		return ""
 	case errors.As(err, &said) && said.Status == http.StatusNotFound:
@@ -56,7 +56,7 @@ func (e *Engine) Probe(ctx context.Context, r *policy.Remote) string {
 		return fmt.Sprintf("the engine does not answer, and until it does spec.failurePolicy says what becomes of requests: %v", err)
 	}
 	if found {
-		_, found, err = decodeResponse(answer, r.V0)
+		_, found, err = opaclient.DecodeResult(answer, r.V0)
 	}
 	var contract *placement.ContractError
 	switch {

@@ -27,12 +27,13 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
 const (
 	// maxInFlight is the maximum number of concurrent requests to an engine.
-	maxInFlight = 64
+	maxInFlight = opaclient.MaxConnections
 	// faultsToOpen is the number of consecutive faults that open the circuit breaker.
 	faultsToOpen = 5
 	// firstOpen is how long the circuit breaker stays open at first, which is roughly the time that a server takes to
@@ -151,12 +152,12 @@ func breakerOutcome(err error) error {
 	case engine.FaultCredentials, engine.FaultSerialization:
 		return errInconclusive
 	}
-	var said *rejection
-	var unreadable unreadable
-	if errors.As(err, &said) && said.ofObject() || errors.As(err, &unreadable) {
+	var said *opaclient.Rejection
+	var unreadable opaclient.UnreadableError
+	if errors.As(err, &said) && said.OfObject() || errors.As(err, &unreadable) {
 		return nil
 	}
-	if errors.Is(err, context.Canceled) || untrusted(err) {
+	if errors.Is(err, context.Canceled) || opaclient.Untrusted(err) {
 		// The caller gave up, or the certificates of one policy are the cause.
 		return errInconclusive
 	}

@@ -57,7 +57,7 @@ func TestCircuit(t *testing.T) {
 				t.Errorf("%q does not say %q", got, part)
 			}
 		}
-		if h := q.Health(); !h.BreakerOpen || faultOf(h.Err) != engine.FaultServer {
+		if h := q.Health(); !h.BreakerOpen || engine.FaultOf(h.Err) != engine.FaultServer {
 			t.Errorf("health is %+v", h)
 		}
 
@@ -187,7 +187,7 @@ func TestCircuitOfAnotherPolicysFaults(t *testing.T) {
 				if h := good.Health(); h.Err != nil || h.BreakerOpen {
 					t.Errorf("health is %+v", h)
 				}
-				if h := bad.Health(); string(faultOf(h.Err)) != name || h.BreakerOpen {
+				if h := bad.Health(); string(engine.FaultOf(h.Err)) != name || h.BreakerOpen {
 					t.Errorf("health is %+v", h)
 				}
 			})
@@ -220,7 +220,7 @@ func TestInFlight(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
-		if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout || !strings.Contains(err.Error(), "under way") {
+		if _, err := p.Evaluate(ctx, deployment()); engine.FaultOf(err) != engine.FaultTimeout || !strings.Contains(err.Error(), "under way") {
 			t.Errorf("got %v", err)
 		}
 		all.Wait()

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/weakcache"
@@ -30,12 +31,6 @@ import (
 
 // Name is the engine's name in the status of a policy that a remote engine decides.
 const Name = "Remote"
-
-// Secrets reads Secrets of the operator's own namespace.
-type Secrets interface {
-	// Secret returns the current data of a Secret. The caller must not change it.
-	Secret(ctx context.Context, name string) (map[string][]byte, error)
-}
 
 // Observer is notified about requests to engines. Its methods are safe for concurrent use and return quickly.
 type Observer interface {
@@ -51,15 +46,14 @@ type Observer interface {
 
 // Options configure an Engine.
 type Options struct {
-	Secrets Secrets
+	// Clients are the clients of the engines; nil for clients that have no Secrets.
+	Clients *opaclient.Pool
 	// Policies returns the policies in force, of any engine; nil for none.
 	Policies func() []*placement.Policy
 	// Observer is notified about requests; nil for no notifications.
 	Observer Observer
 	// AllowSecrets permits policies to refer to Secrets. Engines get them without their data in any case.
 	AllowSecrets bool
-	// UserAgent is the User-Agent header of requests.
-	UserAgent string
 }
 
 // Engine evaluates policies with remote engines. It is safe for concurrent use.
@@ -67,18 +61,20 @@ type Options struct {
 // Evaluators share the state of an engine and its connections. Both are freed soon after the last evaluator that uses
 // them. Evaluators need not be closed.
 type Engine struct {
-	options Options
-	// dial connects to engines; nil for the default dialer.
-	dial            dialer
+	options         Options
 	evaluators      weakcache.Cache[evaluator]
-	accesses        weakcache.Cache[access]
 	endpoints       weakcache.Cache[endpoint]
 	manifestReaders weakcache.Cache[manifestReader]
 	decisionCache   decisionCache
 }
 
 // New returns an engine.
-func New(o Options) *Engine { return &Engine{options: o, decisionCache: newDecisionCache()} }
+func New(o Options) *Engine {
+	if o.Clients == nil {
+		o.Clients = opaclient.NewPool(opaclient.Options{})
+	}
+	return &Engine{options: o, decisionCache: newDecisionCache()}
+}
 
 // DataReady reports whether a policy's engine has the data and the modules that the policy needs there, as far as this
 // replica knows. It does not wait: it may start a request for the manifest, whose result the next call uses.
@@ -86,17 +82,17 @@ func (e *Engine) DataReady(b *policy.Binding) bool {
 	if b.Remote == nil || !b.Remote.NeedsPush() {
 		return true
 	}
-	a, err := e.accessTo(b.Remote)
+	c, err := e.options.Clients.Client(b.Remote)
 	if err != nil {
 		return false
 	}
-	w, err := e.manifestReaderOf(b.Remote, a)
+	w, err := e.manifestReaderOf(b.Remote, c)
 	if err != nil {
 		return false
 	}
 	w.poll(timeoutOf(b.Remote))
 	current := w.latest()
-	missing, _ := current.missing(b.Remote.Policy, b.Remote, b)
+	missing, _ := current.Missing(b.Remote.Policy, b.Remote, b)
 	return current != nil && missing == ""
 }
 
@@ -125,7 +121,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			for _, p := range e.inForce() {
-				p.access.close()
+				p.client.CloseIdleConnections()
 			}
 			return nil
 		case now := <-ticker.C:
@@ -176,7 +172,7 @@ func (e *Engine) inForce() []*evaluator {
 
 func (e *Engine) requested(endpoint string, err error, took time.Duration) {
 	if e.options.Observer != nil {
-		e.options.Observer.Requested(endpoint, faultOf(err), took)
+		e.options.Observer.Requested(endpoint, engine.FaultOf(err), took)
 	}
 }
 

@@ -21,16 +21,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/weakcache"
 )
 
 var _ placement.Remote = (*evaluator)(nil)
@@ -42,7 +43,7 @@ type evaluator struct {
 	name     string
 	remote   *policy.Remote
 	binding  *policy.Binding
-	access   *access
+	client   *opaclient.Client
 	endpoint *endpoint
 	// inputBytes is the maximum size of an object that is sent, as JSON.
 	inputBytes int
@@ -78,7 +79,7 @@ func (e *Engine) Prepare(_ context.Context, name string, m *policy.Module, b *po
 	if err := e.Check(m); err != nil {
 		return nil, err
 	}
-	key, err := keyFor(name, m.Remote.Spec, b.PushedTypes, b.Missing, m.InputBytes)
+	key, err := weakcache.Key(name, m.Remote.Spec, b.PushedTypes, b.Missing, m.InputBytes)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
@@ -89,18 +90,18 @@ func (e *Engine) newEvaluator(name string, m *policy.Module, b *policy.Binding) 
 	r := m.Remote
 	p := &evaluator{engine: e, name: name, remote: r, binding: b, inputBytes: m.InputBytes}
 	var err error
-	if p.access, err = e.accessTo(r); err != nil {
+	if p.client, err = e.options.Clients.Client(r); err != nil {
 		return nil, err
 	}
-	if p.endpoint, err = e.endpoints.Get(p.access.endpoint, func() (*endpoint, error) { return newEndpoint(p.access.endpoint), nil }); err != nil {
+	if p.endpoint, err = e.endpoints.Get(p.client.Endpoint(), func() (*endpoint, error) { return newEndpoint(p.client.Endpoint()), nil }); err != nil {
 		return nil, err
 	}
 	if r.NeedsPush() {
-		if p.manifestReader, err = e.manifestReaderOf(r, p.access); err != nil {
+		if p.manifestReader, err = e.manifestReaderOf(r, p.client); err != nil {
 			return nil, err
 		}
 	}
-	p.notifiedHealth = placement.RemoteHealth{Endpoint: p.access.endpoint}
+	p.notifiedHealth = placement.RemoteHealth{Endpoint: p.client.Endpoint()}
 	p.scheduleRefresh(time.Now())
 	p.newRevision()
 	return p, nil
@@ -123,9 +124,9 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	if isSecret(input) {
 		input = withoutData(input)
 	}
-	body, err := encodeRequest(input, p.remote.V0)
+	body, err := opaclient.EncodeInput(input, p.remote.V0)
 	if err != nil {
-		return placement.Decision{}, p.access.fault(engine.FaultSerialization, err)
+		return placement.Decision{}, p.client.Fault(engine.FaultSerialization, err)
 	}
 	ttl := time.Duration(p.remote.Spec.CacheSeconds) * time.Second
 	var key requestKey
@@ -174,7 +175,7 @@ func (p *evaluator) attempt(ctx context.Context, body []byte) (out sizedDecision
 
 // request sends one request. It verifies before and after that the engine has what the policy needs.
 func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, error) {
-	var before *manifest
+	var before *opaclient.Manifest
 	if p.manifestReader != nil {
 		var err error
 		if before, err = p.manifestReader.verifyBefore(ctx, p.name, p.remote, p.binding); err != nil {
@@ -182,7 +183,7 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 		}
 		p.wasComplete.Store(true)
 	}
-	answer, found, err := p.query(ctx, body)
+	answer, found, err := p.client.Query(ctx, p.remote.Document, p.remote.V0, body)
 	if err != nil {
 		return sizedDecision{}, err
 	}
@@ -194,23 +195,23 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	}
 	var rules map[string]any
 	if found {
-		rules, found, err = decodeResponse(answer, p.remote.V0)
+		rules, found, err = opaclient.DecodeResult(answer, p.remote.V0)
 	}
 	var contract *placement.ContractError
 	switch {
 	case errors.As(err, &contract):
 		return sizedDecision{}, err
 	case err != nil:
-		return sizedDecision{}, p.access.fault(engine.FaultMalformed, unreadable{err})
+		return sizedDecision{}, p.client.Fault(engine.FaultMalformed, opaclient.UnreadableError{Err: err})
 	case !found && p.remote.OwnPackage:
 		// The server that answered lacks the modules, whatever the manifest said. For a moment, two servers may share one
 		// address.
-		return sizedDecision{}, p.access.fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
+		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete, errors.New("it does not have the package of the policy's modules"))
 	case !found && superseded:
-		return sizedDecision{}, p.access.fault(engine.FaultIncomplete,
+		return sizedDecision{}, p.client.Fault(engine.FaultIncomplete,
 			errors.New("it has newer modules of the policy, which have no result for this version"))
 	case !found && p.remote.Spec.Undefined == placementv1.UndefinedError:
-		return sizedDecision{}, p.access.fault(engine.FaultUndefined,
+		return sizedDecision{}, p.client.Fault(engine.FaultUndefined,
 			fmt.Errorf("it has no result for %s: look at the path of spec.remote.url, and whether it has the policy", p.remote.Document))
 	case !found:
 		return sizedDecision{size: len(answer)}, nil
@@ -218,20 +219,6 @@ func (p *evaluator) request(ctx context.Context, body []byte) (sizedDecision, er
 	decision, err := placement.ParseDecision(rules)
 	return sizedDecision{decision, len(answer)}, err
 }
-
-// query sends the request. found is false if the engine answers that it has no such document, as OPA's v0 data API
-// does.
-func (p *evaluator) query(ctx context.Context, body []byte) (answer []byte, found bool, err error) {
-	answer, err = p.access.send(ctx, query{method: http.MethodPost, at: p.remote.Document, body: body})
-	var said *rejection
-	if p.remote.V0 && errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code == codeUndefined {
-		return nil, false, nil
-	}
-	return answer, err == nil, err
-}
-
-// codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
-const codeUndefined = "undefined_document"
 
 // recordOutcome records what an attempt's outcome says about this policy alone. It reports whether the policy's own
 // health changed.
@@ -247,7 +234,7 @@ func (p *evaluator) recordOutcome(err error) (changed bool) {
 	case fault.Fault == engine.FaultIncomplete && !p.wasComplete.Load():
 		// The engine is still being loaded for the first time, or rejects what is pushed to it. The condition Replicated
 		// reports that. No decision was requested.
-	case breakerOutcome(err) == nil, fault.Fault == engine.FaultCredentials, untrusted(err):
+	case breakerOutcome(err) == nil, fault.Fault == engine.FaultCredentials, opaclient.Untrusted(err):
 		p.ownHealth.failed(fault, now)
 	default:
 		p.ownHealth.attempted = true

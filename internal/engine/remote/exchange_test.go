@@ -33,6 +33,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 )
 
@@ -105,7 +106,7 @@ func TestFaults(t *testing.T) {
 		"Hangs":            {answer: hangs, fault: engine.FaultTimeout, says: []string{"no answer in time"}},
 		"ClosedAtOnce":     {answer: raw(""), fault: engine.FaultNetwork},
 		"NoHTTP":           {answer: raw("hello\n"), fault: engine.FaultNetwork},
-		"HugeHeader":       {answer: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeader+8<<10) + "\r\n\r\n"), fault: engine.FaultNetwork},
+		"HugeHeader":       {answer: raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", opaclient.MaxHeader+8<<10) + "\r\n\r\n"), fault: engine.FaultNetwork},
 		"CutBody":          {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n" + eu), fault: engine.FaultMalformed, says: []string{"cut off"}},
 		"CutChunk":         {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n", len(eu)) + eu + "\r\n"), fault: engine.FaultMalformed, says: []string{"cut off"}},
 		"NoLengthAndCut":   {answer: raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + eu[:20]), fault: engine.FaultMalformed},
@@ -139,7 +140,7 @@ func TestFaults(t *testing.T) {
 		"ErrorAsSuccess": {answer: says(`{"code": "internal_error", "message": "x"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
 		"OtherSuccess":   {answer: says(`{"decision_id": "1", "status": "in maintenance"}`), fault: engine.FaultMalformed, says: []string{"an object with 2 members, without result"}},
 		"OtherCase":      {answer: says(`{"Result": {"errors": ["no"]}}`), fault: engine.FaultMalformed, says: []string{"an object with 1 members, without result"}},
-		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", maxResponse) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
+		"TooLarge":       {answer: says(`{"result": {"annotations": {"region": "` + strings.Repeat("e", opaclient.MaxResponse) + `"}}}`), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"Bomb":           {answer: zipped(50<<20, false), fault: engine.FaultMalformed, says: []string{"more than 1048576 bytes"}},
 		"CutCompressed":  {answer: zipped(100, true), fault: engine.FaultMalformed},
 	}
@@ -166,7 +167,7 @@ func TestFaults(t *testing.T) {
 				if diff := cmp.Diff([]engine.Fault{tc.fault}, f.faults); diff != "" {
 					t.Errorf("the observer knows of: %s", diff)
 				}
-				if h := p.Health(); faultOf(h.Err) != tc.fault || !h.Queried {
+				if h := p.Health(); engine.FaultOf(h.Err) != tc.fault || !h.Queried {
 					t.Errorf("health is %+v", h)
 				}
 			})
@@ -298,7 +299,7 @@ func TestAnswers(t *testing.T) {
 						t.Errorf("got error %v, want %s", err, tc.contract)
 					}
 				case tc.fault != "":
-					if faultOf(err) != tc.fault {
+					if engine.FaultOf(err) != tc.fault {
 						t.Errorf("got error %v, want %s", err, tc.fault)
 					}
 				case err != nil:
@@ -318,7 +319,7 @@ func TestAnswers(t *testing.T) {
 func TestObjectsThatCannotBeSent(t *testing.T) {
 	f := newFixture(t, says(eu))
 	p := f.put(t, "p", placementv1.Remote{})
-	if _, err := p.Evaluate(t.Context(), map[string]any{"x": make(chan int)}); faultOf(err) != engine.FaultSerialization {
+	if _, err := p.Evaluate(t.Context(), map[string]any{"x": make(chan int)}); engine.FaultOf(err) != engine.FaultSerialization {
 		t.Errorf("no JSON: got %v", err)
 	}
 	_, err := p.Evaluate(t.Context(), map[string]any{"x": strings.Repeat("x", placementv1.DefaultInputBytes)})
@@ -326,7 +327,7 @@ func TestObjectsThatCannotBeSent(t *testing.T) {
 		t.Errorf("above spec.limits.inputBytes: got %v", err)
 	}
 	// An object of the largest size that a policy may set is too large once the request's envelope is added.
-	if _, err := encodeRequest(map[string]any{"x": strings.Repeat("x", maxRequest-len(`{"x":""}`))}, false); err == nil {
+	if _, err := opaclient.EncodeInput(map[string]any{"x": strings.Repeat("x", opaclient.MaxRequest-len(`{"x":""}`))}, false); err == nil {
 		t.Error("a request above the largest size is sent")
 	}
 	if len(f.faults) > 0 {

@@ -17,7 +17,6 @@ limitations under the License.
 package remote
 
 import (
-	"errors"
 	"time"
 
 	"github.com/berth-dev/berth/internal/engine"
@@ -72,12 +71,5 @@ func (h *health) kind() engine.Fault {
 
 // differs reports whether two states of a policy's health differ in more than the text of the error.
 func differs(x, y placement.RemoteHealth) bool {
-	return x.Queried != y.Queried || x.BreakerOpen != y.BreakerOpen || faultOf(x.Err) != faultOf(y.Err)
-}
-
-func faultOf(err error) engine.Fault {
-	if fault, ok := errors.AsType[*engine.RemoteError](err); ok {
-		return fault.Fault
-	}
-	return ""
+	return x.Queried != y.Queried || x.BreakerOpen != y.BreakerOpen || engine.FaultOf(x.Err) != engine.FaultOf(y.Err)
 }

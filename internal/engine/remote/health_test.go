@@ -237,7 +237,7 @@ func TestHealthOutlivesEvaluators(t *testing.T) {
 	spec := placementv1.Remote{Retry: noRetry}
 	p := f.put(t, "p", spec)
 	inVain(t, p)
-	if got := faultOf(f.put(t, "p", spec).Health().Err); got != engine.FaultUnauthorized {
+	if got := engine.FaultOf(f.put(t, "p", spec).Health().Err); got != engine.FaultUnauthorized {
 		t.Errorf("bound anew: %q", got)
 	}
 	spec.TimeoutSeconds = 2

@@ -35,6 +35,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -125,7 +126,7 @@ func describeHealth(h placement.RemoteHealth) string {
 	case h.BreakerOpen:
 		return "open"
 	case h.Err != nil:
-		return string(faultOf(h.Err))
+		return string(engine.FaultOf(h.Err))
 	}
 	return "healthy"
 }
@@ -191,8 +192,8 @@ const address0 = "http://opa.example:8181"
 func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
 	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &secrets{}}
-	f.engine = New(Options{Secrets: f.secrets, Policies: f.policies, Observer: f.recorder, UserAgent: "berth/test"})
-	f.engine.dial = f.dial
+	clients := opaclient.NewPool(opaclient.Options{Secrets: f.secrets, UserAgent: "berth/test", Dial: f.dial})
+	f.engine = New(Options{Clients: clients, Policies: f.policies, Observer: f.recorder})
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
 	ended := make(chan struct{})
 	go func() {
@@ -203,7 +204,7 @@ func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 		// Close connections before the bubble ends, because later cleanups run outside of it.
 		for _, e := range f.evaluate {
 			if p, ok := e.(*evaluator); ok {
-				p.access.close()
+				p.client.CloseIdleConnections()
 			}
 		}
 		server.Close()

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -35,12 +36,12 @@ const minPollInterval = 500 * time.Millisecond
 // manifestReader reads the manifest of an engine. Policies that reach the engine in the same way share one. It is safe
 // for concurrent use.
 type manifestReader struct {
-	access *access
+	client *opaclient.Client
 	url    *url.URL
 
 	mu sync.Mutex
 	// last is the last manifest that was read; nil for none. polled is when poll last started a request.
-	last   *manifest
+	last   *opaclient.Manifest
 	polled time.Time
 	// running is the current request, which may have begun before a caller asked for the manifest. next begins after it.
 	// Both may be nil.
@@ -52,19 +53,19 @@ type manifestRequest struct {
 	timeout time.Duration
 	done    chan struct{}
 	// manifest and err are the result. They are set before done is closed.
-	manifest *manifest
+	manifest *opaclient.Manifest
 	err      error
 }
 
 // manifestReaderOf returns the reader of the manifest of a policy's engine.
-func (e *Engine) manifestReaderOf(r *policy.Remote, a *access) (*manifestReader, error) {
-	return e.manifestReaders.Get(fmt.Sprintf("%p %s", a, r.Base), func() (*manifestReader, error) {
-		return &manifestReader{access: a, url: manifestURL(r.Base)}, nil
+func (e *Engine) manifestReaderOf(r *policy.Remote, c *opaclient.Client) (*manifestReader, error) {
+	return e.manifestReaders.Get(fmt.Sprintf("%p %s", c, r.Base), func() (*manifestReader, error) {
+		return &manifestReader{client: c, url: opaclient.ManifestURL(r.Base)}, nil
 	})
 }
 
 // latest returns the last manifest that was read; nil for none.
-func (w *manifestReader) latest() *manifest {
+func (w *manifestReader) latest() *opaclient.Manifest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
@@ -72,13 +73,13 @@ func (w *manifestReader) latest() *manifest {
 
 // read reads the manifest with a request that begins after the call. Callers that arrive while a request is running
 // share the next one, which uses the timeout of the first of them.
-func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*manifest, error) {
+func (w *manifestReader) read(ctx context.Context, timeout time.Duration) (*opaclient.Manifest, error) {
 	l := w.startRequest(timeout)
 	select {
 	case <-l.done:
 		return l.manifest, l.err
 	case <-ctx.Done():
-		return nil, w.access.connectionFault(ctx, fmt.Errorf("waiting for what it holds: %w", ctx.Err()))
+		return nil, w.client.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time: waiting for what it holds: %w", ctx.Err()))
 	}
 }
 
@@ -130,31 +131,31 @@ func (w *manifestReader) run(l *manifestRequest) {
 	}
 }
 
-func (w *manifestReader) fetch(ctx context.Context) (*manifest, error) {
-	answer, err := w.access.send(ctx, query{method: http.MethodGet, at: w.url})
+func (w *manifestReader) fetch(ctx context.Context) (*opaclient.Manifest, error) {
+	answer, err := w.client.Send(ctx, opaclient.Request{Method: http.MethodGet, URL: w.url})
 	if err != nil {
 		return nil, err
 	}
-	current, err := parseManifest(answer)
+	current, err := opaclient.ParseManifest(answer)
 	if err != nil {
-		return nil, w.access.fault(engine.FaultMalformed, err)
+		return nil, w.client.Fault(engine.FaultMalformed, err)
 	}
 	return current, nil
 }
 
 // verifyBefore returns a manifest that lists everything that the policy needs, as read before the engine decides. The
 // error is an *engine.RemoteError.
-func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *policy.Remote, b *policy.Binding) (*manifest, error) {
+func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *policy.Remote, b *policy.Binding) (*opaclient.Manifest, error) {
 	current := w.latest()
-	if missing, _ := current.missing(name, r, b); missing == "" && current != nil {
+	if missing, _ := current.Missing(name, r, b); missing == "" && current != nil {
 		return current, nil
 	}
 	current, err := w.read(ctx, timeoutOf(r))
 	if err != nil {
 		return nil, err
 	}
-	if missing, _ := current.missing(name, r, b); missing != "" {
-		return nil, w.access.fault(engine.FaultIncomplete, errors.New("it "+missing))
+	if missing, _ := current.Missing(name, r, b); missing != "" {
+		return nil, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	}
 	return current, nil
 }
@@ -162,17 +163,17 @@ func (w *manifestReader) verifyBefore(ctx context.Context, name string, r *polic
 // verifyAfter verifies that the engine had everything that the policy needs from before until now, and so while it
 // decided. superseded reports that the engine has newer modules than the policy, so that an undefined result means
 // nothing. The error is an *engine.RemoteError.
-func (w *manifestReader) verifyAfter(ctx context.Context, before *manifest, name string, r *policy.Remote, b *policy.Binding) (superseded bool, err error) {
+func (w *manifestReader) verifyAfter(ctx context.Context, before *opaclient.Manifest, name string, r *policy.Remote, b *policy.Binding) (superseded bool, err error) {
 	current, err := w.read(ctx, timeoutOf(r))
 	if err != nil {
 		return false, err
 	}
-	missing, superseded := current.missing(name, r, b)
+	missing, superseded := current.Missing(name, r, b)
 	switch {
 	case missing != "":
-		return false, w.access.fault(engine.FaultIncomplete, errors.New("it "+missing))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it "+missing))
 	case current.LoadID != before.LoadID:
-		return false, w.access.fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has them again"))
+		return false, w.client.Fault(engine.FaultIncomplete, errors.New("it lost data while it decided, and has them again"))
 	}
 	return superseded, nil
 }

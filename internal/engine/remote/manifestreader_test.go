@@ -31,6 +31,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
@@ -46,7 +47,7 @@ func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 		p := prepare(t, f.engine, "p", placementv1.Remote{Retry: noRetry, Replicate: []placementv1.ReplicatedResource{{Resource: "nodes"}}}, nodes)
 		f.evaluate, f.inForce = []placement.Evaluator{p}, []*placement.Policy{{Name: "p", Evaluator: p}}
 		for _, step := range []struct {
-			stored      *manifest
+			stored      *opaclient.Manifest
 			health      string
 			transitions []string
 		}{
@@ -73,7 +74,7 @@ func TestIncompleteBeforeTheFirstLoad(t *testing.T) {
 type keeper struct {
 	mu sync.Mutex
 	// stored is the manifest; nil for none.
-	stored *manifest
+	stored *opaclient.Manifest
 	// decide runs during a decision, before the response; nil for nothing.
 	decide func(k *keeper)
 	answer string
@@ -109,14 +110,14 @@ func (k *keeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	says(k.answer)(w, r)
 }
 
-func (k *keeper) set(h *manifest) {
+func (k *keeper) set(h *opaclient.Manifest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stored = h
 }
 
-func full(load string) *manifest {
-	return &manifest{LoadID: load, Types: map[string]bool{"/v1/nodes": true}}
+func full(load string) *opaclient.Manifest {
+	return &opaclient.Manifest{LoadID: load, Types: map[string]bool{"/v1/nodes": true}}
 }
 
 // wantsNodes returns a policy that needs nodes in the engine.
@@ -131,7 +132,7 @@ func wantsNodes(t *testing.T, f *fixture, name string, spec placementv1.Remote) 
 // TestManifest verifies that a decision counts only if the engine had everything before it and still has it afterwards.
 func TestManifest(t *testing.T) {
 	tests := map[string]struct {
-		stored *manifest
+		stored *opaclient.Manifest
 		decide func(k *keeper)
 		fault  engine.Fault
 		posts  int
@@ -139,7 +140,7 @@ func TestManifest(t *testing.T) {
 	}{
 		"Everything":      {stored: full("1"), posts: 1},
 		"Nothing":         {fault: engine.FaultIncomplete, says: "nodes"},
-		"InPart":          {stored: &manifest{LoadID: "1", Types: map[string]bool{"/v1/nodes": false}}, fault: engine.FaultIncomplete, says: "nodes"},
+		"InPart":          {stored: &opaclient.Manifest{LoadID: "1", Types: map[string]bool{"/v1/nodes": false}}, fault: engine.FaultIncomplete, says: "nodes"},
 		"LostMeanwhile":   {stored: full("1"), decide: func(k *keeper) { k.set(nil) }, posts: 1, fault: engine.FaultIncomplete, says: "nodes"},
 		"ReloadMeanwhile": {stored: full("1"), decide: func(k *keeper) { k.set(full("2")) }, posts: 1, fault: engine.FaultIncomplete, says: "lost data"},
 	}
@@ -150,7 +151,7 @@ func TestManifest(t *testing.T) {
 				f := newFixture(t, k.ServeHTTP)
 				p := wantsNodes(t, f, "p", placementv1.Remote{Retry: noRetry})
 				d, err := p.Evaluate(t.Context(), deployment())
-				if faultOf(err) != tc.fault || k.posts != tc.posts || (err == nil) != (d.Annotations["region"] == "eu") {
+				if engine.FaultOf(err) != tc.fault || k.posts != tc.posts || (err == nil) != (d.Annotations["region"] == "eu") {
 					t.Errorf("%d requests, decision %v, error %v", k.posts, d, err)
 				}
 				if tc.says != "" && !strings.Contains(err.Error(), tc.says) {
@@ -195,7 +196,7 @@ func TestManifestOfOtherModules(t *testing.T) {
 		f := newFixture(t, k.ServeHTTP)
 		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package m"}}})
 		stored := func(digest string, superseded ...string) {
-			k.set(&manifest{LoadID: "1", Modules: map[string]manifestModules{"p": {Digest: digest, Superseded: superseded}}})
+			k.set(&opaclient.Manifest{LoadID: "1", Modules: map[string]opaclient.ManifestModules{"p": {Digest: digest, Superseded: superseded}}})
 		}
 		stored(p.remote.ModulesDigest)
 		decides(t, p)
@@ -223,7 +224,7 @@ func TestAnswerOfAnotherServer(t *testing.T) {
 		k := &keeper{answer: `{}`}
 		f := newFixture(t, k.ServeHTTP)
 		p := f.put(t, "p", placementv1.Remote{Retry: noRetry, URL: address0 + "/v1/data/p", Modules: []placementv1.RemoteModule{{Name: "m", Rego: "package p\n\nx := 1"}}})
-		k.set(&manifest{LoadID: "1", Modules: map[string]manifestModules{"p": {Digest: p.remote.ModulesDigest}}})
+		k.set(&opaclient.Manifest{LoadID: "1", Modules: map[string]opaclient.ManifestModules{"p": {Digest: p.remote.ModulesDigest}}})
 		if got := fails(t, p); got.Fault != engine.FaultIncomplete || !strings.Contains(got.Error(), "package of the policy's modules") {
 			t.Errorf("got %v", got)
 		}
@@ -258,7 +259,7 @@ func TestManifestRequestsAreShared(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		all.Go(func() { decides(t, q) })
-		if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout {
+		if _, err := p.Evaluate(ctx, deployment()); engine.FaultOf(err) != engine.FaultTimeout {
 			t.Errorf("got %v", err)
 		}
 		all.Wait()

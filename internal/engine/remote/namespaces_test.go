@@ -46,7 +46,7 @@ func failingFor(t *testing.T, failing ...string) *fixture {
 func asksFor(t *testing.T, p *evaluator, namespace string) engine.Fault {
 	t.Helper()
 	_, err := p.Evaluate(placement.WithNamespace(t.Context(), namespace), map[string]any{"metadata": map[string]any{"namespace": namespace}})
-	return faultOf(err)
+	return engine.FaultOf(err)
 }
 
 // TestCircuitOfANamespace verifies that an engine that fails for the objects of one namespace still gets requests for

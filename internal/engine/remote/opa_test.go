@@ -26,6 +26,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/test/framework/opaserver"
 	"github.com/berth-dev/berth/test/framework/pki"
@@ -77,7 +78,7 @@ func TestOPA(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case err == nil || faultOf(err) != tc.fault || !strings.Contains(err.Error(), tc.says):
+			case err == nil || engine.FaultOf(err) != tc.fault || !strings.Contains(err.Error(), tc.says):
 				t.Errorf("got error %v, want fault %q that says %q", err, tc.fault, tc.says)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -137,10 +138,10 @@ func TestOPAWithTokens(t *testing.T) {
 	server.PutPolicy("region", regionModule)
 	s := &secrets{}
 	s.set("opa", map[string]string{"token": "one"})
-	e := New(Options{Secrets: s})
+	e := New(Options{Clients: opaclient.NewPool(opaclient.Options{Secrets: s})})
 	p := prepare(t, e, "p", placementv1.Remote{
 		URL: server.URL() + "/v1/data/io/k8s/federation/admission", CABundle: ca.PEM, TimeoutSeconds: 30, Retry: noRetry,
-		TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference("opa")},
+		TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa"}},
 	})
 	decides(t, p)
 	server.SetTokens("two")

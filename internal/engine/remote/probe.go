@@ -19,6 +19,8 @@ package remote
 import (
 	"context"
 	"time"
+
+	"github.com/berth-dev/berth/internal/engine"
 )
 
 // probeInterval is the time without attempts for a failing policy after which a probe is sent. It is long enough for an
@@ -40,7 +42,7 @@ func (p *evaluator) recordAttempt(body []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probe.last = time.Now()
-	if p.probe.body = body; faultOf(err) == "" {
+	if p.probe.body = body; engine.FaultOf(err) == "" {
 		p.probe.body = nil
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
@@ -147,7 +147,7 @@ func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 
 // start begins to push to an engine.
 func (s *Pusher) start(ctx context.Context, base string, r *policy.Remote) {
-	server := newServer(s, r.Base, endpointOf(r))
+	server := newServer(s, r.Base, opaclient.EndpointOf(r))
 	s.servers[base] = server
 	s.running.Go(func() { s.run(ctx, base, server) })
 }
@@ -364,9 +364,4 @@ func (s *server) setNeeds(all []PolicyNeeds) {
 	}
 	s.needs = next
 	s.wake()
-}
-
-// apiURL returns the URL of a path below the engine's v1 API.
-func apiURL(base *url.URL, path ...string) *url.URL {
-	return urlBelow(base, append([]string{"v1"}, path...)...)
 }

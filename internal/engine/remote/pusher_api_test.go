@@ -49,6 +49,9 @@ type dataAPI struct {
 	late []func()
 }
 
+// dialer connects to an address.
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // disturbance is how a request fails.
 type disturbance struct {
 	// status is the status of the response that is sent without executing the request; retryAfter is its header.

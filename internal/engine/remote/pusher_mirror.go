@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
@@ -327,7 +328,7 @@ func (m *mirror) samples(round int) [][]string {
 	var out [][]string
 	add := func(at pointer, names []string) { out = append(out, append(at.names(), names...)) }
 	types := slices.SortedFunc(maps.Keys(m.tables), func(a, b schema.GroupVersionResource) int {
-		return strings.Compare(typeName(a), typeName(b))
+		return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
 	})
 	if len(types) > 0 {
 		t := m.tables[types[round%len(types)]]

@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
@@ -38,7 +39,7 @@ type modules struct {
 	// texts are the texts of Berth's modules by ID.
 	texts map[string]string
 	// older are the modules of a policy that were listed before the ones that are being pushed.
-	older map[string]manifestModules
+	older map[string]opaclient.ManifestModules
 	// kept are modules that can't be removed, with the time until which the removal is not tried again.
 	kept map[string]time.Time
 	// next is the index of the module to check next.
@@ -57,17 +58,17 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 const maxSuperseded = 3
 
 // recordSuperseded records modules of a policy that are not listed any more.
-func (m *modules) recordSuperseded(name string, entry manifestModules) {
+func (m *modules) recordSuperseded(name string, entry opaclient.ManifestModules) {
 	if m.older == nil {
-		m.older = map[string]manifestModules{}
+		m.older = map[string]opaclient.ManifestModules{}
 	}
 	m.older[name] = entry
 }
 
 // manifestEntry returns the entry of a policy for the manifest.
-func (m *modules) manifestEntry(name, digest string) manifestModules {
+func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	before := m.older[name]
-	out := manifestModules{Digest: digest}
+	out := opaclient.ManifestModules{Digest: digest}
 	for _, older := range append([]string{before.Digest}, before.Superseded...) {
 		if older != "" && older != digest && len(out.Superseded) < maxSuperseded {
 			out.Superseded = append(out.Superseded, older)
@@ -79,7 +80,7 @@ func (m *modules) manifestEntry(name, digest string) manifestModules {
 // listModules reads the list of Berth's modules in the engine.
 func (s *server) listModules(ctx context.Context) error {
 	s.modules.texts = map[string]string{}
-	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, "policies"), limit: maxListing})
+	answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.base, "policies"), Limit: maxListing})
 	if err != nil {
 		if errors.Is(err, errRefused) && !s.needsModules() {
 			// An engine without module support works for policies without modules.
@@ -129,8 +130,8 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if len(stale) > 0 {
-		err := s.commit(ctx, s.change(), func(h *manifest) {
-			h.renewLoadID()
+		err := s.commit(ctx, s.change(), func(h *opaclient.Manifest) {
+			h.RenewLoadID()
 			for _, name := range stale {
 				s.modules.recordSuperseded(name, h.Modules[name])
 				delete(h.Modules, name)
@@ -279,17 +280,17 @@ func (f failures) policies() []string {
 
 // applyEdit makes one edit.
 func (s *server) applyEdit(ctx context.Context, e edit) error {
-	at := apiURL(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
+	at := opaclient.APIURL(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
 	if e.text == "" {
-		_, err := s.sendWithRetry(ctx, query{method: http.MethodDelete, at: at})
-		var said *rejection
+		_, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodDelete, URL: at})
+		var said *opaclient.Rejection
 		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotFound) {
 			return err
 		}
 		delete(s.modules.texts, e.id)
 		return nil
 	}
-	if _, err := s.sendWithRetry(ctx, query{method: http.MethodPut, at: at, contentType: "text/plain", body: []byte(e.text)}); err != nil {
+	if _, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPut, URL: at, ContentType: "text/plain", Body: []byte(e.text)}); err != nil {
 		return err
 	}
 	s.modules.texts[e.id] = e.text
@@ -317,7 +318,7 @@ func (s *server) recordModules(ctx context.Context, w engineNeeds, due []string,
 		s.pusher.options.StateChanged(bad...)
 		return nil
 	}
-	err := s.commit(ctx, s.change(), func(h *manifest) {
+	err := s.commit(ctx, s.change(), func(h *opaclient.Manifest) {
 		for _, name := range good {
 			h.Modules[name] = s.modules.manifestEntry(name, w.policies[name].Remote.ModulesDigest)
 			delete(s.modules.older, name)
@@ -357,7 +358,7 @@ func (s *server) pollModule(ctx context.Context) error {
 	}
 	s.modules.next = (s.modules.next + 1) % len(ids)
 	id := ids[s.modules.next]
-	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), limit: maxListing})
+	answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), Limit: maxListing})
 	if err != nil && !errors.Is(err, errRefused) {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -192,7 +193,7 @@ func (b *backlog) len() int {
 func (w *window) sorted() iter.Seq2[changeKey, *record] {
 	return func(yield func(changeKey, *record) bool) {
 		for _, at := range slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
-			return cmp.Or(strings.Compare(typeName(a.resource), typeName(b.resource)), compareKeys(a.objectKey, b.objectKey))
+			return cmp.Or(strings.Compare(opaclient.TypeName(a.resource), opaclient.TypeName(b.resource)), compareKeys(a.objectKey, b.objectKey))
 		}) {
 			if !yield(at, w.changes[at]) {
 				return

@@ -28,6 +28,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/test/framework/opaserver"
 )
@@ -88,12 +89,12 @@ func TestPusherRealOPA(t *testing.T) {
 		return func() error {
 			document, _ := opa.GetData("")
 			got, _ := document.(map[string]any)
-			var h *manifest
+			var h *opaclient.Manifest
 			if berth, ok := got["berth"].(map[string]any); ok {
-				h, _ = parseManifest(toJSON(map[string]any{"result": berth["holdings"]}))
+				h, _ = opaclient.ParseManifest(toJSON(map[string]any{"result": berth["holdings"]}))
 			}
 			for _, w := range all {
-				if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: w.Types}); missing != "" {
+				if missing, _ := h.Missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: w.Types}); missing != "" {
 					return fmt.Errorf("the engine %s: %w; %s", missing, k.pusher.Failure(w.Policy), toJSON(document))
 				}
 			}
@@ -180,8 +181,8 @@ func TestPusherRealOPALosesObjects(t *testing.T) {
 	load := ""
 	loaded := func() error {
 		document, _ := opa.GetData("berth/holdings")
-		h, _ := parseManifest(toJSON(map[string]any{"result": document}))
-		if missing, _ := h.missing("a", a.Remote, &policy.Binding{PushedTypes: a.Types}); missing != "" {
+		h, _ := opaclient.ParseManifest(toJSON(map[string]any{"result": document}))
+		if missing, _ := h.Missing("a", a.Remote, &policy.Binding{PushedTypes: a.Types}); missing != "" {
 			return fmt.Errorf("the engine %s: %w", missing, k.pusher.Failure("a"))
 		}
 		if h.LoadID == load {
@@ -198,7 +199,7 @@ func TestPusherRealOPALosesObjects(t *testing.T) {
 	eventually(t, loaded)
 
 	there := func(name string) bool {
-		at := apiURL(a.Remote.Base, "data", "resources", ofManaged.GroupVersion().String(), "managedclusters", name)
+		at := opaclient.APIURL(a.Remote.Base, "data", "resources", ofManaged.GroupVersion().String(), "managedclusters", name)
 		_, ok := opa.GetData(strings.TrimPrefix(at.EscapedPath(), "/v1/data/"))
 		return ok
 	}

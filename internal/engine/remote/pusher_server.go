@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 )
 
 const (
@@ -88,8 +89,8 @@ type server struct {
 	// loaded reports whether the fields below match the engine. trusted reports whether the engine's manifest is reliable
 	// even while loaded is false.
 	loaded, trusted bool
-	access          *access
-	manifest        manifest
+	client          *opaclient.Client
+	manifest        opaclient.Manifest
 	fencingToken    string
 	tokenCount      int
 	mirror          *mirror
@@ -250,7 +251,7 @@ func (s *server) takeOver(ctx context.Context) error {
 	s.pusher.reportPending(s.endpoint)
 	s.pusher.mu.Unlock()
 	s.mirror, s.parents = newMirror(), map[pointer]bool{}
-	next := manifest{LoadID: rand.Text(), Types: map[string]bool{}, Modules: map[string]manifestModules{}}
+	next := opaclient.Manifest{LoadID: rand.Text(), Types: map[string]bool{}, Modules: map[string]opaclient.ManifestModules{}}
 	old, err := s.takeFencingToken(ctx, next.LoadID)
 	if err != nil {
 		return err
@@ -262,7 +263,7 @@ func (s *server) takeOver(ctx context.Context) error {
 	w, refused := s.needs, maps.Clone(s.refused)
 	s.pusher.mu.Unlock()
 	for name, whole := range old.Types {
-		r, ok := parseType(name)
+		r, ok := opaclient.ParseType(name)
 		_, wanted := w.types[r]
 		_, inventory := s.pusher.ranks[r]
 		// The manifest does not tell which inventories the clusters came from.
@@ -281,13 +282,13 @@ func (s *server) takeOver(ctx context.Context) error {
 			s.modules.recordSuperseded(name, entry)
 		}
 	}
-	return s.commit(ctx, s.change(), func(h *manifest) { *h = next })
+	return s.commit(ctx, s.change(), func(h *opaclient.Manifest) { *h = next })
 }
 
 // takeFencingToken takes the fencing token, so that all changes fail except the next one of this server. It returns the
 // previous manifest. Its request replaces the token that is there and so is applied only once. If it could be applied
 // again later, so could all changes after it.
-func (s *server) takeFencingToken(ctx context.Context, load string) (*manifest, error) {
+func (s *server) takeFencingToken(ctx context.Context, load string) (*opaclient.Manifest, error) {
 	s.tokenCount = 0
 	s.fencingToken = load + ".0"
 	at := pointer("").below("berth", "holdings", "turn")
@@ -300,9 +301,9 @@ func (s *server) takeFencingToken(ctx context.Context, load string) (*manifest, 
 		switch {
 		case h == nil:
 			// Write a new manifest that lists nothing, with a token that no writer has.
-			h = &manifest{LoadID: rand.Text(), FencingToken: map[string]bool{rand.Text(): true}}
-			_, err = s.sendWithRetry(ctx, query{method: http.MethodPut, at: manifestURL(s.base), body: toJSON(h), ifAbsent: !foreign})
-			said, ok := errors.AsType[*rejection](err)
+			h = &opaclient.Manifest{LoadID: rand.Text(), FencingToken: map[string]bool{rand.Text(): true}}
+			_, err = s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPut, URL: opaclient.ManifestURL(s.base), Body: toJSON(h), IfAbsent: !foreign})
+			said, ok := errors.AsType[*opaclient.Rejection](err)
 			if foreign = ok && said.Status == http.StatusNotModified; foreign {
 				// The existing document is not a manifest of Berth.
 				continue
@@ -318,9 +319,9 @@ func (s *server) takeFencingToken(ctx context.Context, load string) (*manifest, 
 			c.remove(at.below(token))
 		}
 		c.set(at, toJSON(map[string]bool{s.fencingToken: true}))
-		_, err = s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
+		_, err = s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
 		// Another writer may have taken the token in between.
-		if said, ok := errors.AsType[*rejection](err); err != nil && (!ok || said.Status != http.StatusNotFound && said.Status != http.StatusBadRequest) {
+		if said, ok := errors.AsType[*opaclient.Rejection](err); err != nil && (!ok || said.Status != http.StatusNotFound && said.Status != http.StatusBadRequest) {
 			return nil, err
 		}
 	}
@@ -328,16 +329,16 @@ func (s *server) takeFencingToken(ctx context.Context, load string) (*manifest, 
 }
 
 // readManifest returns the engine's manifest; nil if it has none.
-func (s *server) readManifest(ctx context.Context) (*manifest, error) {
-	answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: manifestURL(s.base), limit: maxListing})
-	var said *rejection
+func (s *server) readManifest(ctx context.Context) (*opaclient.Manifest, error) {
+	answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.ManifestURL(s.base), Limit: maxListing})
+	var said *opaclient.Rejection
 	if errors.As(err, &said) && said.Status == http.StatusNotFound {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseManifest(answer)
+	h, err := opaclient.ParseManifest(answer)
 	if err != nil {
 		// The document is not a manifest of Berth.
 		return nil, nil
@@ -367,8 +368,8 @@ func (s *server) poll(ctx context.Context) error {
 func (s *server) pollObjects(ctx context.Context) error {
 	s.checkedTypes++
 	for _, names := range s.mirror.samples(s.checkedTypes) {
-		answer, err := s.sendWithRetry(ctx, query{method: http.MethodGet, at: apiURL(s.base, append([]string{"data"}, names...)...), limit: maxListing})
-		var said *rejection
+		answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.base, append([]string{"data"}, names...)...), Limit: maxListing})
+		var said *opaclient.Rejection
 		switch {
 		case errors.As(err, &said) && said.Status == http.StatusNotFound:
 			return errLost
@@ -396,11 +397,11 @@ func (s *server) change() *change {
 }
 
 // commit sends a transaction. If edit is not nil, the transaction also changes the manifest.
-func (s *server) commit(ctx context.Context, c *change, edit func(*manifest)) error {
+func (s *server) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
 	if s.mirror.writtenClusters != nil {
 		s.mirror.patchClusters(c)
 	}
-	next := s.manifest.clone()
+	next := s.manifest.Clone()
 	s.tokenCount++
 	if edit != nil {
 		edit(&next)
@@ -414,8 +415,8 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*manifest)) er
 	} else {
 		c.set(at.below("turn"), toJSON(map[string]bool{token: true}))
 	}
-	_, err := s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
-	if said, ok := errors.AsType[*rejection](err); ok {
+	_, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
+	if said, ok := errors.AsType[*opaclient.Rejection](err); ok {
 		// An earlier attempt of the same transaction may have succeeded although its response was lost.
 		h, readErr := s.readManifest(ctx)
 		switch {
@@ -442,7 +443,7 @@ func (s *server) commit(ctx context.Context, c *change, edit func(*manifest)) er
 func (s *server) publish() {
 	complete := map[schema.GroupVersionResource]bool{}
 	for name, whole := range s.manifest.Types {
-		if r, ok := parseType(name); ok && whole {
+		if r, ok := opaclient.ParseType(name); ok && whole {
 			complete[r] = true
 		}
 	}
@@ -452,14 +453,6 @@ func (s *server) publish() {
 	s.pusher.mu.Unlock()
 	s.pusher.options.StateChanged(names...)
 }
-
-// clone returns a copy that can be changed, without the fencing token.
-func (h *manifest) clone() manifest {
-	return manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
-}
-
-// renewLoadID sets a new LoadID because something that was listed is not there any more.
-func (h *manifest) renewLoadID() { h.LoadID = rand.Text() }
 
 // setError records the error that prevents all pushes; nil if there is none.
 func (s *server) setError(err error) {
@@ -474,11 +467,11 @@ func (s *server) setError(err error) {
 }
 
 // sendWithRetry sends a request until the engine answers, with backoff. An error wraps errRefused if sending the
-// request again would not help, and contains a *rejection if the engine sent one.
-func (s *server) sendWithRetry(ctx context.Context, q query) ([]byte, error) {
+// request again would not help, and contains a *opaclient.Rejection if the engine sent one.
+func (s *server) sendWithRetry(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	pause := newPushBackoff()
 	for tries := 1; ; tries++ {
-		answer, err := s.sendOnce(ctx, q)
+		answer, err := s.sendOnce(ctx, r)
 		if err == nil {
 			s.setError(nil)
 			return answer, nil
@@ -507,16 +500,16 @@ func (s *server) sendWithRetry(ctx context.Context, q query) ([]byte, error) {
 }
 
 // sendOnce sends a request once.
-func (s *server) sendOnce(ctx context.Context, q query) ([]byte, error) {
+func (s *server) sendOnce(ctx context.Context, r opaclient.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	var err error
-	// The connections stay open while s.access refers to them.
-	if s.access, err = s.pusher.engine.accessTo(s.currentNeeds().remote); err != nil {
+	// The connections stay open while s.client refers to them.
+	if s.client, err = s.pusher.engine.options.Clients.Client(s.currentNeeds().remote); err != nil {
 		return nil, err
 	}
-	answer, err := s.access.send(ctx, q)
-	if q.method != http.MethodGet {
+	answer, err := s.client.Send(ctx, r)
+	if r.Method != http.MethodGet {
 		var fault engine.Fault
 		if remote, ok := errors.AsType[*engine.RemoteError](err); ok {
 			fault = remote.Fault
@@ -541,7 +534,7 @@ func (s *server) unneededForLong() bool {
 func (s *server) removeManifest(ctx context.Context) error {
 	c := s.change()
 	c.remove(pointer("").below("berth", "holdings"))
-	_, err := s.sendWithRetry(ctx, query{method: http.MethodPatch, at: apiURL(s.base, "data"), contentType: typePatch, body: c.body()})
+	_, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPatch, URL: opaclient.APIURL(s.base, "data"), ContentType: typePatch, Body: c.body()})
 	s.loaded = false
 	if err != nil && !errors.Is(err, errRefused) {
 		return err
@@ -563,8 +556,8 @@ func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResourc
 		if s.parents[parent] {
 			continue
 		}
-		_, err := s.sendWithRetry(ctx, query{method: http.MethodPut, at: apiURL(s.base, append([]string{"data"}, paths[i]...)...), body: []byte("{}"), ifAbsent: true})
-		var said *rejection
+		_, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPut, URL: opaclient.APIURL(s.base, append([]string{"data"}, paths[i]...)...), Body: []byte("{}"), IfAbsent: true})
+		var said *opaclient.Rejection
 		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotModified) {
 			return err
 		}
@@ -576,9 +569,9 @@ func (s *server) ensureParents(ctx context.Context, r schema.GroupVersionResourc
 // removeTypes removes a type that no policy needs or that is not served.
 func (s *server) removeTypes(ctx context.Context) (bool, error) {
 	for _, name := range slices.Sorted(maps.Keys(s.manifest.Types)) {
-		r, ok := parseType(name)
+		r, ok := opaclient.ParseType(name)
 		if !ok {
-			if err := s.commit(ctx, s.change(), func(h *manifest) { delete(h.Types, name) }); err != nil {
+			if err := s.commit(ctx, s.change(), func(h *opaclient.Manifest) { delete(h.Types, name) }); err != nil {
 				return false, err
 			}
 			return true, nil
@@ -607,7 +600,7 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
 	}
 	for name := range s.manifest.Types {
-		other, _ := parseType(name)
+		other, _ := opaclient.ParseType(name)
 		taken = taken || other != r && other.Resource == r.Resource && s.manifest.Types[name] && s.mirror.tables[other] == nil
 	}
 	// It is unknown whether the places exist if another replica loaded the type. Set them empty first, so that they can be
@@ -628,16 +621,16 @@ func (s *server) removeType(ctx context.Context, r schema.GroupVersionResource) 
 	for _, path := range gone {
 		c.remove(path)
 	}
-	return s.commit(ctx, c, func(h *manifest) { delete(h.Types, typeName(r)) })
+	return s.commit(ctx, c, func(h *opaclient.Manifest) { delete(h.Types, opaclient.TypeName(r)) })
 }
 
 // markIncomplete returns an edit that lists a type as incomplete.
-func markIncomplete(r schema.GroupVersionResource) func(*manifest) {
-	return func(h *manifest) {
-		if h.Types[typeName(r)] {
-			h.renewLoadID()
+func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
+	return func(h *opaclient.Manifest) {
+		if h.Types[opaclient.TypeName(r)] {
+			h.RenewLoadID()
 		}
-		h.Types[typeName(r)] = false
+		h.Types[opaclient.TypeName(r)] = false
 	}
 }
 
@@ -675,7 +668,7 @@ func (s *server) loadTypes(ctx context.Context) (bool, error) {
 			}
 			return 1
 		}
-		return strings.Compare(typeName(a), typeName(b))
+		return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
 	})
 	s.backlog.drop(next)
 	s.backlog.followed[next] = true
@@ -728,10 +721,10 @@ func (s *server) load(ctx context.Context, r schema.GroupVersionResource, ambigu
 				s.mirror.put(c, r, o.objectKey, o.record)
 			}
 		}
-		var edit func(*manifest)
+		var edit func(*opaclient.Manifest)
 		switch {
 		case i == len(all)-1:
-			edit = func(h *manifest) { h.Types[typeName(r)] = true }
+			edit = func(h *opaclient.Manifest) { h.Types[opaclient.TypeName(r)] = true }
 		case i == 0:
 			edit = markIncomplete(r)
 		}

@@ -37,6 +37,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
 )
@@ -73,27 +74,23 @@ type pusherFixture struct {
 }
 
 func keep(t testing.TB, dial dialer) *pusherFixture {
-	e := New(Options{UserAgent: "test"})
-	e.dial = dial
+	clients := opaclient.NewPool(opaclient.Options{UserAgent: "test", Dial: dial})
+	e := New(Options{Clients: clients})
 	k := &pusherFixture{
 		t: t, engine: e,
 		world: map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured{}, known: map[schema.GroupVersionResource]bool{},
 		past: map[schema.GroupVersionResource]map[string]bool{}, content: map[string]int{}, pushed: map[engine.Fault]int{},
 	}
 	k.lead()
-	// Hold the access, so that the garbage collector, which runs outside of the bubble, does not close connections in
+	// Hold the client, so that the garbage collector, which runs outside of the bubble, does not close connections in
 	// memory.
-	a, err := e.accessTo(needsWith("any", nil).Remote)
+	client, err := clients.Client(needsWith("any", nil).Remote)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		k.stop()
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.current != nil {
-			a.current.transport.CloseIdleConnections()
-		}
+		client.CloseIdleConnections()
 	})
 	return k
 }
@@ -946,7 +943,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
 	k.pusher.bodyLimit = body
 	digests := map[string]map[string]string{}
-	var last *manifest
+	var last *opaclient.Manifest
 	api.changed = func() { last = checkClaims(t, k, api, digests, last) }
 	faulty := 0.0
 	faults := rand.New(rand.NewPCG(random.Uint64(), 1))
@@ -1078,8 +1075,8 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	}
 	expect(t, "modules", texts, api.policies)
 	for _, w := range wanted {
-		h, _ := parseManifest(toJSON(map[string]any{"result": api.document("berth", "holdings")}))
-		if missing, _ := h.missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
+		h, _ := opaclient.ParseManifest(toJSON(map[string]any{"result": api.document("berth", "holdings")}))
+		if missing, _ := h.Missing(w.Policy, w.Remote, &policy.Binding{PushedTypes: slices.DeleteFunc(slices.Clone(w.Types), func(r policy.Resource) bool { return !k.known[r.GroupVersionResource] })}); missing != "" {
 			t.Errorf("%s: the engine %s", w.Policy, missing)
 		}
 		if err := k.pusher.Failure(w.Policy); err != nil {
@@ -1090,9 +1087,9 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 
 // checkClaims fails the test if the manifest lists something that is not there, or if something is no longer listed
 // although LoadID did not change. It returns the manifest. The caller holds the API's lock.
-func checkClaims(t *testing.T, k *pusherFixture, api *dataAPI, digests map[string]map[string]string, last *manifest) *manifest {
+func checkClaims(t *testing.T, k *pusherFixture, api *dataAPI, digests map[string]map[string]string, last *opaclient.Manifest) *opaclient.Manifest {
 	document, _ := get(api.data, []string{"berth", "holdings"})
-	h, err := parseManifest(toJSON(map[string]any{"result": document}))
+	h, err := opaclient.ParseManifest(toJSON(map[string]any{"result": document}))
 	if err != nil || h == nil {
 		return nil
 	}
@@ -1111,7 +1108,7 @@ func checkClaims(t *testing.T, k *pusherFixture, api *dataAPI, digests map[strin
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name, whole := range h.Types {
-		r, _ := parseType(name)
+		r, _ := opaclient.ParseType(name)
 		if !whole {
 			continue
 		}

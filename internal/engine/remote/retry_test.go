@@ -27,8 +27,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 )
@@ -134,7 +132,7 @@ func TestAttempts(t *testing.T) {
 				began := time.Now()
 				_, err := p.Evaluate(ctx, deployment())
 				took := time.Since(began)
-				if faultOf(err) != tc.fault || int(asked.Load()) != tc.attempts || took < tc.least || took > tc.most {
+				if engine.FaultOf(err) != tc.fault || int(asked.Load()) != tc.attempts || took < tc.least || took > tc.most {
 					t.Errorf("%d attempts, %s, error %v", asked.Load(), took, err)
 				}
 				if tc.says != "" && !strings.Contains(err.Error(), tc.says) {
@@ -157,7 +155,7 @@ func TestCancelled(t *testing.T) {
 		for range 2 * faultsToOpen {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
-			if _, err := p.Evaluate(ctx, deployment()); faultOf(err) != engine.FaultTimeout {
+			if _, err := p.Evaluate(ctx, deployment()); engine.FaultOf(err) != engine.FaultTimeout {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -165,19 +163,4 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("health is %+v", h)
 		}
 	})
-}
-
-func TestRetryAfterHeader(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	got := map[string]time.Duration{}
-	want := map[string]time.Duration{
-		"": 0, "0": 0, "120": 2 * time.Minute, "-1": 0, "1.5": 0, "soon": 0, "99999999999999999999": 0,
-		"Sat, 21 Nov 2026 12:00:05 GMT": 5 * time.Second, "Sat, 21 Nov 2026 11:00:00 GMT": 0,
-	}
-	for value := range want {
-		got[value] = retryAfter(value, now)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
 }

@@ -30,6 +30,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -63,7 +64,7 @@ func storm(t *testing.T, server string) {
 	rounds := 0
 	for ; faults() < enough; rounds++ {
 		// Use a new engine, because its circuit breaker would stay open for longer than the test runs.
-		p := prepare(t, remote.New(remote.Options{UserAgent: "berth/test"}), proxy.URL())
+		p := prepare(t, remote.New(remote.Options{Clients: opaclient.NewPool(opaclient.Options{UserAgent: "berth/test"})}), proxy.URL())
 		todo := make(chan struct{}, questions)
 		for range questions {
 			todo <- struct{}{}

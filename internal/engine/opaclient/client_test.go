@@ -14,29 +14,36 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/test/framework/pki"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // secured is a TLS server. Tests replace its certificate and the authorities that client certificates must be from.
 type secured struct {
@@ -60,7 +67,8 @@ func newSecured(t *testing.T) *secured {
 		s.mu.Lock()
 		s.seen = append(s.seen, who)
 		s.mu.Unlock()
-		says(eu)(w, r)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, eu)
 	}))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
@@ -129,11 +137,99 @@ func (s *secured) waitOpen(t *testing.T, want int, collect bool) {
 	}
 }
 
+// eu is a response with a decision.
+const eu = `{"result": {"annotations": {"region": "eu"}}}`
+
+// token is the content of a Secret that no message may contain.
+const token = "s3cr3t-t0k3n"
+
+// secrets are Secrets that tests replace.
+type secrets struct {
+	mu   sync.Mutex
+	data map[string]map[string][]byte
+}
+
+// set replaces a Secret, or deletes it if there is no data.
+func (s *secrets) set(name string, data map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.data == nil {
+		s.data = map[string]map[string][]byte{}
+	}
+	delete(s.data, name)
+	for key, value := range data {
+		if s.data[name] == nil {
+			s.data[name] = map[string][]byte{}
+		}
+		s.data[name][key] = []byte(value)
+	}
+}
+
+func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, ok := s.data[name]
+	if !ok {
+		return nil, errors.New("there is none")
+	}
+	return maps.Clone(data), nil
+}
+
+// clientOf returns the client for a policy with the address of a server.
+func clientOf(t *testing.T, p *Pool, spec placementv1.Remote) *Client {
+	t.Helper()
+	spec.Insecure = true
+	m, err := policy.Compile("p", placementv1.PlacementPolicySpec{Remote: &spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Client(m.Remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ask queries a document until there is a response, but only a few times: a connection that the server closed may be
+// noticed only by a request.
+func ask(t *testing.T, c *Client) (answer []byte, err error) {
+	t.Helper()
+	document, err := url.Parse(c.endpoint + "/v1/data/policy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if answer, _, err = c.Query(t.Context(), document, false, []byte(`{"input": {}}`)); err == nil {
+			return answer, nil
+		}
+	}
+	return nil, err
+}
+
+// answers fails the test unless the server answers.
+func answers(t *testing.T, c *Client) {
+	t.Helper()
+	if answer, err := ask(t, c); err != nil || string(answer) != eu {
+		t.Fatalf("got %s, %v", answer, err)
+	}
+}
+
+// fails returns the fault of a request.
+func fails(t *testing.T, c *Client) *engine.RemoteError {
+	t.Helper()
+	answer, err := ask(t, c)
+	var fault *engine.RemoteError
+	if !errors.As(err, &fault) {
+		t.Fatalf("got %s, %v, want a fault", answer, err)
+	}
+	return fault
+}
+
 func reference(name string) placementv1.SecretReference {
 	return placementv1.SecretReference{Name: name}
 }
 
-// TestRotation verifies that each request uses the current content of the Secrets without a new evaluator. New
+// TestRotation verifies that each request uses the current content of the Secrets without a new client. New
 // connections are made only when certificates change, and the old ones are closed.
 func TestRotation(t *testing.T) {
 	server := newSecured(t)
@@ -141,10 +237,9 @@ func TestRotation(t *testing.T) {
 	certificate, key := ours.Server(time.Hour)
 	server.use(t, certificate, key, ours.PEM)
 	s := &secrets{}
-	e := New(Options{Secrets: s})
-	p := prepare(t, e, "p", placementv1.Remote{
-		// A connection that the server closed may be noticed only by a request.
-		URL: server.URL + "/v1/data/policy", Retry: placementv1.RemoteRetry{InitialBackoffMilliseconds: 1},
+	pool := NewPool(Options{Secrets: s})
+	c := clientOf(t, pool, placementv1.Remote{
+		URL:                        server.URL + "/v1/data/policy",
 		TokenSecretRef:             &placementv1.TokenSecretReference{SecretReference: reference("token")},
 		CASecretRef:                &placementv1.CASecretReference{SecretReference: reference("ca")},
 		ClientCertificateSecretRef: new(reference("client")),
@@ -156,21 +251,21 @@ func TestRotation(t *testing.T) {
 		s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
 	}
 	set("one", ours, "alice")
-	decides(t, p)
+	answers(t, c)
 	if got := server.last(); got != "one/alice" {
 		t.Errorf("asked by %s", got)
 	}
 	server.waitOpen(t, 1, false)
-	first := p.access.current
+	first := c.current
 
 	s.set("token", map[string]string{"token": "two"})
-	decides(t, p)
-	if got := server.last(); got != "two/alice" || p.access.current != first {
-		t.Errorf("asked by %s, new connections %t", got, p.access.current != first)
+	answers(t, c)
+	if got := server.last(); got != "two/alice" || c.current != first {
+		t.Errorf("asked by %s, new connections %t", got, c.current != first)
 	}
 
 	set("two", ours, "bob")
-	decides(t, p)
+	answers(t, c)
 	if got := server.last(); got != "two/bob" {
 		t.Errorf("asked by %s", got)
 	}
@@ -180,12 +275,12 @@ func TestRotation(t *testing.T) {
 	certificate, key = theirs.Server(time.Hour)
 	server.use(t, certificate, key, theirs.PEM)
 	server.CloseClientConnections()
-	got := fails(t, p)
+	got := fails(t, c)
 	if got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "unknown authority") {
 		t.Error(got)
 	}
 	set("two", theirs, "carol")
-	decides(t, p)
+	answers(t, c)
 	if got := server.last(); got != "two/carol" {
 		t.Errorf("asked by %s", got)
 	}
@@ -194,25 +289,22 @@ func TestRotation(t *testing.T) {
 	certificate, key = theirs.Server(-time.Minute)
 	server.use(t, certificate, key, theirs.PEM)
 	server.CloseClientConnections()
-	if got := fails(t, p); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "expired") {
+	if got := fails(t, c); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "expired") {
 		t.Error(got)
-	}
-	if h := p.Health(); h.BreakerOpen {
-		t.Error("the circuit is open for certificates")
 	}
 	// An authority that the server does not know signs the client's certificate.
 	certificate, key = theirs.Server(time.Hour)
 	server.use(t, certificate, key, theirs.PEM)
 	certificate, key = ours.Client("carol")
 	s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
-	if got := fails(t, p); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "Secret client") {
+	if got := fails(t, c); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "Secret client") {
 		t.Error(got)
 	}
-	runtime.KeepAlive(e)
+	runtime.KeepAlive(pool)
 }
 
-// TestConnectionsAreShared verifies that policies with the same endpoint and credentials share connections, that other
-// policies do not, and that connections are closed once no policy needs them.
+// TestConnectionsAreShared verifies that policies with the same endpoint and credentials share a client and its
+// connections, that other policies do not, and that connections are closed once no policy needs them.
 func TestConnectionsAreShared(t *testing.T) {
 	server := newSecured(t)
 	ca := pki.NewAuthority(t)
@@ -221,17 +313,17 @@ func TestConnectionsAreShared(t *testing.T) {
 	s := &secrets{}
 	s.set("one", map[string]string{"token": "one"})
 	s.set("two", map[string]string{"token": "two"})
-	e := New(Options{Secrets: s})
-	of := func(name, token string) *evaluator {
-		p := prepare(t, e, name, placementv1.Remote{
+	pool := NewPool(Options{Secrets: s})
+	of := func(name, token string) *Client {
+		c := clientOf(t, pool, placementv1.Remote{
 			URL: server.URL + "/v1/data/" + name, CABundle: ca.PEM,
 			TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: reference(token)},
 		})
-		decides(t, p)
-		return p
+		answers(t, c)
+		return c
 	}
 	p, q, r := of("p", "one"), of("q", "one"), of("r", "two")
-	if p.access != q.access || p.access == r.access || p.endpoint != r.endpoint {
+	if p != q || p == r {
 		t.Error("shared in another way")
 	}
 	server.waitOpen(t, 2, true)
@@ -242,10 +334,10 @@ func TestConnectionsAreShared(t *testing.T) {
 	server.waitOpen(t, 0, true)
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		runtime.GC()
-		return e.evaluators.Len()+e.accesses.Len()+e.endpoints.Len() == 0, nil
+		return pool.clients.Len() == 0, nil
 	})
 	if err != nil {
-		t.Errorf("%d evaluators, %d accesses, %d endpoints are left", e.evaluators.Len(), e.accesses.Len(), e.endpoints.Len())
+		t.Errorf("%d clients are left", pool.clients.Len())
 	}
 }
 
@@ -258,8 +350,8 @@ func TestOldTLS(t *testing.T) {
 	server.config.MaxVersion = tls.VersionTLS11
 	server.config.MinVersion = tls.VersionTLS10
 	server.config.NextProtos = nil
-	p := prepare(t, New(Options{}), "p", placementv1.Remote{URL: server.URL + "/v1/data/p", CABundle: ca.PEM, Retry: noRetry})
-	if got := fails(t, p); got.Fault != engine.FaultNetwork {
+	c := clientOf(t, NewPool(Options{}), placementv1.Remote{URL: server.URL + "/v1/data/p", CABundle: ca.PEM})
+	if got := fails(t, c); got.Fault != engine.FaultNetwork {
 		t.Error(got)
 	}
 }
@@ -286,11 +378,11 @@ func TestUnusableSecrets(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, r := &secrets{}, &recorder{}
+			s := &secrets{}
 			s.set("s", tc.data)
 			tc.spec.URL = "https://127.0.0.1:1/v1/data/p"
-			got := fails(t, prepare(t, New(Options{Secrets: s, Observer: r}), "p", tc.spec))
-			if got.Fault != engine.FaultCredentials || got.Attempts != 1 {
+			got := fails(t, clientOf(t, NewPool(Options{Secrets: s}), tc.spec))
+			if got.Fault != engine.FaultCredentials {
 				t.Errorf("got %+v", got)
 			}
 			for _, part := range tc.says {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"context"
@@ -26,8 +26,10 @@ import (
 )
 
 const (
-	// maxHeader is the maximum size of a response's header in bytes.
-	maxHeader = 64 << 10
+	// MaxConnections is the maximum number of idle connections that a client keeps.
+	MaxConnections = 64
+	// MaxHeader is the maximum size of a response's header in bytes.
+	MaxHeader = 64 << 10
 	// idleTimeout is how long an unused connection is kept.
 	idleTimeout = 90 * time.Second
 	// connectTimeout is the timeout of a connection attempt. It also applies when no request waits for the attempt any
@@ -35,15 +37,12 @@ const (
 	connectTimeout = 10 * time.Second
 )
 
-// dialer connects to an address.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-// connections holds the transport of an access. Idle connections are closed once nothing refers to it.
+// connections holds the transport of a client. Idle connections are closed once nothing refers to it.
 type connections struct {
 	transport *http.Transport
 }
 
-func newConnections(config *tls.Config, dial dialer) *connections {
+func newConnections(config *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *connections {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
@@ -53,10 +52,10 @@ func newConnections(config *tls.Config, dial dialer) *connections {
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    connectTimeout,
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           maxInFlight,
-		MaxIdleConnsPerHost:    maxInFlight,
+		MaxIdleConns:           MaxConnections,
+		MaxIdleConnsPerHost:    MaxConnections,
 		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: MaxHeader,
 		// All requests to an engine share one HTTP/2 connection. Pings detect a connection that broke silently.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
 	}}

@@ -14,11 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,38 +30,46 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// manifest is the document in a remote engine that lists what Berth pushed to the engine. Its path is
+// Manifest is the document in a remote engine that lists what Berth pushed to the engine. Its path is
 // data.berth.holdings. If the engine loses its data, it loses the manifest too. The manifest lists a type or modules only
 // while they are there completely.
-type manifest struct {
+type Manifest struct {
 	// LoadID is a random text. A new one is set at each full load, and whenever something that was listed is removed or
 	// becomes incomplete. So while LoadID is unchanged, nothing that the manifest lists has been missing.
 	LoadID string `json:"load"`
-	// Types are the resource types by typeName. The value is false if the type may be incomplete.
+	// Types are the resource types by TypeName. The value is false if the type may be incomplete.
 	Types map[string]bool `json:"types,omitempty"`
 	// Modules are the modules by policy.
-	Modules map[string]manifestModules `json:"modules,omitempty"`
+	Modules map[string]ManifestModules `json:"modules,omitempty"`
 	// FencingToken holds the fencing token as its only key. Each change removes this token and sets a new one, so a change
 	// fails unless it follows the one before. Hence each change is applied only once, and a change that was delayed, or
 	// that comes from another leader, fails.
 	FencingToken map[string]bool `json:"turn,omitempty"`
 }
 
-// manifestModules are the modules of a policy.
-type manifestModules struct {
+// ManifestModules are the modules of a policy.
+type ManifestModules struct {
 	// Digest is the ModulesDigest of the modules that are there.
 	Digest string `json:"digest"`
 	// Superseded are the digests of older modules, the newest first.
 	Superseded []string `json:"superseded,omitempty"`
 }
 
-// typeName returns the name of a resource type in the manifest.
-func typeName(r schema.GroupVersionResource) string {
+// Clone returns a copy that can be changed, without the fencing token.
+func (h *Manifest) Clone() Manifest {
+	return Manifest{LoadID: h.LoadID, Types: maps.Clone(h.Types), Modules: maps.Clone(h.Modules)}
+}
+
+// RenewLoadID sets a new LoadID because something that was listed is not there any more.
+func (h *Manifest) RenewLoadID() { h.LoadID = rand.Text() }
+
+// TypeName returns the name of a resource type in the manifest.
+func TypeName(r schema.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// parseType is the inverse of typeName.
-func parseType(name string) (schema.GroupVersionResource, bool) {
+// ParseType is the inverse of TypeName.
+func ParseType(name string) (schema.GroupVersionResource, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
 		return schema.GroupVersionResource{}, false
@@ -67,21 +77,21 @@ func parseType(name string) (schema.GroupVersionResource, bool) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, true
 }
 
-// missing compares the manifest with what a policy needs. missing describes what is not there, in words for users; it
+// Missing compares the manifest with what a policy needs. missing describes what is not there, in words for users; it
 // is empty if everything is there. superseded reports that the modules are newer than those that the policy had when it
 // was bound. Such modules don't count as missing.
-func (h *manifest) missing(name string, r *policy.Remote, b *policy.Binding) (missing string, superseded bool) {
+func (h *Manifest) Missing(name string, r *policy.Remote, b *policy.Binding) (missing string, superseded bool) {
 	var missingParts []string
 	for _, read := range b.Missing {
 		missingParts = append(missingParts, fmt.Sprintf("%s, which the API server does not serve", read))
 	}
 	for _, resource := range b.PushedTypes {
-		if h == nil || !h.Types[typeName(resource.GroupVersionResource)] {
+		if h == nil || !h.Types[TypeName(resource.GroupVersionResource)] {
 			missingParts = append(missingParts, resource.GroupResource().String())
 		}
 	}
 	if r.ModulesDigest != "" {
-		var pushed manifestModules
+		var pushed ManifestModules
 		if h != nil {
 			pushed = h.Modules[name]
 		}
@@ -97,10 +107,10 @@ func (h *manifest) missing(name string, r *policy.Remote, b *policy.Binding) (mi
 	return "does not have yet " + strings.Join(missingParts, ", "), false
 }
 
-// parseManifest decodes the engine's response; nil if there is no manifest.
-func parseManifest(answer []byte) (*manifest, error) {
+// ParseManifest decodes the engine's response; nil if there is no manifest.
+func ParseManifest(answer []byte) (*Manifest, error) {
 	var out struct {
-		Result *manifest `json:"result"`
+		Result *Manifest `json:"result"`
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
 		return nil, messageError{"data.berth.holdings is not a document of Berth's", err}
@@ -108,11 +118,13 @@ func parseManifest(answer []byte) (*manifest, error) {
 	return out.Result, nil
 }
 
-// manifestURL returns the URL of an engine's manifest.
-func manifestURL(base *url.URL) *url.URL { return urlBelow(base, "v1", "data", "berth", "holdings") }
+// ManifestURL returns the URL of an engine's manifest.
+func ManifestURL(base *url.URL) *url.URL { return APIURL(base, "data", "berth", "holdings") }
 
-// urlBelow returns the URL of a path below the engine's base. The elements of the path may contain any character.
-func urlBelow(base *url.URL, path ...string) *url.URL {
+// APIURL returns the URL of a path below the v1 API of the engine at a base URL. The elements of the path may contain any
+// character.
+func APIURL(base *url.URL, path ...string) *url.URL {
+	path = append([]string{"v1"}, path...)
 	escaped := make([]string, len(path))
 	for i, name := range path {
 		escaped[i] = url.PathEscape(name)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"encoding/json"
@@ -38,7 +38,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, v0 bool) {
-		rules, defined, err := decodeResponse(body, v0)
+		rules, defined, err := DecodeResult(body, v0)
 		var contract *placement.ContractError
 		if errors.As(err, &contract) || err == nil {
 			if !json.Valid(body) || !utf8.Valid(body) {

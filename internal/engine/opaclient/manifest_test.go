@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"encoding/json"
@@ -33,13 +33,13 @@ func TestManifestHas(t *testing.T) {
 	deployments := policy.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespaced: true}
 	both := &policy.Binding{PushedTypes: []policy.Resource{deployments, nodes}}
 	modules := &policy.Remote{ModulesDigest: "new"}
-	full := &manifest{
+	full := &Manifest{
 		LoadID:  "1",
 		Types:   map[string]bool{"/v1/nodes": true, "apps/v1/deployments": true},
-		Modules: map[string]manifestModules{"p": {Digest: "new", Superseded: []string{"old"}}},
+		Modules: map[string]ManifestModules{"p": {Digest: "new", Superseded: []string{"old"}}},
 	}
 	tests := map[string]struct {
-		manifest *manifest
+		manifest *Manifest
 		remote   *policy.Remote
 		binding  *policy.Binding
 
@@ -49,7 +49,7 @@ func TestManifestHas(t *testing.T) {
 		"NothingWanted": {manifest: nil, remote: &policy.Remote{}, binding: &policy.Binding{}},
 		"All":           {manifest: full, remote: modules, binding: both},
 		"Nothing":       {manifest: nil, remote: modules, binding: both, missing: "does not have yet deployments.apps, nodes, the policy's modules"},
-		"InPart": {manifest: &manifest{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
+		"InPart": {manifest: &Manifest{Types: map[string]bool{"/v1/nodes": true, "apps/v1/deployments": false}}, remote: &policy.Remote{}, binding: both,
 			missing: "does not have yet deployments.apps"},
 		"NotServed": {manifest: full, remote: &policy.Remote{}, binding: &policy.Binding{Missing: []analysis.Read{{Plural: "sites", Listed: true, Group: "example.com"}}},
 			missing: "does not have yet sites.example.com, which the API server does not serve"},
@@ -59,7 +59,7 @@ func TestManifestHas(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			missing, superseded := tc.manifest.missing("p", tc.remote, tc.binding)
+			missing, superseded := tc.manifest.Missing("p", tc.remote, tc.binding)
 			if missing != tc.missing || superseded != tc.superseded {
 				t.Errorf("got %q, %v, want %q, %v", missing, superseded, tc.missing, tc.superseded)
 			}
@@ -68,15 +68,15 @@ func TestManifestHas(t *testing.T) {
 }
 
 func TestManifestAreReadAsWritten(t *testing.T) {
-	want := &manifest{
+	want := &Manifest{
 		LoadID: "1", Types: map[string]bool{"apps/v1/deployments": true, "/v1/nodes": false},
-		Modules: map[string]manifestModules{"p": {Digest: "a", Superseded: []string{"b"}}}, FencingToken: map[string]bool{"1-0": true},
+		Modules: map[string]ManifestModules{"p": {Digest: "a", Superseded: []string{"b"}}}, FencingToken: map[string]bool{"1-0": true},
 	}
 	text, err := json.Marshal(map[string]any{"result": want})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseManifest(text)
+	got, err := ParseManifest(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +84,14 @@ func TestManifestAreReadAsWritten(t *testing.T) {
 		t.Error(diff)
 	}
 	for name := range want.Types {
-		if r, ok := parseType(name); !ok || typeName(r) != name {
+		if r, ok := ParseType(name); !ok || TypeName(r) != name {
 			t.Errorf("%s is read as %v, %v", name, r, ok)
 		}
 	}
-	if got, err := parseManifest([]byte(`{}`)); got != nil || err != nil {
+	if got, err := ParseManifest([]byte(`{}`)); got != nil || err != nil {
 		t.Errorf("no document is read as %v, %v", got, err)
 	}
-	if _, err := parseManifest([]byte(`{"result": {"types": "x"}}`)); err == nil {
+	if _, err := ParseManifest([]byte(`{"result": {"types": "x"}}`)); err == nil {
 		t.Error("what can't be read is taken for a manifest")
 	}
 }
@@ -101,7 +101,7 @@ func TestAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := urlBelow(base, "v1", "data", "resources", "apps/v1").String(), "https://opa.example:8181/a%20b/v1/data/resources/apps%2Fv1"; got != want {
+	if got, want := APIURL(base, "data", "resources", "apps/v1").String(), "https://opa.example:8181/a%20b/v1/data/resources/apps%2Fv1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

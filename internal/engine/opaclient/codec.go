@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"bytes"
@@ -29,11 +29,11 @@ import (
 	"github.com/berth-dev/berth/internal/policy/language"
 )
 
-// maxRequest is the maximum size of a request's body in bytes.
-const maxRequest = 8 << 20
+// MaxRequest is the maximum size of a request's body in bytes.
+const MaxRequest = 8 << 20
 
-// encodeRequest returns the body of a request that asks for the decision on an object.
-func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
+// EncodeInput returns the body of a request that asks for the decision on an object.
+func EncodeInput(input map[string]any, v0 bool) ([]byte, error) {
 	var document any = input
 	if !v0 {
 		document = map[string]any{"input": input}
@@ -42,16 +42,16 @@ func encodeRequest(input map[string]any, v0 bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the object can't be written as JSON: %w", err)
 	}
-	if len(body) > maxRequest {
-		return nil, fmt.Errorf("the object has %d bytes as JSON, at most %d are sent", len(body), maxRequest)
+	if len(body) > MaxRequest {
+		return nil, fmt.Errorf("the object has %d bytes as JSON, at most %d are sent", len(body), MaxRequest)
 	}
 	return body, nil
 }
 
-// decodeResponse decodes a response with a success status. defined is false if the response has no result. The error is
+// DecodeResult decodes a response with a success status. defined is false if the response has no result. The error is
 // a *placement.ContractError if there is a result that is not a decision. That includes null, which is a rule's value
 // and not the absence of one. Any other error means that the response can't be read.
-func decodeResponse(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
+func DecodeResult(body []byte, v0 bool) (rules map[string]any, defined bool, err error) {
 	if !utf8.Valid(body) {
 		return nil, false, errors.New("the answer is not in UTF-8")
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package opaclient
 
 import (
 	"bytes"
@@ -39,8 +39,8 @@ import (
 )
 
 const (
-	// maxResponse is the maximum size of a response in bytes, after decompression.
-	maxResponse = 1 << 20
+	// MaxResponse is the maximum size of a response in bytes, after decompression.
+	MaxResponse = 1 << 20
 	// maxRejection is how many bytes are read of a response without a success status.
 	maxRejection = 64 << 10
 )
@@ -48,22 +48,22 @@ const (
 // typeJSON is the media type of requests and responses.
 const typeJSON = "application/json"
 
-// query is a request to an engine.
-type query struct {
-	method string
-	at     *url.URL
-	// contentType is the body's media type; empty for JSON.
-	contentType string
-	body        []byte
-	// ifAbsent writes a document only if there is none. Otherwise the status is 304.
-	ifAbsent bool
-	// limit is the maximum size of the response in bytes; 0 for maxResponse.
-	limit int64
+// Request is a request to an engine.
+type Request struct {
+	Method string
+	URL    *url.URL
+	// ContentType is the body's media type; empty for JSON.
+	ContentType string
+	Body        []byte
+	// IfAbsent writes a document only if there is none. Otherwise the status is 304.
+	IfAbsent bool
+	// Limit is the maximum size of the response in bytes; 0 for MaxResponse.
+	Limit int64
 }
 
-// rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a
+// Rejection is a response without a success status, with the fields of OPA's errors. It is in the error chain of such a
 // response. Code is empty if the engine reports errors in another form.
-type rejection struct {
+type Rejection struct {
 	Status int    `json:"-"`
 	Code   string `json:"code"`
 	Errors []struct {
@@ -73,8 +73,8 @@ type rejection struct {
 	requestLine, shape, advice string
 }
 
-// ofObject reports whether OPA works but could not evaluate the policy for this object (see topdown.Error).
-func (r *rejection) ofObject() bool {
+// OfObject reports whether OPA works but could not evaluate the policy for this object (see topdown.Error).
+func (r *Rejection) OfObject() bool {
 	return len(r.Errors) > 0 && strings.HasPrefix(r.Errors[0].Code, "eval_") && r.Errors[0].Code != "eval_cancel_error"
 }
 
@@ -93,7 +93,7 @@ var knownCodes = []string{
 	"storage_triggers_not_supported_error", "storage_write_conflict_error", "storage_writes_not_supported_error",
 }
 
-func (r *rejection) Error() string {
+func (r *Rejection) Error() string {
 	out := strings.TrimSpace(fmt.Sprintf("%s: status %d %s", r.requestLine, r.Status, http.StatusText(r.Status)))
 	codes := []string{r.Code}
 	for _, e := range r.Errors {
@@ -134,57 +134,57 @@ func shapeOfDocument(document any) string {
 	return placement.TypeName(document)
 }
 
-// send sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
-// JSON. The error is an *engine.RemoteError, with a *rejection in its chain for another status. The token and the
+// Send sends one request, once, and returns the body of a response with status 2xx. A body that is not empty is
+// JSON. The error is an *engine.RemoteError, with a *Rejection in its chain for another status. The token and the
 // client certificate are those that the Secrets contain now.
-func (a *access) send(ctx context.Context, q query) ([]byte, error) {
-	c, err := a.connections(ctx)
+func (c *Client) Send(ctx context.Context, r Request) ([]byte, error) {
+	connections, err := c.connections(ctx)
 	if err != nil {
 		return nil, err
 	}
-	token, err := a.token(ctx)
+	token, err := c.token(ctx)
 	if err != nil {
 		return nil, err
 	}
-	request, err := newRequest(ctx, q)
+	request, err := newRequest(ctx, r)
 	if err != nil {
-		return nil, a.fault(engine.FaultSerialization, err)
+		return nil, c.Fault(engine.FaultSerialization, err)
 	}
-	request.Header.Set("User-Agent", a.userAgent)
+	request.Header.Set("User-Agent", c.options.UserAgent)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	// An http.Client would follow redirects and send the token along.
-	response, err := c.transport.RoundTrip(request)
+	response, err := connections.transport.RoundTrip(request)
 	if err != nil {
-		return nil, a.connectionFault(ctx, err)
+		return nil, c.connectionFault(ctx, err)
 	}
-	// Deferred calls run in reverse order: the body is closed before c may be collected. A connection that becomes idle
-	// after that would stay open.
-	defer runtime.KeepAlive(c)
+	// Deferred calls run in reverse order: the body is closed before the connections may be collected. A connection that
+	// becomes idle after that would stay open.
+	defer runtime.KeepAlive(connections)
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		return nil, a.statusFault(response, q)
+		return nil, c.statusFault(response, r)
 	}
-	return a.readBody(ctx, response, q)
+	return c.readBody(ctx, response, r)
 }
 
-func newRequest(ctx context.Context, q query) (*http.Request, error) {
+func newRequest(ctx context.Context, r Request) (*http.Request, error) {
 	var body io.Reader
-	if q.body != nil {
-		body = bytes.NewReader(q.body)
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
 	}
-	request, err := http.NewRequestWithContext(ctx, q.method, q.at.String(), body)
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	if q.body != nil {
+	if r.Body != nil {
 		request.Header.Set("Content-Type", typeJSON)
-		if q.contentType != "" {
-			request.Header.Set("Content-Type", q.contentType)
+		if r.ContentType != "" {
+			request.Header.Set("Content-Type", r.ContentType)
 		}
 	}
-	if q.ifAbsent {
+	if r.IfAbsent {
 		request.Header.Set("If-None-Match", "*")
 	}
 	request.Header.Set("Accept", typeJSON)
@@ -195,18 +195,18 @@ func newRequest(ctx context.Context, q query) (*http.Request, error) {
 }
 
 // connectionFault converts an error of a connection to a fault.
-func (a *access) connectionFault(ctx context.Context, err error) *engine.RemoteError {
+func (c *Client) connectionFault(ctx context.Context, err error) *engine.RemoteError {
 	var timeout net.Error
 	err = withoutResponse(err)
 	switch {
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
-		return a.fault(engine.FaultTimeout, fmt.Errorf("no answer in time: %w", err))
+		return c.Fault(engine.FaultTimeout, fmt.Errorf("no answer in time: %w", err))
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return a.fault(engine.FaultMalformed, fmt.Errorf("the answer was cut off: %w", err))
-	case untrusted(err):
-		return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", a.certificateHint(), err))
+		return c.Fault(engine.FaultMalformed, fmt.Errorf("the answer was cut off: %w", err))
+	case Untrusted(err):
+		return c.Fault(engine.FaultNetwork, fmt.Errorf("no connection, look at the certificates of both sides%s: %w", c.certificateHint(), err))
 	}
-	return a.fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", a.certificateHint(), err))
+	return c.Fault(engine.FaultNetwork, fmt.Errorf("no connection, or one that broke%s: %w", c.certificateHint(), err))
 }
 
 // withoutResponse returns a connection's error without the parts of an unreadable response that net/http quotes.
@@ -239,43 +239,45 @@ func (r messageError) Unwrap() error { return r.err }
 
 // certificateHint returns a hint about the client certificate that Berth sends. A TLS 1.3 server that rejects it closes
 // the connection, and its reason is often not read any more.
-func (a *access) certificateHint() string {
-	if ref := a.spec.ClientCertificateSecretRef; ref != nil {
+func (c *Client) certificateHint() string {
+	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
 		return fmt.Sprintf(" (does the engine take the certificate of Secret %s?)", ref.Name)
 	}
 	return ""
 }
 
-// untrusted reports whether one side does not trust the other's certificate.
-func untrusted(err error) bool {
+// Untrusted reports whether one side does not trust the other's certificate.
+func Untrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var op *net.OpError
 	return errors.As(err, &verification) || errors.As(err, &op) && op.Op == "remote error"
 }
 
-// unreadable is the error of a response that arrived completely but is not valid. The policy or the object may be the
+// UnreadableError is the error of a response that arrived completely but is not valid. The policy or the object may be the
 // cause, rather than the engine.
-type unreadable struct{ error }
+type UnreadableError struct{ Err error }
+
+func (u UnreadableError) Error() string { return u.Err.Error() }
 
 // Unwrap returns the underlying error.
-func (u unreadable) Unwrap() error { return u.error }
+func (u UnreadableError) Unwrap() error { return u.Err }
 
 // readBody reads a response with status 2xx.
-func (a *access) readBody(ctx context.Context, response *http.Response, q query) ([]byte, error) {
-	limit := q.limit
+func (c *Client) readBody(ctx context.Context, response *http.Response, r Request) ([]byte, error) {
+	limit := r.Limit
 	if limit == 0 {
-		limit = maxResponse
+		limit = MaxResponse
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil && response.Uncompressed && ctx.Err() == nil:
-		return nil, a.fault(engine.FaultMalformed, messageError{"the compressed answer can't be read", err})
+		return nil, c.Fault(engine.FaultMalformed, messageError{"the compressed answer can't be read", err})
 	case err != nil:
-		return nil, a.connectionFault(ctx, err)
+		return nil, c.connectionFault(ctx, err)
 	case int64(len(body)) > limit:
-		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer has more than %d bytes", limit)})
+		return nil, c.Fault(engine.FaultMalformed, UnreadableError{fmt.Errorf("the answer has more than %d bytes", limit)})
 	case len(body) > 0 && !isJSON(response.Header.Get("Content-Type")):
-		return nil, a.fault(engine.FaultMalformed, unreadable{fmt.Errorf("the answer is of another type than JSON: is %s an API like OPA's?", q.at)})
+		return nil, c.Fault(engine.FaultMalformed, UnreadableError{fmt.Errorf("the answer is of another type than JSON: is %s an API like OPA's?", r.URL)})
 	}
 	return body, nil
 }
@@ -289,30 +291,44 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == typeJSON || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
+// Query evaluates a document with an input that EncodeInput encoded, and returns the body of the response. found is false
+// if the engine answers that it has no such document, as OPA's v0 data API does.
+func (c *Client) Query(ctx context.Context, document *url.URL, v0 bool, input []byte) (answer []byte, found bool, err error) {
+	answer, err = c.Send(ctx, Request{Method: http.MethodPost, URL: document, Body: input})
+	var said *Rejection
+	if v0 && errors.As(err, &said) && said.Status == http.StatusNotFound && said.Code == codeUndefined {
+		return nil, false, nil
+	}
+	return answer, err == nil, err
+}
+
+// codeUndefined is the error code of OPA's v0 data API for a document that does not exist.
+const codeUndefined = "undefined_document"
+
 // statusFault converts a response without a success status to a fault.
-func (a *access) statusFault(response *http.Response, q query) *engine.RemoteError {
-	r := &rejection{}
+func (c *Client) statusFault(response *http.Response, request Request) *engine.RemoteError {
+	said := &Rejection{}
 	// Even an incomplete body may contain the error's code.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRejection))
-	if json.Unmarshal(body, r) != nil {
-		*r = rejection{}
+	if json.Unmarshal(body, said) != nil {
+		*said = Rejection{}
 	}
-	r.Status, r.requestLine, r.shape = response.StatusCode, q.method+" "+q.at.EscapedPath(), shapeOf(body)
-	out := a.fault(engine.FaultRefused, r)
-	out.Status = r.Status
+	said.Status, said.requestLine, said.shape = response.StatusCode, request.Method+" "+request.URL.EscapedPath(), shapeOf(body)
+	out := c.Fault(engine.FaultRefused, said)
+	out.Status = said.Status
 	switch {
-	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
+	case said.Status == http.StatusUnauthorized || said.Status == http.StatusForbidden:
 		out.Fault = engine.FaultUnauthorized
-		r.advice = "look at spec.remote.tokenSecretRef and clientCertificateSecretRef, and at what the engine allows them"
-	case r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable:
+		said.advice = "look at spec.remote.tokenSecretRef and clientCertificateSecretRef, and at what the engine allows them"
+	case said.Status == http.StatusTooManyRequests || said.Status == http.StatusServiceUnavailable:
 		out.Fault = engine.FaultBackPressure
 		out.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
-	case r.Status >= 500:
+	case said.Status >= 500:
 		out.Fault = engine.FaultServer
-	case r.Status/100 == 3:
-		r.advice = "redirects are not followed: spec.remote.url must be the final address"
-	case r.Status == http.StatusNotFound && r.Code == "":
-		r.advice = "look at the path of spec.remote.url"
+	case said.Status/100 == 3:
+		said.advice = "redirects are not followed: spec.remote.url must be the final address"
+	case said.Status == http.StatusNotFound && said.Code == "":
+		said.advice = "look at the path of spec.remote.url"
 	}
 	return out
 }

@@ -1,0 +1,242 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package opaclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/weakcache"
+)
+
+// Secrets reads Secrets of the operator's own namespace.
+type Secrets interface {
+	// Secret returns the current data of a Secret. The caller must not change it.
+	Secret(ctx context.Context, name string) (map[string][]byte, error)
+}
+
+// Options configure a Pool.
+type Options struct {
+	Secrets Secrets
+	// UserAgent is the User-Agent header of requests.
+	UserAgent string
+	// Dial connects to an address; nil for the default dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Pool provides the clients of remote engines. It frees a client and its connections soon after the last use. It is safe
+// for concurrent use.
+type Pool struct {
+	options Options
+	clients weakcache.Cache[Client]
+}
+
+// NewPool returns a pool without clients.
+func NewPool(o Options) *Pool { return &Pool{options: o} }
+
+// Client returns the client for a policy's engine. Policies that reach the engine in the same way share it.
+func (p *Pool) Client(r *policy.Remote) (*Client, error) {
+	c := &Client{
+		options:  p.options,
+		endpoint: EndpointOf(r),
+		spec: placementv1.Remote{
+			TokenSecretRef: r.Spec.TokenSecretRef, CABundle: r.Spec.CABundle, CASecretRef: r.Spec.CASecretRef,
+			ClientCertificateSecretRef: r.Spec.ClientCertificateSecretRef,
+		},
+	}
+	key, err := weakcache.Key(c.endpoint, c.spec)
+	if err != nil {
+		return nil, fmt.Errorf("spec.remote: %w", err)
+	}
+	return p.clients.Get(key, func() (*Client, error) { return c, nil })
+}
+
+// EndpointOf returns the scheme, host, and port of a policy's engine.
+func EndpointOf(r *policy.Remote) string {
+	return r.Document.Scheme + "://" + strings.ToLower(r.Document.Host)
+}
+
+// Client sends requests to one engine, with the credentials that the Secrets contain at that time. It is safe for
+// concurrent use.
+type Client struct {
+	options  Options
+	endpoint string
+	// spec has only the fields that say how to reach the engine.
+	spec placementv1.Remote
+	// bearer is the token that was sent last; nil for none.
+	bearer atomic.Pointer[string]
+
+	mu sync.Mutex
+	// current are the connections in use; nil for none yet. tlsMaterial is what they were made with.
+	current     *connections
+	tlsMaterial tlsMaterial
+}
+
+// Endpoint returns the scheme, host, and port of the engine.
+func (c *Client) Endpoint() string { return c.endpoint }
+
+// tlsMaterial is the content of the certificates and the key, in PEM.
+type tlsMaterial struct {
+	authorities, certificate, key []byte
+}
+
+func (m tlsMaterial) equal(o tlsMaterial) bool {
+	return bytes.Equal(m.authorities, o.authorities) && bytes.Equal(m.certificate, o.certificate) && bytes.Equal(m.key, o.key)
+}
+
+// connections returns connections that use the current content of the Secrets. The error is an *engine.RemoteError.
+func (c *Client) connections(ctx context.Context) (*connections, error) {
+	m, err := c.read(ctx)
+	if err != nil {
+		return nil, c.Fault(engine.FaultCredentials, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil && c.tlsMaterial.equal(m) {
+		return c.current, nil
+	}
+	config, err := c.tls(m)
+	if err != nil {
+		return nil, c.Fault(engine.FaultCredentials, err)
+	}
+	if c.current != nil {
+		c.current.transport.CloseIdleConnections()
+	}
+	c.current, c.tlsMaterial = newConnections(config, c.options.Dial), m
+	return c.current, nil
+}
+
+// CloseIdleConnections closes idle connections at once, and the others when they become idle.
+func (c *Client) CloseIdleConnections() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != nil {
+		c.current.transport.CloseIdleConnections()
+	}
+}
+
+// read returns the current certificates and key.
+func (c *Client) read(ctx context.Context) (tlsMaterial, error) {
+	m := tlsMaterial{authorities: c.spec.CABundle}
+	var err error
+	if ref := c.spec.CASecretRef; ref != nil {
+		if m.authorities, err = c.secret(ctx, "caSecretRef", ref.Name, ref.Key); err != nil {
+			return tlsMaterial{}, err
+		}
+	}
+	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
+		if m.certificate, err = c.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSCertKey); err != nil {
+			return tlsMaterial{}, err
+		}
+		if m.key, err = c.secret(ctx, "clientCertificateSecretRef", ref.Name, corev1.TLSPrivateKeyKey); err != nil {
+			return tlsMaterial{}, err
+		}
+	}
+	return m, nil
+}
+
+// tls returns the TLS configuration for the certificates and the key.
+func (c *Client) tls(m tlsMaterial) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(m.authorities) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(m.authorities) {
+			if ref := c.spec.CASecretRef; ref != nil {
+				return nil, fmt.Errorf("spec.remote.caSecretRef: key %s of Secret %s has no certificate in PEM", ref.Key, ref.Name)
+			}
+			return nil, errors.New("spec.remote.caBundle: there is no certificate in PEM")
+		}
+	}
+	if ref := c.spec.ClientCertificateSecretRef; ref != nil {
+		pair, err := tls.X509KeyPair(m.certificate, m.key)
+		if err != nil {
+			return nil, fmt.Errorf("spec.remote.clientCertificateSecretRef: keys %s and %s of Secret %s: %w",
+				corev1.TLSCertKey, corev1.TLSPrivateKeyKey, ref.Name, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// token returns the current bearer token; empty if the policy sets none. The error is an *engine.RemoteError.
+func (c *Client) token(ctx context.Context) (string, error) {
+	ref := c.spec.TokenSecretRef
+	if ref == nil {
+		return "", nil
+	}
+	value, err := c.secret(ctx, "tokenSecretRef", ref.Name, ref.Key)
+	if err != nil {
+		return "", c.Fault(engine.FaultCredentials, err)
+	}
+	// Secrets made from files often end in a newline.
+	token := bytes.TrimSpace(value)
+	if bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", c.Fault(engine.FaultCredentials,
+			fmt.Errorf("spec.remote.tokenSecretRef: what key %s of Secret %s has is no bearer token", ref.Key, ref.Name))
+	}
+	bearer := string(token)
+	c.bearer.Store(&bearer)
+	return bearer, nil
+}
+
+// secret returns the value of a Secret's key. An empty value is an error.
+func (c *Client) secret(ctx context.Context, field, name, key string) ([]byte, error) {
+	if c.options.Secrets == nil {
+		return nil, fmt.Errorf("spec.remote.%s: Secret %s: no Secrets are read here", field, name)
+	}
+	data, err := c.options.Secrets.Secret(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("spec.remote.%s: key %s of Secret %s: %w", field, key, name, err)
+	}
+	value := data[key]
+	if len(bytes.TrimSpace(value)) == 0 {
+		return nil, fmt.Errorf("spec.remote.%s: Secret %s has nothing in its key %s", field, name, key)
+	}
+	return value, nil
+}
+
+// Fault returns an error of the engine. Its message does not contain the bearer token, even if the engine repeated it
+// in a response.
+func (c *Client) Fault(f engine.Fault, err error) *engine.RemoteError {
+	if token := c.bearer.Load(); token != nil && *token != "" {
+		err = redactedError{err, *token}
+	}
+	return &engine.RemoteError{Endpoint: c.endpoint, Fault: f, Err: err}
+}
+
+// redactedError is an error whose message hides a token.
+type redactedError struct {
+	error
+	token string
+}
+
+func (d redactedError) Error() string { return strings.ReplaceAll(d.error.Error(), d.token, "[token]") }
+
+func (d redactedError) Unwrap() error { return d.error }
