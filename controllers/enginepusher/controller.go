@@ -27,7 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/engine/push"
 	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -40,11 +41,13 @@ import (
 type Deps struct {
 	Watches  *watches.Hub
 	Registry *placement.Registry
-	// Engine connects to the remote engines. It is notified when their content changed.
-	Engine      *remote.Engine
+	// Clients are the clients of the remote engines.
+	Clients     *opaclient.Pool
 	Inventories *replication.Inventories
+	// ContentChanged is called with policies whose data or modules in an engine changed. It may be nil.
+	ContentChanged func(policies ...string)
 	// Observer is notified of the results of pushes. It may be nil.
-	Observer remote.PusherObserver
+	Observer push.Observer
 	// Loaded reports whether all existing policies have been processed. Until then the controller pushes nothing, so
 	// that it does not remove data that a policy needs which is not loaded yet.
 	Loaded func(context.Context) bool
@@ -60,7 +63,7 @@ type Controller struct {
 
 	mu sync.Mutex
 	// pusher and watches are set while this replica is the leader.
-	pusher  *remote.Pusher
+	pusher  *push.Pusher
 	watches *watches.Consumer
 }
 
@@ -84,9 +87,9 @@ const loadedPollInterval = 100 * time.Millisecond
 
 // Start pushes what the policies need until ctx ends. It does not remove the content of the engines then.
 func (c *Controller) Start(ctx context.Context) error {
-	pusher := c.deps.Engine.NewPusher(remote.PusherOptions{
-		Inventories: c.deps.Inventories, Observer: c.deps.Observer,
-		ContentChanged: c.deps.Engine.PushedDataChanged, StateChanged: c.notify,
+	pusher := push.New(push.Options{
+		Clients: c.deps.Clients, Inventories: c.deps.Inventories, Observer: c.deps.Observer,
+		ContentChanged: c.deps.ContentChanged, StateChanged: c.notify,
 	})
 	consumer := c.deps.Watches.NewConsumer(pusher, func(r schema.GroupVersionResource) { c.notify(c.policiesNeeding(r)...) })
 	consumer.Prepare = c.deps.Inventories.Prepare
@@ -115,13 +118,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-func (c *Controller) setLeading(pusher *remote.Pusher, consumer *watches.Consumer) {
+func (c *Controller) setLeading(pusher *push.Pusher, consumer *watches.Consumer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pusher, c.watches = pusher, consumer
 }
 
-func (c *Controller) current() (*remote.Pusher, *watches.Consumer) {
+func (c *Controller) current() (*push.Pusher, *watches.Consumer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pusher, c.watches
@@ -169,12 +172,12 @@ func (c *Controller) policiesNeeding(resource schema.GroupVersionResource) []str
 
 // needsOf returns what policies need in remote engines: those in force, and versions that wait for their data. A
 // waiting version comes after the version that it replaces.
-func needsOf(registry *placement.Registry) []remote.PolicyNeeds {
-	var out []remote.PolicyNeeds
+func needsOf(registry *placement.Registry) []push.PolicyNeeds {
+	var out []push.PolicyNeeds
 	for name, standing := range registry.All() {
 		for _, b := range standing.Bindings() {
 			if b.Remote != nil && b.Remote.NeedsPush() {
-				out = append(out, remote.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.PushedTypes})
+				out = append(out, push.PolicyNeeds{Policy: name, Remote: b.Remote, Types: b.PushedTypes})
 			}
 		}
 	}

@@ -40,7 +40,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 
 	"github.com/berth-dev/berth/controllers/enginepusher"
-	"github.com/berth-dev/berth/internal/engine/remote"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/replication"
@@ -144,7 +144,7 @@ func TestController(t *testing.T) {
 	registry := placement.NewRegistry()
 	var loaded atomic.Bool
 	c := enginepusher.New(enginepusher.Deps{
-		Watches: watches.NewHub(client, nil), Registry: registry, Engine: remote.New(remote.Options{}), Inventories: replication.Known(),
+		Watches: watches.NewHub(client, nil), Registry: registry, Clients: opaclient.NewPool(opaclient.Options{}), Inventories: replication.Known(),
 		Loaded: func(context.Context) bool { return loaded.Load() },
 	})
 	var notified sync.Map

@@ -71,8 +71,8 @@ func newLoading(ctx context.Context, base *base, evaluation *evaluation) (*loadi
 			Namespace: base.options.Namespace, Owned: base.state.host == nil,
 		}),
 		pusher: enginepusher.New(enginepusher.Deps{
-			Watches: base.hub, Registry: evaluation.registry, Engine: evaluation.engines.remote, Inventories: base.settings.inventories,
-			Observer: base.metrics.Remote, Loaded: policies.Loaded,
+			Watches: base.hub, Registry: evaluation.registry, Clients: evaluation.clients, Inventories: base.settings.inventories,
+			ContentChanged: evaluation.engines.remote.PushedDataChanged, Observer: base.metrics.Remote, Loaded: policies.Loaded,
 		}),
 		freshness: freshness.New(freshness.Options{
 			Live: base.mgr.GetAPIReader(), Registry: evaluation.registry, Rewound: base.restoreDetector.ReportRestore,

@@ -34,6 +34,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/engine/push"
 	"github.com/berth-dev/berth/internal/engine/remote"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
@@ -47,7 +48,7 @@ const pollInterval = 20 * time.Millisecond
 type Remote struct {
 	base, token string
 	engine      *remote.Engine
-	supply      *remote.Pusher
+	supply      *push.Pusher
 	released    chan string
 }
 
@@ -55,10 +56,9 @@ type Remote struct {
 // unless that is empty.
 func NewRemote(base, token string) *Remote {
 	r := &Remote{base: strings.TrimSuffix(base, "/"), token: token, released: make(chan string, 1)}
-	r.engine = remote.New(remote.Options{
-		Clients: opaclient.NewPool(opaclient.Options{Secrets: r, UserAgent: "berth-conformance"}), AllowSecrets: true,
-	})
-	r.supply = r.engine.NewPusher(remote.PusherOptions{Inventories: replication.Known(), Observer: observer(r.released)})
+	clients := opaclient.NewPool(opaclient.Options{Secrets: r, UserAgent: "berth-conformance"})
+	r.engine = remote.New(remote.Options{Clients: clients, AllowSecrets: true})
+	r.supply = push.New(push.Options{Clients: clients, Inventories: replication.Known(), Observer: observer(r.released)})
 	return r
 }
 
@@ -70,22 +70,22 @@ func (r *Remote) Secret(context.Context, string) (map[string][]byte, error) {
 // observer hears that an engine is left alone.
 type observer chan string
 
-// Pushed implements remote.PusherObserver.
+// Pushed implements push.Observer.
 func (observer) Pushed(string, engine.Fault) {}
 
-// Loading implements remote.PusherObserver.
+// Loading implements push.Observer.
 func (observer) Loading(string) {}
 
-// Pending implements remote.PusherObserver.
+// Pending implements push.Observer.
 func (observer) Pending(string, int) {}
 
-// Released implements remote.PusherObserver.
+// Released implements push.Observer.
 func (o observer) Released(endpoint string) { o <- endpoint }
 
 // Load brings the policies of a theme and their world to the engine, and returns an evaluator for each, in their order,
 // once it has all. ctx bounds what Berth does there in the background, up to Unload.
 func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []Policy) ([]placement.Evaluator, error) {
-	var wanted []remote.PolicyNeeds
+	var wanted []push.PolicyNeeds
 	bindings := make([]*policy.Binding, len(policies))
 	out := make([]placement.Evaluator, len(policies))
 	for i, p := range policies {
@@ -104,7 +104,7 @@ func (r *Remote) Load(ctx context.Context, w *World, names []string, policies []
 			return nil, err
 		}
 		bindings[i] = b
-		wanted = append(wanted, remote.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.PushedTypes})
+		wanted = append(wanted, push.PolicyNeeds{Policy: names[i], Remote: m.Remote, Types: b.PushedTypes})
 	}
 	for _, t := range w.types {
 		r.supply.Replace(t.GroupVersionResource, nil, w.Prepared(t.GroupVersionResource))

@@ -15,9 +15,7 @@ limitations under the License.
 */
 
 // Package remote evaluates policies with remote engines: servers with OPA's data API, or one of the same form, that are
-// reached over HTTP. It also pushes data and modules to these engines for policies that need them there. An Engine
-// returns evaluators, and a Pusher pushes.
-//
-// Requests and responses cross a network, so the size of each response is limited. Anything but a readable response is
-// an *engine.RemoteError, never a decision.
+// reached over HTTP. An Engine returns evaluators. A decision counts only if the engine had everything that Berth pushes
+// there for the policy (package push), from before the decision until after it. Anything but a decision or a result that
+// is not one is an *engine.RemoteError.
 package remote

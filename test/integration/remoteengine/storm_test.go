@@ -42,7 +42,7 @@ func asking() int {
 	Expect(pprof.Lookup("goroutine").WriteTo(&out, 2)).To(Succeed())
 	n := 0
 	for stack := range strings.SplitSeq(out.String(), "\n\n") {
-		if strings.Contains(stack, "/internal/engine/remote.") {
+		if strings.Contains(stack, "/internal/engine/remote.") || strings.Contains(stack, "/internal/engine/push.") {
 			n++
 		}
 	}

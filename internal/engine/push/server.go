@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package push
 
 import (
 	"bytes"
@@ -505,7 +505,7 @@ func (s *server) sendOnce(ctx context.Context, r opaclient.Request) ([]byte, err
 	defer cancel()
 	var err error
 	// The connections stay open while s.client refers to them.
-	if s.client, err = s.pusher.engine.options.Clients.Client(s.currentNeeds().remote); err != nil {
+	if s.client, err = s.pusher.options.Clients.Client(s.currentNeeds().remote); err != nil {
 		return nil, err
 	}
 	answer, err := s.client.Send(ctx, r)

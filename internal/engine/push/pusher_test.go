@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package push
 
 import (
 	"context"
@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,12 +54,14 @@ var (
 	allTypes    = []policy.Resource{ofPods, ofNodes, ofEvents, ofNewEvents, ofQuotas, ofProfiles, ofManaged}
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // pusherFixture is a Pusher together with the objects that are passed to it.
 type pusherFixture struct {
-	t      testing.TB
-	engine *Engine
-	stop   func()
-	pusher *Pusher
+	t       testing.TB
+	clients *opaclient.Pool
+	stop    func()
+	pusher  *Pusher
 
 	mu sync.Mutex
 	// world are the objects as they were passed. known are the types that are available.
@@ -66,7 +69,7 @@ type pusherFixture struct {
 	known map[schema.GroupVersionResource]bool
 	// past are all contents that a type ever had, as documents.
 	past map[schema.GroupVersionResource]map[string]bool
-	// content counts the calls of PusherOptions.ContentChanged by policy.
+	// content counts the calls of Options.ContentChanged by policy.
 	content map[string]int
 	pending int
 	pushed  map[engine.Fault]int
@@ -75,9 +78,8 @@ type pusherFixture struct {
 
 func keep(t testing.TB, dial dialer) *pusherFixture {
 	clients := opaclient.NewPool(opaclient.Options{UserAgent: "test", Dial: dial})
-	e := New(Options{Clients: clients})
 	k := &pusherFixture{
-		t: t, engine: e,
+		t: t, clients: clients,
 		world: map[schema.GroupVersionResource]map[objectKey]*unstructured.Unstructured{}, known: map[schema.GroupVersionResource]bool{},
 		past: map[schema.GroupVersionResource]map[string]bool{}, content: map[string]int{}, pushed: map[engine.Fault]int{},
 	}
@@ -102,7 +104,7 @@ func (k *pusherFixture) lead() {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(k.t.Context()))
 	k.ctx = ctx
-	k.pusher = k.engine.NewPusher(PusherOptions{Inventories: replication.Known(), Observer: k, ContentChanged: func(policies ...string) {
+	k.pusher = New(Options{Clients: k.clients, Inventories: replication.Known(), Observer: k, ContentChanged: func(policies ...string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, p := range policies {

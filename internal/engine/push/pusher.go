@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remote
+package push
 
 import (
 	"cmp"
@@ -42,8 +42,8 @@ type PolicyNeeds struct {
 	Types []policy.Resource
 }
 
-// PusherObserver is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
-type PusherObserver interface {
+// Observer is notified about pushes to engines. Its methods are safe for concurrent use and return quickly.
+type Observer interface {
 	// Pushed is called after each request that writes to an engine. fault is empty for a success.
 	Pushed(endpoint string, fault engine.Fault)
 	// Loading is called before a full load of an engine begins.
@@ -54,11 +54,13 @@ type PusherObserver interface {
 	Released(endpoint string)
 }
 
-// PusherOptions configure a Pusher.
-type PusherOptions struct {
+// Options configure a Pusher.
+type Options struct {
+	// Clients are the clients of the engines.
+	Clients     *opaclient.Pool
 	Inventories *replication.Inventories
 	// Observer is notified about pushes; nil for no notifications.
-	Observer PusherObserver
+	Observer Observer
 	// ContentChanged is called when the pushed data or modules of policies changed. StateChanged is called when that, or
 	// the error that prevents it, may have changed. Both must return quickly; nil for no calls.
 	ContentChanged, StateChanged func(policies ...string)
@@ -72,8 +74,7 @@ type PusherOptions struct {
 // An engine gets a full load at first, and again when it has lost data, as after a restart. After that it gets the
 // changes in order, as transactions. The manifest in the engine always lists what is there.
 type Pusher struct {
-	engine  *Engine
-	options PusherOptions
+	options Options
 	ranks   map[schema.GroupVersionResource]int
 	// bodyLimit is the maximum size of the objects in a request: maxBody except in tests.
 	bodyLimit int
@@ -94,10 +95,10 @@ func compareKeys(a, b objectKey) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
-// NewPusher returns a Pusher that reaches engines in the same way as e.
-func (e *Engine) NewPusher(o PusherOptions) *Pusher {
+// New returns a Pusher that pushes nothing yet.
+func New(o Options) *Pusher {
 	s := &Pusher{
-		engine: e, options: o, bodyLimit: maxBody, ranks: map[schema.GroupVersionResource]int{},
+		options: o, bodyLimit: maxBody, ranks: map[schema.GroupVersionResource]int{},
 		types: map[schema.GroupVersionResource]map[objectKey]*record{}, dropped: map[schema.GroupVersionResource]bool{},
 		servers: map[string]*server{},
 	}
