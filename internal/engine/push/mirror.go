@@ -121,17 +121,12 @@ type change struct {
 func newChange() *change { return &change{clusters: map[string]bool{}} }
 
 func (c *change) operation(op string, path pointer) {
-	c.patch.WriteByte(separator(c.patch.Len()))
-	c.patch.WriteString(`{"op":"` + op + `","path":`)
-	c.patch.Write(toJSON(path))
-}
-
-// separator returns the byte before the next element of a JSON list that has this many bytes so far.
-func separator(length int) byte {
-	if length == 0 {
-		return '['
+	before := "["
+	if c.patch.Len() > 0 {
+		before = ","
 	}
-	return ','
+	c.patch.WriteString(before + `{"op":"` + op + `","path":`)
+	c.patch.Write(toJSON(path))
 }
 
 // set adds an operation that writes a document, and replaces one that exists.

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -31,11 +32,12 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 )
 
-// maxListing is the maximum size in bytes of the list of an engine's modules, which includes their syntax trees.
-const maxListing = 64 << 20
-
-// modules is the known state of an engine's modules.
+// modules keeps the modules of policies in an engine. The writer's goroutine owns it.
 type modules struct {
+	session        *session
+	status         *status
+	contentChanged func(policies ...string)
+
 	// texts are the texts of Berth's modules by ID.
 	texts map[string]string
 	// older are the modules of a policy that were listed before the ones that are being pushed.
@@ -44,6 +46,18 @@ type modules struct {
 	kept map[string]time.Time
 	// next is the index of the module to check next.
 	next int
+}
+
+// keepListed adds the modules of the previous manifest to the next one, if they are reliable and still there.
+func (m *modules) keepListed(old, next *opaclient.Manifest, reliable bool) {
+	w := m.status.currentNeeds()
+	for name, entry := range old.Modules {
+		if reliable && w.policies[name].Remote != nil && m.contain(w.policies[name].Remote.Modules) {
+			next.Modules[name] = entry
+		} else {
+			m.older[name] = entry
+		}
+	}
 }
 
 // contain reports whether the engine has all of these modules with these texts.
@@ -57,14 +71,6 @@ func (m *modules) contain(wanted []policy.RemoteModule) bool {
 // maxSuperseded is the maximum number of older digests in the manifest.
 const maxSuperseded = 3
 
-// recordSuperseded records modules of a policy that are not listed any more.
-func (m *modules) recordSuperseded(name string, entry opaclient.ManifestModules) {
-	if m.older == nil {
-		m.older = map[string]opaclient.ManifestModules{}
-	}
-	m.older[name] = entry
-}
-
 // manifestEntry returns the entry of a policy for the manifest.
 func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	before := m.older[name]
@@ -77,12 +83,12 @@ func (m *modules) manifestEntry(name, digest string) opaclient.ManifestModules {
 	return out
 }
 
-// listModules reads the list of Berth's modules in the engine.
-func (s *server) listModules(ctx context.Context) error {
-	s.modules.texts = map[string]string{}
-	answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.base, "policies"), Limit: maxListing})
+// list reads the list of Berth's modules in the engine.
+func (m *modules) list(ctx context.Context) error {
+	m.texts = map[string]string{}
+	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(m.session.base, "policies"), Limit: maxListing})
 	if err != nil {
-		if errors.Is(err, errRefused) && !s.needsModules() {
+		if errors.Is(err, errRefused) && !m.needsModules() {
 			// An engine without module support works for policies without modules.
 			return nil
 		}
@@ -97,43 +103,41 @@ func (s *server) listModules(ctx context.Context) error {
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return fmt.Errorf("%w: reading the list of modules: %w", errRefused, err)
 	}
-	for _, m := range list.Result {
-		if strings.HasPrefix(m.ID, policy.ModulePrefix) {
-			s.modules.texts[m.ID] = m.Raw
+	for _, module := range list.Result {
+		if strings.HasPrefix(module.ID, policy.ModulePrefix) {
+			m.texts[module.ID] = module.Raw
 		}
 	}
 	return nil
 }
 
-func (s *server) needsModules() bool {
-	w := s.currentNeeds()
+func (m *modules) needsModules() bool {
+	w := m.status.currentNeeds()
 	return slices.ContainsFunc(slices.Collect(maps.Values(w.policies)), func(p PolicyNeeds) bool { return len(p.Remote.Modules) > 0 })
 }
 
-// pushModules brings the modules up to date. The manifest lists the modules of a policy only while the engine has
+// push brings the modules up to date. The manifest lists the modules of a policy only while the engine has
 // exactly the modules that the policy needs.
-func (s *server) pushModules(ctx context.Context) (bool, error) {
-	s.pusher.mu.Lock()
-	w := s.needs
+func (m *modules) push(ctx context.Context) (bool, error) {
+	w := m.status.currentNeeds()
 	var due []string
 	for _, name := range w.names() {
 		digest := w.policies[name].Remote.ModulesDigest
-		r := s.rejected[name]
-		if digest != "" && s.manifest.Modules[name].Digest != digest && (r.digest != digest || time.Now().After(r.until)) {
+		r := m.status.refusal(name)
+		if digest != "" && m.session.manifest.Modules[name].Digest != digest && (r.digest != digest || time.Now().After(r.until)) {
 			due = append(due, name)
 		}
 	}
-	s.pusher.mu.Unlock()
-	stale := s.staleModules(w)
-	work := s.modules.editsFor(w, due)
+	stale := m.staleModules(w)
+	work := m.editsFor(w, due)
 	if len(due)+len(stale)+len(work) == 0 {
 		return false, nil
 	}
 	if len(stale) > 0 {
-		err := s.commit(ctx, s.change(), func(h *opaclient.Manifest) {
+		err := m.session.commit(ctx, m.session.begin(), func(h *opaclient.Manifest) {
 			h.RenewLoadID()
 			for _, name := range stale {
-				s.modules.recordSuperseded(name, h.Modules[name])
+				m.older[name] = h.Modules[name]
 				delete(h.Modules, name)
 			}
 		})
@@ -141,19 +145,19 @@ func (s *server) pushModules(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	failed, err := s.applyEdits(ctx, work)
+	failed, err := m.applyEdits(ctx, work)
 	if err != nil {
 		return false, err
 	}
 	removals := failed
 	if failed = failed.of(due); len(failed) > 0 {
 		// The old texts may conflict with the new ones.
-		if failed, err = s.replaceModules(ctx, w, failed); err != nil {
+		if failed, err = m.replaceModules(ctx, w, failed); err != nil {
 			return false, err
 		}
 	}
-	maps.Copy(failed, s.modules.failedRemovals(removals, due))
-	return true, s.recordModules(ctx, w, due, failed)
+	maps.Copy(failed, m.failedRemovals(removals, due))
+	return true, m.recordModules(ctx, w, due, failed)
 }
 
 // failedRemovals returns the failures to remove old modules of some policies. With these modules left, the policies
@@ -171,9 +175,9 @@ func (m *modules) failedRemovals(removals failures, policies []string) failures 
 }
 
 // staleModules returns the policies whose listed modules are not those that they need.
-func (s *server) staleModules(w engineNeeds) []string {
+func (m *modules) staleModules(w needs) []string {
 	var out []string
-	for name, entry := range s.manifest.Modules {
+	for name, entry := range m.session.manifest.Modules {
 		if p, ok := w.policies[name]; !ok || p.Remote.ModulesDigest != entry.Digest {
 			out = append(out, name)
 		}
@@ -202,7 +206,7 @@ func (f failures) of(policies []string) failures {
 
 // editsFor returns the edits that put the missing or changed modules of the due policies, and delete the modules that
 // no policy has, in order.
-func (m *modules) editsFor(w engineNeeds, due []string) []edit {
+func (m *modules) editsFor(w needs, due []string) []edit {
 	var out []edit
 	wanted := map[string]bool{}
 	for _, name := range w.names() {
@@ -223,12 +227,12 @@ func (m *modules) editsFor(w engineNeeds, due []string) []edit {
 
 // applyEdits makes edits, and repeats those that are refused as long as others succeed: a module may call functions of
 // another one, or conflict with it. It returns the failures of the remaining edits.
-func (s *server) applyEdits(ctx context.Context, work []edit) (failures, error) {
+func (m *modules) applyEdits(ctx context.Context, work []edit) (failures, error) {
 	for {
 		failed := failures{}
 		var left []edit
 		for _, e := range work {
-			err := s.applyEdit(ctx, e)
+			err := m.applyEdit(ctx, e)
 			if err != nil && !errors.Is(err, errRefused) {
 				return nil, err
 			}
@@ -240,7 +244,7 @@ func (s *server) applyEdits(ctx context.Context, work []edit) (failures, error) 
 		if len(left) == 0 || len(left) == len(work) {
 			for _, e := range left {
 				if e.text == "" {
-					s.modules.delayRemoval(e.id)
+					m.kept[e.id] = time.Now().Add(refusedRetryInterval)
 				}
 			}
 			return failed, nil
@@ -250,22 +254,22 @@ func (s *server) applyEdits(ctx context.Context, work []edit) (failures, error) 
 }
 
 // replaceModules deletes all modules of the policies that failed and puts them again.
-func (s *server) replaceModules(ctx context.Context, w engineNeeds, failed failures) (failures, error) {
+func (m *modules) replaceModules(ctx context.Context, w needs, failed failures) (failures, error) {
 	var without, with []edit
 	for _, name := range failed.policies() {
 		for _, module := range w.policies[name].Remote.Modules {
-			if _, ok := s.modules.texts[module.ID]; ok {
+			if _, ok := m.texts[module.ID]; ok {
 				without = append(without, edit{id: module.ID})
 			}
 			with = append(with, edit{name, module.ID, module.Text})
 		}
 	}
 	if len(without) > 0 {
-		if _, err := s.applyEdits(ctx, without); err != nil {
+		if _, err := m.applyEdits(ctx, without); err != nil {
 			return nil, err
 		}
 	}
-	return s.applyEdits(ctx, with)
+	return m.applyEdits(ctx, with)
 }
 
 // policies returns the policies whose edits failed, sorted.
@@ -278,60 +282,55 @@ func (f failures) policies() []string {
 	return slices.Compact(out)
 }
 
+// urlOf returns the URL of a module.
+func (m *modules) urlOf(id string) *url.URL {
+	return opaclient.APIURL(m.session.base, append([]string{"policies"}, strings.Split(id, "/")...)...)
+}
+
 // applyEdit makes one edit.
-func (s *server) applyEdit(ctx context.Context, e edit) error {
-	at := opaclient.APIURL(s.base, append([]string{"policies"}, strings.Split(e.id, "/")...)...)
+func (m *modules) applyEdit(ctx context.Context, e edit) error {
+	at := m.urlOf(e.id)
 	if e.text == "" {
-		_, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodDelete, URL: at})
-		var said *opaclient.Rejection
-		if err != nil && (!errors.As(err, &said) || said.Status != http.StatusNotFound) {
+		if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodDelete, URL: at}); err != nil && statusOf(err) != http.StatusNotFound {
 			return err
 		}
-		delete(s.modules.texts, e.id)
+		delete(m.texts, e.id)
 		return nil
 	}
-	if _, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodPut, URL: at, ContentType: "text/plain", Body: []byte(e.text)}); err != nil {
+	if _, err := m.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: at, ContentType: "text/plain", Body: []byte(e.text)}); err != nil {
 		return err
 	}
-	s.modules.texts[e.id] = e.text
+	m.texts[e.id] = e.text
 	return nil
 }
 
 // recordModules records the outcome for the policies whose modules were due.
-func (s *server) recordModules(ctx context.Context, w engineNeeds, due []string, failed failures) error {
-	bad := failed.policies()
+func (m *modules) recordModules(ctx context.Context, w needs, due []string, failed failures) error {
 	var good []string
 	for _, name := range due {
-		if !slices.Contains(bad, name) {
+		err := failed.first(name)
+		if m.status.setRefusal(name, w.policies[name].Remote.ModulesDigest, err); err == nil {
 			good = append(good, name)
 		}
 	}
-	s.pusher.mu.Lock()
-	for _, name := range due {
-		delete(s.rejected, name)
-	}
-	for _, name := range bad {
-		s.rejected[name] = rejectedPush{err: failed.first(name), digest: w.policies[name].Remote.ModulesDigest, until: time.Now().Add(refusedRetryInterval)}
-	}
-	s.pusher.mu.Unlock()
 	if len(good) == 0 {
-		s.pusher.options.StateChanged(bad...)
+		m.status.changed(failed.policies()...)
 		return nil
 	}
-	err := s.commit(ctx, s.change(), func(h *opaclient.Manifest) {
+	err := m.session.commit(ctx, m.session.begin(), func(h *opaclient.Manifest) {
 		for _, name := range good {
-			h.Modules[name] = s.modules.manifestEntry(name, w.policies[name].Remote.ModulesDigest)
-			delete(s.modules.older, name)
+			h.Modules[name] = m.manifestEntry(name, w.policies[name].Remote.ModulesDigest)
+			delete(m.older, name)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	s.pusher.options.ContentChanged(good...)
+	m.contentChanged(good...)
 	return nil
 }
 
-// first returns the failure of the policy's first module by ID.
+// first returns the failure of the policy's first module by ID; nil if there is none.
 func (f failures) first(name string) error {
 	var out edit
 	for e := range f {
@@ -339,26 +338,21 @@ func (f failures) first(name string) error {
 			out = e
 		}
 	}
+	if out.id == "" {
+		return nil
+	}
 	return fmt.Errorf("module %s: %w", strings.TrimPrefix(out.id, policy.ModulePrefix+name+"/"), f[out])
 }
 
-// delayRemoval delays the next attempt to remove a module that can't be removed.
-func (m *modules) delayRemoval(id string) {
-	if m.kept == nil {
-		m.kept = map[string]time.Time{}
-	}
-	m.kept[id] = time.Now().Add(refusedRetryInterval)
-}
-
-// pollModule checks that one module is unchanged in the engine, another module each time.
-func (s *server) pollModule(ctx context.Context) error {
-	ids := slices.Sorted(maps.Keys(s.modules.texts))
+// poll checks that one module is unchanged in the engine, another module each time.
+func (m *modules) poll(ctx context.Context) error {
+	ids := slices.Sorted(maps.Keys(m.texts))
 	if len(ids) == 0 {
 		return nil
 	}
-	s.modules.next = (s.modules.next + 1) % len(ids)
-	id := ids[s.modules.next]
-	answer, err := s.sendWithRetry(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.base, append([]string{"policies"}, strings.Split(id, "/")...)...), Limit: maxListing})
+	m.next = (m.next + 1) % len(ids)
+	id := ids[m.next]
+	answer, err := m.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: m.urlOf(id), Limit: maxListing})
 	if err != nil && !errors.Is(err, errRefused) {
 		return err
 	}
@@ -367,7 +361,7 @@ func (s *server) pollModule(ctx context.Context) error {
 			Raw string `json:"raw"`
 		} `json:"result"`
 	}
-	if err != nil || json.Unmarshal(answer, &one) != nil || one.Result.Raw != s.modules.texts[id] {
+	if err != nil || json.Unmarshal(answer, &one) != nil || one.Result.Raw != m.texts[id] {
 		return errLost
 	}
 	return nil

@@ -17,219 +17,285 @@ limitations under the License.
 package push
 
 import (
-	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
-	"iter"
+	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/engine/opaclient"
-	"github.com/berth-dev/berth/internal/replication"
 )
 
-// record is one object in the form that engines get. It is immutable.
-type record struct {
-	// object is the object as JSON, and normal its normal form as JSON; nil if it has none.
-	object, normal []byte
-	// cluster is the name of the cluster that the object represents; empty for none.
-	cluster string
+// objects keeps the objects of the needed types in an engine. The writer's goroutine owns it.
+type objects struct {
+	session        *session
+	status         *status
+	feed           *feed
+	contentChanged func(policies ...string)
+
+	mirror *mirror
+	// parents are the parent documents that are known to exist.
+	parents map[pointer]bool
+	// polls is the number of polls so far.
+	polls int
 }
 
-func keyOfObject(o *unstructured.Unstructured) objectKey {
-	return objectKey{o.GetNamespace(), o.GetName()}
-}
+// reset forgets what is in the engine.
+func (s *objects) reset() { s.mirror, s.parents = newMirror(), map[pointer]bool{} }
 
-// newRecord returns the record of a prepared object.
-func (s *Pusher) newRecord(resource schema.GroupVersionResource, o *unstructured.Unstructured) *record {
-	own, normal := replication.Parts(o.Object)
-	out := &record{object: toJSON(own)}
-	if normal != nil {
-		out.normal = toJSON(normal)
-		if _, ok := s.ranks[resource]; ok {
-			out.cluster, _ = normal["name"].(string)
-		}
-	}
-	return out
-}
-
-// toJSON returns a value as JSON.
-func toJSON(value any) []byte {
-	// Values that were read from JSON can always be written as JSON.
-	out, _ := json.Marshal(value)
-	return out
-}
-
-func (o *record) equal(other *record) bool {
-	return o == other || o != nil && other != nil && bytes.Equal(o.object, other.object) && bytes.Equal(o.normal, other.normal)
-}
-
-// size estimates the number of bytes that pushing the object takes.
-func (o *record) size() int {
-	if o == nil {
-		return changeBytes
-	}
-	return 2*len(o.object) + len(o.normal) + changeBytes
-}
-
-const (
-	// changeBytes estimates the size of a change apart from the object, with operations for two places.
-	changeBytes = 512
-	// maxBody is the maximum size in bytes of the objects in a request. A request with a single object may be larger.
-	maxBody = 4 << 20
-	// maxWindows is the maximum size of a backlog, in requests of size maxBody.
-	maxWindows = 4
-)
-
-// backlog holds the changes that an engine does not have yet, in order. The changes of a window are pushed as one
-// transaction, so only the last state of an object is kept within a window. Every window is pushed. If there are too
-// many changes to keep, the backlog drops them and stops following their types. These types must be loaded again.
-type backlog struct {
-	limit, window int
-	// followed are the types whose changes are collected. Their earlier changes are loaded or are being loaded.
-	followed map[schema.GroupVersionResource]bool
-	windows  []*window
-	bytes    int
-}
-
-// window is a set of changes that are pushed together.
-type window struct {
-	changes map[changeKey]*record
-	bytes   int
-}
-
-type changeKey struct {
-	resource schema.GroupVersionResource
-	objectKey
-}
-
-// newBacklog returns an empty backlog. window is the size of a window in bytes.
-func newBacklog(window int) backlog {
-	return backlog{limit: maxWindows * window, window: window, followed: map[schema.GroupVersionResource]bool{}}
-}
-
-// add adds the changes of a type that happened together, by object; nil means that the object was deleted. They are
-// never split between windows.
-func (b *backlog) add(resource schema.GroupVersionResource, changes map[objectKey]*record) {
-	if !b.followed[resource] || len(changes) == 0 {
-		return
-	}
-	size := 0
-	for _, o := range changes {
-		size += o.size()
-	}
-	if size > b.window && len(changes) > 1 {
-		b.drop(resource)
-		return
-	}
-	var last *window
-	if len(b.windows) > 0 {
-		last = b.windows[len(b.windows)-1]
-	}
-	if last == nil || last.bytes > 0 && last.bytes+size > b.window {
-		last = &window{changes: map[changeKey]*record{}}
-		b.windows = append(b.windows, last)
-	}
-	before := last.bytes
-	for key, o := range changes {
-		at := changeKey{resource, key}
-		if existing, ok := last.changes[at]; ok {
-			last.bytes -= existing.size()
-		}
-		last.changes[at] = o
-		last.bytes += o.size()
-	}
-	if b.bytes += last.bytes - before; b.bytes > b.limit {
-		// Types that are not followed are loaded again.
-		for _, w := range b.windows {
-			for at := range w.changes {
-				delete(b.followed, at.resource)
-			}
-		}
-		b.windows, b.bytes = nil, 0
-	}
-}
-
-// drop stops following a type and removes its changes.
-func (b *backlog) drop(resource schema.GroupVersionResource) {
-	delete(b.followed, resource)
-	for _, w := range b.windows {
-		for at, o := range w.changes {
-			if at.resource == resource {
-				delete(w.changes, at)
-				w.bytes -= o.size()
-				b.bytes -= o.size()
+// keepListed adds the types of the previous manifest to the next one. They stay complete only if they are reliable and
+// needed in the same form.
+func (s *objects) keepListed(old, next *opaclient.Manifest, reliable bool) {
+	for name, whole := range old.Types {
+		r, ok := opaclient.ParseType(name)
+		needed, ambiguous := s.feed.needs(r)
+		_, inventory := s.feed.store.ranks[r]
+		// The manifest does not tell which inventories the clusters came from.
+		keep := ok && whole && needed && !inventory && !ambiguous && reliable && s.status.refusal(name).err == nil
+		next.Types[name] = keep
+		if keep {
+			for _, parent := range parentsOf(r) {
+				s.parents[parent] = true
 			}
 		}
 	}
 }
 
-// pop removes and returns the first window; nil if there is none.
-func (b *backlog) pop() *window {
-	for len(b.windows) > 0 {
-		first := b.windows[0]
-		b.windows = b.windows[1:]
-		b.bytes -= first.bytes
-		if len(first.changes) > 0 {
-			return first
+// commit sends a transaction of the session, with the changes of data.clusters that follow from it.
+func (s *objects) commit(ctx context.Context, c *change, edit func(*opaclient.Manifest)) error {
+	if s.mirror.writtenClusters != nil {
+		s.mirror.patchClusters(c)
+	}
+	return s.session.commit(ctx, c, edit)
+}
+
+// parentsOf returns the documents that contain the places of a type.
+func parentsOf(r schema.GroupVersionResource) []pointer {
+	resources := pointer("").below("resources")
+	return []pointer{pointer("").below("kubernetes"), resources, resources.below(r.GroupVersion().String())}
+}
+
+// ensureParents creates the documents that contain the places of a type. A document that exists is not changed, because
+// it may contain documents of others.
+func (s *objects) ensureParents(ctx context.Context, r schema.GroupVersionResource) error {
+	for _, parent := range parentsOf(r) {
+		if s.parents[parent] {
+			continue
+		}
+		_, err := s.session.send(ctx, opaclient.Request{Method: http.MethodPut, URL: opaclient.APIURL(s.session.base, append([]string{"data"}, parent.names()...)...), Body: []byte("{}"), IfAbsent: true})
+		if err != nil && statusOf(err) != http.StatusNotModified {
+			return err
+		}
+		s.parents[parent] = true
+	}
+	return nil
+}
+
+// removeTypes removes a type that no policy needs or that is not served.
+func (s *objects) removeTypes(ctx context.Context) (bool, error) {
+	for _, name := range slices.Sorted(maps.Keys(s.session.manifest.Types)) {
+		r, ok := opaclient.ParseType(name)
+		if !ok {
+			if err := s.commit(ctx, s.session.begin(), func(h *opaclient.Manifest) { delete(h.Types, name) }); err != nil {
+				return false, err
+			}
+			return true, nil
+		}
+		if needed, _ := s.feed.needs(r); !needed {
+			return true, s.removeType(ctx, r)
+		}
+	}
+	return false, nil
+}
+
+func (s *objects) removeType(ctx context.Context, r schema.GroupVersionResource) error {
+	if err := s.ensureParents(ctx, r); err != nil {
+		return err
+	}
+	c := s.session.begin()
+	s.mirror.removeType(c, r)
+	// Another type may use the bare plural name by now.
+	taken := false
+	for other, t := range s.mirror.tables {
+		taken = taken || slices.ContainsFunc(t.places, func(p documentPlace) bool { return other.Resource == r.Resource && p.path == barePlace(r) })
+	}
+	for name := range s.session.manifest.Types {
+		other, _ := opaclient.ParseType(name)
+		taken = taken || other != r && other.Resource == r.Resource && s.session.manifest.Types[name] && s.mirror.tables[other] == nil
+	}
+	// It is unknown whether the places exist if another replica loaded the type. Set them empty first, so that they can be
+	// removed.
+	var gone []pointer
+	for _, p := range placesOf(r, taken) {
+		c.set(p.path, []byte("{}"))
+		gone = append(gone, p.path)
+	}
+	if _, inventory := s.feed.store.ranks[r]; inventory && !s.inventories() {
+		s.mirror.endClusters(c)
+		gone = append(gone, clustersPlace)
+	}
+	if err := s.commit(ctx, c, markIncomplete(r)); err != nil {
+		return err
+	}
+	c = s.session.begin()
+	for _, path := range gone {
+		c.remove(path)
+	}
+	return s.commit(ctx, c, func(h *opaclient.Manifest) { delete(h.Types, opaclient.TypeName(r)) })
+}
+
+// markIncomplete returns an edit that lists a type as incomplete.
+func markIncomplete(r schema.GroupVersionResource) func(*opaclient.Manifest) {
+	return func(h *opaclient.Manifest) {
+		if h.Types[opaclient.TypeName(r)] {
+			h.RenewLoadID()
+		}
+		h.Types[opaclient.TypeName(r)] = false
+	}
+}
+
+// inventories reports whether the engine has any inventory.
+func (s *objects) inventories() bool {
+	for r := range s.mirror.tables {
+		if _, ok := s.feed.store.ranks[r]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// loadTypes loads one type that the engine needs and whose changes it does not receive yet.
+func (s *objects) loadTypes(ctx context.Context) (bool, error) {
+	var due []schema.GroupVersionResource
+	for r, followed := range s.feed.loadable() {
+		t := s.mirror.tables[r]
+		_, ambiguous := s.feed.needs(r)
+		stale := t == nil || !followed || len(t.places) != len(placesOf(r, ambiguous))
+		if stale && time.Now().After(s.status.refusal(opaclient.TypeName(r)).until) {
+			due = append(due, r)
+		}
+	}
+	if len(due) == 0 {
+		return false, nil
+	}
+	// Loaded types come first: one of them may have to give up the bare plural name.
+	next := slices.MinFunc(due, func(a, b schema.GroupVersionResource) int {
+		if (s.mirror.tables[a] == nil) != (s.mirror.tables[b] == nil) {
+			if s.mirror.tables[a] != nil {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(opaclient.TypeName(a), opaclient.TypeName(b))
+	})
+	objects, ambiguous := s.feed.follow(next)
+	if objects == nil {
+		return true, nil
+	}
+	err := s.load(ctx, next, ambiguous, splitBySize(objects, s.feed.store.bodyLimit))
+	s.status.setRefusal(opaclient.TypeName(next), "", err)
+	if err != nil {
+		return false, err
+	}
+	s.notifyChanged(map[schema.GroupVersionResource]bool{next: true})
+	return true, nil
+}
+
+// notifyChanged notifies of the policies that need one of the types.
+func (s *objects) notifyChanged(types map[schema.GroupVersionResource]bool) {
+	w := s.status.currentNeeds()
+	s.contentChanged(w.policiesNeeding(types)...)
+}
+
+// load makes the portions of objects the content of a type. With several portions, the manifest lists the type as
+// incomplete until the last.
+func (s *objects) load(ctx context.Context, r schema.GroupVersionResource, ambiguous bool, all [][]keyedRecord) error {
+	if err := s.ensureParents(ctx, r); err != nil {
+		return err
+	}
+	rank, inventory := s.feed.store.ranks[r]
+	existing := s.mirror.tables[r]
+	if ambiguous && existing == nil {
+		// It is unknown what another replica left there. Set it empty first, so that it can be removed.
+		c := s.session.begin()
+		c.set(barePlace(r), []byte("{}"))
+		if err := s.commit(ctx, c, markIncomplete(r)); err != nil {
+			return err
+		}
+	}
+	for i, portion := range all {
+		c := s.session.begin()
+		if i == 0 {
+			if inventory {
+				s.mirror.beginClusters(c)
+			}
+			if ambiguous && (existing == nil || len(existing.places) != len(placesOf(r, true))) {
+				c.remove(barePlace(r))
+			}
+			s.mirror.fillType(c, r, rank, ambiguous, portion)
+		} else {
+			for _, o := range portion {
+				s.mirror.put(c, r, o.objectKey, o.record)
+			}
+		}
+		var edit func(*opaclient.Manifest)
+		switch {
+		case i == len(all)-1:
+			edit = func(h *opaclient.Manifest) { h.Types[opaclient.TypeName(r)] = true }
+		case i == 0:
+			edit = markIncomplete(r)
+		}
+		if err := s.commit(ctx, c, edit); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (b *backlog) len() int {
-	out := 0
-	for _, w := range b.windows {
-		out += len(w.changes)
+// sendChanges sends the oldest changes that the engine does not have.
+func (s *objects) sendChanges(ctx context.Context) (bool, error) {
+	w := s.feed.next()
+	if w == nil {
+		return false, nil
 	}
-	return out
+	c := s.session.begin()
+	for at, o := range w.sorted() {
+		s.mirror.put(c, at.resource, at.objectKey, o)
+	}
+	if err := s.commit(ctx, c, nil); err != nil {
+		return false, err
+	}
+	s.feed.pushed()
+	s.notifyChanged(w.types())
+	return true, nil
 }
 
-// sorted returns the changes, sorted by type and name.
-func (w *window) sorted() iter.Seq2[changeKey, *record] {
-	return func(yield func(changeKey, *record) bool) {
-		for _, at := range slices.SortedFunc(maps.Keys(w.changes), func(a, b changeKey) int {
-			return cmp.Or(strings.Compare(opaclient.TypeName(a.resource), opaclient.TypeName(b.resource)), compareKeys(a.objectKey, b.objectKey))
-		}) {
-			if !yield(at, w.changes[at]) {
-				return
-			}
+// poll checks that sample objects of one type are still there, of another type each time. No changes are pushed
+// meanwhile.
+func (s *objects) poll(ctx context.Context) error {
+	s.polls++
+	for _, names := range s.mirror.samples(s.polls) {
+		answer, err := s.session.send(ctx, opaclient.Request{Method: http.MethodGet, URL: opaclient.APIURL(s.session.base, append([]string{"data"}, names...)...), Limit: maxListing})
+		switch {
+		case statusOf(err) == http.StatusNotFound:
+			return errLost
+		case errors.Is(err, errRefused):
+			// An error response says nothing about the data.
+			continue
+		case err != nil:
+			return err
+		}
+		var one struct {
+			Result json.RawMessage `json:"result"`
+		}
+		if json.Unmarshal(answer, &one) != nil || one.Result == nil {
+			return errLost
 		}
 	}
-}
-
-// types returns the types of the changes.
-func (w *window) types() map[schema.GroupVersionResource]bool {
-	out := map[schema.GroupVersionResource]bool{}
-	for at := range w.changes {
-		out[at.resource] = true
-	}
-	return out
-}
-
-// keyedRecord is an object with its key.
-type keyedRecord struct {
-	objectKey
-	*record
-}
-
-// splitBySize returns the objects in order of their names, split into lists. A list with more than one object has at
-// most limit bytes. There is at least one list.
-func splitBySize(objects map[objectKey]*record, limit int) [][]keyedRecord {
-	out := [][]keyedRecord{nil}
-	bytes := 0
-	for _, key := range slices.SortedFunc(maps.Keys(objects), compareKeys) {
-		o := objects[key]
-		last := &out[len(out)-1]
-		if bytes += o.size(); bytes > limit && len(*last) > 0 {
-			out = append(out, nil)
-			last, bytes = &out[len(out)-1], o.size()
-		}
-		*last = append(*last, keyedRecord{key, o})
-	}
-	return out
+	return nil
 }

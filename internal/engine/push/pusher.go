@@ -17,12 +17,11 @@ limitations under the License.
 package push
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,53 +66,40 @@ type Options struct {
 }
 
 // Pusher pushes to remote engines the objects and modules that policies need there. The leader runs it, so only one
-// Pusher at a time pushes to an engine. A Pusher receives prepared objects (see replication.Prepare) and keeps the JSON
-// of each once, however many engines have it. Its methods are safe for concurrent use. For the methods that receive
-// objects, the rules of engine.Data apply.
+// Pusher at a time pushes to an engine, apart from a moment after a change of the leader. A Pusher receives prepared
+// objects (see replication.Prepare). Its methods are safe for concurrent use, but the changes of one resource type must
+// come from one goroutine at a time, in order. They neither change the objects nor keep them.
 //
 // An engine gets a full load at first, and again when it has lost data, as after a restart. After that it gets the
 // changes in order, as transactions. The manifest in the engine always lists what is there.
 type Pusher struct {
 	options Options
-	ranks   map[schema.GroupVersionResource]int
-	// bodyLimit is the maximum size of the objects in a request: maxBody except in tests.
-	bodyLimit int
+	store   *store
 
 	mu sync.Mutex
-	// types are the contents of the complete types. dropped are the types that are not needed any more or not served.
-	types   map[schema.GroupVersionResource]map[objectKey]*record
-	dropped map[schema.GroupVersionResource]bool
-	// servers are the engines by their base URL.
-	servers map[string]*server
+	// writers are the writers of the engines by base URL.
+	writers map[string]*writer
 	running sync.WaitGroup
-}
-
-// objectKey identifies an object within its type.
-type objectKey struct{ namespace, name string }
-
-func compareKeys(a, b objectKey) int {
-	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
 }
 
 // New returns a Pusher that pushes nothing yet.
 func New(o Options) *Pusher {
-	s := &Pusher{
-		options: o, bodyLimit: maxBody, ranks: map[schema.GroupVersionResource]int{},
-		types: map[schema.GroupVersionResource]map[objectKey]*record{}, dropped: map[schema.GroupVersionResource]bool{},
-		servers: map[string]*server{},
+	if o.Observer == nil {
+		o.Observer = noObserver{}
 	}
-	for i, inventory := range o.Inventories.Resources() {
-		s.ranks[inventory] = i
-	}
-	if s.options.Observer == nil {
-		s.options.Observer = noObserver{}
-	}
-	for _, f := range []*func(...string){&s.options.ContentChanged, &s.options.StateChanged} {
+	for _, f := range []*func(...string){&o.ContentChanged, &o.StateChanged} {
 		if *f == nil {
 			*f = func(...string) {}
 		}
 	}
-	return s
+	ranks := map[schema.GroupVersionResource]int{}
+	for i, inventory := range o.Inventories.Resources() {
+		ranks[inventory] = i
+	}
+	return &Pusher{options: o, writers: map[string]*writer{}, store: &store{
+		ranks: ranks, bodyLimit: maxBody, observer: o.Observer, types: map[schema.GroupVersionResource]map[objectKey]*record{},
+		dropped: map[schema.GroupVersionResource]bool{}, feeds: map[*feed]bool{},
+	}}
 }
 
 // noObserver is an observer that ignores all notifications.
@@ -136,39 +122,55 @@ func (s *Pusher) Set(ctx context.Context, wanted []PolicyNeeds) {
 			byBase[w.Remote.Base.String()] = append(byBase[w.Remote.Base.String()], w)
 		}
 	}
-	for base, all := range byBase {
-		if s.servers[base] == nil && ctx.Err() == nil {
-			s.start(ctx, base, all[0].Remote)
-		}
+	for base, w := range s.writers {
+		w.setNeeds(needsOf(byBase[base]))
 	}
-	for base, server := range s.servers {
-		server.setNeeds(byBase[base])
+	for base, all := range byBase {
+		if s.writers[base] == nil && ctx.Err() == nil {
+			w := s.newWriter(all[0].Remote)
+			w.setNeeds(needsOf(all))
+			s.writers[base] = w
+			s.running.Go(func() { s.run(ctx, base, w) })
+		}
 	}
 }
 
-// start begins to push to an engine.
-func (s *Pusher) start(ctx context.Context, base string, r *policy.Remote) {
-	server := newServer(s, r.Base, opaclient.EndpointOf(r))
-	s.servers[base] = server
-	s.running.Go(func() { s.run(ctx, base, server) })
+// newWriter returns the writer of an engine.
+func (s *Pusher) newWriter(r *policy.Remote) *writer {
+	endpoint := opaclient.EndpointOf(r)
+	status := &status{changed: s.options.StateChanged, refusals: map[string]refusal{}}
+	session := &session{
+		sender: &requests{clients: s.options.Clients, observer: s.options.Observer, endpoint: endpoint, status: status},
+		base:   r.Base, published: status.setManifest,
+	}
+	feed := s.store.newFeed(endpoint)
+	return &writer{
+		observer: s.options.Observer, status: status, feed: feed, state: unknown, session: session,
+		objects: &objects{session: session, status: status, feed: feed, contentChanged: s.options.ContentChanged},
+		modules: &modules{
+			session: session, status: status, contentChanged: s.options.ContentChanged,
+			older: map[string]opaclient.ManifestModules{}, kept: map[string]time.Time{},
+		},
+	}
 }
 
 // run pushes to an engine until no policy needs it.
-func (s *Pusher) run(ctx context.Context, base string, server *server) {
-	for server.run(ctx); ctx.Err() == nil; server.run(ctx) {
+func (s *Pusher) run(ctx context.Context, base string, w *writer) {
+	for w.run(ctx); ctx.Err() == nil; w.run(ctx) {
 		s.mu.Lock()
-		if len(server.needs.policies) > 0 {
+		if len(w.status.currentNeeds().policies) > 0 {
 			// A policy needs the engine again.
 			s.mu.Unlock()
 			continue
 		}
-		delete(s.servers, base)
+		delete(s.writers, base)
+		w.feed.close()
 		shared := false
-		for _, other := range s.servers {
-			shared = shared || other.endpoint == server.endpoint
+		for _, other := range s.writers {
+			shared = shared || other.feed.endpoint == w.feed.endpoint
 		}
 		if !shared {
-			s.options.Observer.Released(server.endpoint)
+			s.options.Observer.Released(w.feed.endpoint)
 		}
 		s.mu.Unlock()
 		return
@@ -180,98 +182,21 @@ func (s *Pusher) Wait() { s.running.Wait() }
 
 // Replace sets the complete content of a type. The objects must have all fields.
 func (s *Pusher) Replace(resource schema.GroupVersionResource, _ *projection.FieldSet, objects []*unstructured.Unstructured) {
-	next := make(map[objectKey]*record, len(objects))
-	for _, o := range objects {
-		next[keyOfObject(o)] = s.newRecord(resource, o)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := s.types[resource]
-	changes := map[objectKey]*record{}
-	for key, o := range next {
-		if existing := old[key]; existing.equal(o) {
-			next[key] = existing
-		} else {
-			changes[key] = o
-		}
-	}
-	for key := range old {
-		if next[key] == nil {
-			changes[key] = nil
-		}
-	}
-	s.types[resource] = next
-	s.enqueueChanges(resource, changes)
-	delete(s.dropped, resource)
-	s.wake(resource)
+	s.store.replace(resource, objects)
 }
 
 // Put adds or replaces one object.
 func (s *Pusher) Put(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
-	next := s.newRecord(resource, o)
-	key := keyOfObject(o)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all, ok := s.types[resource]
-	if !ok || all[key].equal(next) {
-		return
-	}
-	all[key] = next
-	s.enqueueChanges(resource, map[objectKey]*record{key: next})
-	s.wake(resource)
+	s.store.put(resource, o)
 }
 
 // Delete removes one object.
 func (s *Pusher) Delete(resource schema.GroupVersionResource, namespace, name string) {
-	key := objectKey{namespace, name}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if all := s.types[resource]; all[key] != nil {
-		delete(all, key)
-		s.enqueueChanges(resource, map[objectKey]*record{key: nil})
-		s.wake(resource)
-	}
+	s.store.delete(resource, objectKey{namespace, name})
 }
 
 // Drop removes a type that is not needed any more or not served.
-func (s *Pusher) Drop(resource schema.GroupVersionResource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.types, resource)
-	s.dropped[resource] = true
-	for _, server := range s.servers {
-		server.backlog.drop(resource)
-	}
-	s.wake(resource)
-}
-
-// enqueueChanges adds changes to the backlogs of the engines. The caller holds the lock.
-func (s *Pusher) enqueueChanges(resource schema.GroupVersionResource, changes map[objectKey]*record) {
-	for _, server := range s.servers {
-		server.backlog.add(resource, changes)
-	}
-}
-
-// wake wakes the goroutines of the engines that need the type. The caller holds the lock.
-func (s *Pusher) wake(resource schema.GroupVersionResource) {
-	for _, server := range s.servers {
-		if _, ok := server.needs.types[resource]; ok {
-			server.wake()
-			s.reportPending(server.endpoint)
-		}
-	}
-}
-
-// reportPending notifies the observer of the number of pending changes. The caller holds the lock.
-func (s *Pusher) reportPending(endpoint string) {
-	pending := 0
-	for _, server := range s.servers {
-		if server.endpoint == endpoint {
-			pending += server.backlog.len()
-		}
-	}
-	s.options.Observer.Pending(endpoint, pending)
-}
+func (s *Pusher) Drop(resource schema.GroupVersionResource) { s.store.drop(resource) }
 
 // Complete reports whether all engines that need a type for a policy have it, and returns the number of the type's
 // objects.
@@ -280,89 +205,22 @@ func (s *Pusher) Complete(name string, resource schema.GroupVersionResource) (co
 	defer s.mu.Unlock()
 	found := false
 	complete = true
-	for _, server := range s.servers {
-		if _, ok := server.needs.policies[name]; !ok {
-			continue
-		}
-		if _, ok := server.needs.types[resource]; ok {
-			found = true
-			complete = complete && server.completeTypes[resource]
+	for _, w := range s.writers {
+		if needed, has := w.status.has(name, resource); needed {
+			found, complete = true, complete && has
 		}
 	}
-	return found && complete, len(s.types[resource])
+	return found && complete, s.store.size(resource)
 }
 
 // Failure returns the error that prevents pushing what a policy needs; nil if there is none.
 func (s *Pusher) Failure(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, base := range slices.Sorted(maps.Keys(s.servers)) {
-		if err := s.servers[base].errorFor(name); err != nil {
+	for _, base := range slices.Sorted(maps.Keys(s.writers)) {
+		if err := s.writers[base].status.failure(name); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// engineNeeds is what an engine needs. It is replaced as a whole.
-type engineNeeds struct {
-	// remote is the configuration to reach the engine. It is that of the first policy by name.
-	remote *policy.Remote
-	types  map[schema.GroupVersionResource]policy.Resource
-	// policies are the needs of each policy, by its name.
-	policies map[string]PolicyNeeds
-	// ambiguous are plural names that several types share.
-	ambiguous map[string]bool
-}
-
-func engineNeedsOf(all []PolicyNeeds) engineNeeds {
-	out := engineNeeds{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}, ambiguous: map[string]bool{}}
-	for _, w := range all {
-		w.Types = slices.Concat(out.policies[w.Policy].Types, w.Types)
-		out.policies[w.Policy] = w
-	}
-	for _, name := range out.names() {
-		w := out.policies[name]
-		if out.remote == nil {
-			out.remote = w.Remote
-		}
-		for _, r := range w.Types {
-			for other := range out.types {
-				if other.Resource == r.Resource && other != r.GroupVersionResource {
-					out.ambiguous[r.Resource] = true
-				}
-			}
-			out.types[r.GroupVersionResource] = r
-		}
-	}
-	return out
-}
-
-// names returns the names of the policies, sorted.
-func (w *engineNeeds) names() []string { return slices.Sorted(maps.Keys(w.policies)) }
-
-// policiesNeeding returns the policies that need one of the types, sorted.
-func (w *engineNeeds) policiesNeeding(types map[schema.GroupVersionResource]bool) []string {
-	var out []string
-	for _, name := range w.names() {
-		if slices.ContainsFunc(w.policies[name].Types, func(r policy.Resource) bool { return types[r.GroupVersionResource] }) {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// setNeeds replaces what the engine needs. The caller holds the lock.
-func (s *server) setNeeds(all []PolicyNeeds) {
-	next := engineNeedsOf(all)
-	for resource := range s.needs.types {
-		if _, ok := next.types[resource]; !ok {
-			s.backlog.drop(resource)
-		}
-	}
-	if next.remote == nil {
-		next.remote = s.needs.remote
-	}
-	s.needs = next
-	s.wake()
 }

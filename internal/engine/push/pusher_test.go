@@ -71,9 +71,11 @@ type pusherFixture struct {
 	past map[schema.GroupVersionResource]map[string]bool
 	// content counts the calls of Options.ContentChanged by policy.
 	content map[string]int
-	pending int
-	pushed  map[engine.Fault]int
-	ctx     context.Context
+	// stateChanged is called with Options.StateChanged; nil for nothing.
+	stateChanged func()
+	pending      int
+	pushed       map[engine.Fault]int
+	ctx          context.Context
 }
 
 func keep(t testing.TB, dial dialer) *pusherFixture {
@@ -109,6 +111,10 @@ func (k *pusherFixture) lead() {
 		defer k.mu.Unlock()
 		for _, p := range policies {
 			k.content[p]++
+		}
+	}, StateChanged: func(...string) {
+		if k.stateChanged != nil {
+			k.stateChanged()
 		}
 	}})
 	supply := k.pusher
@@ -554,6 +560,48 @@ func TestPusherLeavesAnew(t *testing.T) {
 	})
 }
 
+// TestPusherReturns verifies that an engine gets a full load if a policy needs it again at the moment when Berth gives up
+// emptying it, so that a change that could not be sent until then is there too.
+func TestPusherReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := needsWith("a", []policy.Resource{ofPods})
+		k.setNeeds(a)
+		k.replace(ofPods, thing("x", "p", "1"))
+		settle(time.Second)
+		status := http.StatusInternalServerError
+		api.mu.Lock()
+		api.disturb = func(method, _ string) disturbance {
+			if method == http.MethodPatch {
+				return disturbance{status: status}
+			}
+			return disturbance{}
+		}
+		api.mu.Unlock()
+		k.put(ofPods, thing("x", "p", "2"))
+		settle(500 * time.Millisecond)
+		k.setNeeds()
+		settle(emptyingTimeout)
+		api.mu.Lock()
+		status = http.StatusBadGateway
+		api.mu.Unlock()
+		// The writer reports another error right before it gives up.
+		k.stateChanged = func() {
+			k.stateChanged = nil
+			api.mu.Lock()
+			api.disturb = nil
+			api.mu.Unlock()
+			k.setNeeds(a)
+		}
+		settle(time.Minute)
+		if k.stateChanged != nil {
+			t.Error("no other error was reported")
+		}
+		expectDocument(t, k.wantedDocument(a), api.document())
+	})
+}
+
 // TestPusherDrops verifies that the manifest no longer lists a type that can't be read any more.
 func TestPusherDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -719,7 +767,7 @@ func TestPusherLoadsInPortions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newDataAPI(t)
 		k := keep(t, api.serve(t))
-		k.pusher.bodyLimit = 100_000
+		k.pusher.store.bodyLimit = 100_000
 		a := needsWith("a", []policy.Resource{ofPods})
 		var all []*unstructured.Unstructured
 		large := strings.Repeat("x", 2_500)
@@ -759,7 +807,7 @@ func TestPusherLoadsInPortions(t *testing.T) {
 				k.put(ofPods, thing(fmt.Sprintf("ns-%d", i/30), fmt.Sprintf("p-%d", i), large+fmt.Sprint(rand.Int())))
 			}
 		}
-		if k.pusher.servers["http://opa.example/"].backlog.bytes > maxWindows*k.pusher.bodyLimit {
+		if k.pusher.writers["http://opa.example/"].feed.backlog.bytes > maxWindows*k.pusher.store.bodyLimit {
 			t.Error("the backlog is not bounded")
 		}
 		api.mu.Lock()
@@ -943,7 +991,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 	k := keep(t, api.serve(t))
 	// Some runs allow only a few objects in a request, and drop the backlog after a dozen changes.
 	body := []int{1 << 20, 4000, 1500}[random.IntN(3)]
-	k.pusher.bodyLimit = body
+	k.pusher.store.bodyLimit = body
 	digests := map[string]map[string]string{}
 	var last *opaclient.Manifest
 	api.changed = func() { last = checkClaims(t, k, api, digests, last) }
@@ -1031,7 +1079,7 @@ func supplyProperty(t *testing.T, random *rand.Rand) {
 			api.restart()
 		case n < 35:
 			k.lead()
-			k.pusher.bodyLimit = body
+			k.pusher.store.bodyLimit = body
 			k.setNeeds(wanted...)
 			for _, r := range allTypes {
 				if k.known[r.GroupVersionResource] && random.IntN(3) > 0 {

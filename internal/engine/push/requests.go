@@ -1,0 +1,107 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient"
+)
+
+const (
+	// pushTimeout is the timeout of one request.
+	pushTimeout = 30 * time.Second
+	// maxRetryAfter is the maximum delay that an engine may request with Retry-After.
+	maxRetryAfter = 5 * time.Minute
+	// maxMalformed is the number of consecutive unreadable responses after which a request fails.
+	maxMalformed = 5
+	// emptyingTimeout is how long to keep trying to empty an engine that no policy needs any more.
+	emptyingTimeout = time.Minute
+)
+
+// requests sends the requests of one writer. It implements sender.
+type requests struct {
+	clients  *opaclient.Pool
+	observer Observer
+	endpoint string
+	status   *status
+
+	// client is the client of the last request. The connections stay open while it is referenced.
+	client *opaclient.Client
+	// unneededSince is the time of the first failure since no policy needs the engine; zero if one does.
+	unneededSince time.Time
+}
+
+// send sends a request until the engine answers, with backoff. It records the error of each attempt in the status. It
+// returns errUnneeded if no policy has needed the engine for a while.
+func (s *requests) send(ctx context.Context, r opaclient.Request) ([]byte, error) {
+	pause := newBackoff()
+	for tries := 1; ; tries++ {
+		answer, err := s.sendOnce(ctx, r)
+		needed := len(s.status.currentNeeds().policies) > 0
+		if needed {
+			s.unneededSince = time.Time{}
+		}
+		if err == nil {
+			s.status.setError(nil)
+			return answer, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		var fault *engine.RemoteError
+		errors.As(err, &fault)
+		// A response that is too large stays too large.
+		if fault != nil && (fault.Fault == engine.FaultRefused || fault.Fault == engine.FaultMalformed && tries == maxMalformed) {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		s.status.setError(err)
+		if !needed && s.unneededSince.IsZero() {
+			s.unneededSince = time.Now()
+		}
+		if !needed && time.Since(s.unneededSince) > emptyingTimeout {
+			return nil, errUnneeded
+		}
+		d := pause.Step()
+		if fault != nil {
+			d = max(d, min(fault.RetryAfter, maxRetryAfter))
+		}
+		if !sleep(ctx, d) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// sendOnce sends a request once.
+func (s *requests) sendOnce(ctx context.Context, r opaclient.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
+	defer cancel()
+	var err error
+	if s.client, err = s.clients.Client(s.status.currentNeeds().remote); err != nil {
+		return nil, err
+	}
+	answer, err := s.client.Send(ctx, r)
+	if r.Method != http.MethodGet {
+		s.observer.Pushed(s.endpoint, engine.FaultOf(err))
+	}
+	return answer, err
+}

@@ -1,0 +1,187 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package push
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/policy"
+)
+
+// refusedRetryInterval is the time after which something that an engine refused is tried again.
+const refusedRetryInterval = 30 * time.Second
+
+// status is what policies need in one engine, what is complete there, and the errors that prevent the rest. It is safe
+// for concurrent use.
+type status struct {
+	// changed is called with the policies whose status may have changed, without the lock.
+	changed func(policies ...string)
+
+	mu    sync.Mutex
+	needs needs
+	// complete are the types that the manifest lists as complete.
+	complete map[schema.GroupVersionResource]bool
+	// err is the error that prevents all pushes. refusals are what the engine refuses: types by opaclient.TypeName, and
+	// modules by the name of their policy, which has no slash.
+	err      error
+	refusals map[string]refusal
+}
+
+// refusal is the reason why an engine refuses something, and the time until which it is not pushed again.
+type refusal struct {
+	err error
+	// digest is the digest of the refused modules.
+	digest string
+	until  time.Time
+}
+
+// needs is what policies need in an engine. It is replaced as a whole.
+type needs struct {
+	// remote is the configuration to reach the engine. It is that of the first policy by name.
+	remote *policy.Remote
+	types  map[schema.GroupVersionResource]policy.Resource
+	// policies are the needs of each policy, by its name.
+	policies map[string]PolicyNeeds
+}
+
+func needsOf(all []PolicyNeeds) needs {
+	out := needs{types: map[schema.GroupVersionResource]policy.Resource{}, policies: map[string]PolicyNeeds{}}
+	for _, w := range all {
+		w.Types = slices.Concat(out.policies[w.Policy].Types, w.Types)
+		out.policies[w.Policy] = w
+	}
+	for _, name := range out.names() {
+		w := out.policies[name]
+		if out.remote == nil {
+			out.remote = w.Remote
+		}
+		for _, r := range w.Types {
+			out.types[r.GroupVersionResource] = r
+		}
+	}
+	return out
+}
+
+// names returns the names of the policies, sorted.
+func (n *needs) names() []string { return slices.Sorted(maps.Keys(n.policies)) }
+
+// policiesNeeding returns the policies that need one of the types, sorted.
+func (n *needs) policiesNeeding(types map[schema.GroupVersionResource]bool) []string {
+	var out []string
+	for _, name := range n.names() {
+		if slices.ContainsFunc(n.policies[name].Types, func(r policy.Resource) bool { return types[r.GroupVersionResource] }) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (s *status) currentNeeds() needs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.needs
+}
+
+// setNeeds replaces what policies need.
+func (s *status) setNeeds(next needs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if next.remote == nil {
+		next.remote = s.needs.remote
+	}
+	s.needs = next
+}
+
+// setError records the error that prevents all pushes; nil if there is none.
+func (s *status) setError(err error) {
+	s.mu.Lock()
+	differs := (s.err == nil) != (err == nil) || err != nil && s.err.Error() != err.Error()
+	s.err = err
+	names := s.needs.names()
+	s.mu.Unlock()
+	if differs {
+		s.changed(names...)
+	}
+}
+
+// setManifest records the types that the manifest lists.
+func (s *status) setManifest(h opaclient.Manifest) {
+	complete := map[schema.GroupVersionResource]bool{}
+	for name, whole := range h.Types {
+		if r, ok := opaclient.ParseType(name); ok && whole {
+			complete[r] = true
+		}
+	}
+	s.mu.Lock()
+	s.complete = complete
+	names := s.needs.names()
+	s.mu.Unlock()
+	s.changed(names...)
+}
+
+// refusal returns the refusal of a type or of a policy's modules; the zero value if they are not refused.
+func (s *status) refusal(name string) refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusals[name]
+}
+
+// setRefusal records whether the engine refuses a type, or the modules of a policy with a digest; nil if it does not.
+func (s *status) setRefusal(name, digest string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.refusals, name); errors.Is(err, errRefused) {
+		s.refusals[name] = refusal{err: err, digest: digest, until: time.Now().Add(refusedRetryInterval)}
+	}
+}
+
+// has reports whether the engine needs a type for a policy, and has it.
+func (s *status) has(name string, r schema.GroupVersionResource) (needed, complete bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ofPolicy := s.needs.policies[name]
+	_, needed = s.needs.types[r]
+	return ofPolicy && needed, s.complete[r]
+}
+
+// failure returns the error that prevents pushing what a policy needs; nil if there is none.
+func (s *status) failure(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.needs.policies[name]
+	switch {
+	case !ok:
+		return nil
+	case s.err != nil:
+		return s.err
+	case s.refusals[name].err != nil:
+		return s.refusals[name].err
+	}
+	for _, r := range w.Types {
+		if err := s.refusals[opaclient.TypeName(r.GroupVersionResource)].err; err != nil {
+			return err
+		}
+	}
+	return nil
+}

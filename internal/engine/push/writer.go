@@ -1,0 +1,180 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-dev/berth/internal/engine/opaclient"
+)
+
+const (
+	// pollInterval is the approximate interval between checks that an engine still has everything.
+	pollInterval = time.Second
+	// pushDelay is how long changes wait so that more of them can be pushed together.
+	pushDelay = 100 * time.Millisecond
+)
+
+// writer does all the pushing to one engine. One goroutine runs it, and owns everything in it except the status and the
+// feed.
+type writer struct {
+	observer Observer
+	status   *status
+	feed     *feed
+
+	state   state
+	session *session
+	objects *objects
+	modules *modules
+	polled  time.Time
+}
+
+// run pushes to the engine until ctx ends or no policy needs the engine.
+func (w *writer) run(ctx context.Context) {
+	pause := newBackoff()
+	var begun time.Time
+	for ctx.Err() == nil {
+		if w.state != owned {
+			// Back off, so that an engine that keeps losing its data is not loaded all the time.
+			if time.Since(begun) > time.Minute {
+				pause = newBackoff()
+			} else if !sleep(ctx, pause.Step()) {
+				return
+			}
+			begun = time.Now()
+		}
+		err := w.sync(ctx)
+		if err == nil || ctx.Err() != nil {
+			w.wait(ctx)
+			continue
+		}
+		e := eventOf(err)
+		if w.enter(e); e == unneeded {
+			return
+		}
+		w.status.setError(err)
+	}
+}
+
+// setNeeds replaces what policies need in the engine. The types are set first: a writer that finds that no policy needs
+// the engine has no types to keep.
+func (w *writer) setNeeds(next needs) {
+	w.feed.setNeeded(next.types)
+	w.status.setNeeds(next)
+	w.feed.signal.Notify()
+}
+
+// enter makes the transition of an event.
+func (w *writer) enter(e event) { w.state = transitions[w.state][e] }
+
+// wait waits until there is work to do, or until the next poll.
+func (w *writer) wait(ctx context.Context) {
+	timer := time.NewTimer(wait.Jitter(pollInterval, 0.2))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-w.feed.signal:
+		sleep(ctx, pushDelay)
+	}
+}
+
+// newBackoff returns the backoff between attempts.
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
+}
+
+// sleep waits for a duration. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// sync takes the engine over if needed, and does all work that is due. The error is one of those that eventOf knows.
+func (w *writer) sync(ctx context.Context) error {
+	if w.state != owned {
+		if err := w.takeOver(ctx); err != nil {
+			return err
+		}
+		w.enter(takenOver)
+	}
+	for did := true; did; {
+		// The needs are read before the step, so that nothing is left to remove of an engine that no policy needs.
+		needed := len(w.status.currentNeeds().policies) > 0
+		var err error
+		if did, err = w.step(ctx); err != nil {
+			return err
+		}
+		if !did && !needed {
+			return w.session.end(ctx)
+		}
+	}
+	if time.Since(w.polled) < pollInterval/2 {
+		return nil
+	}
+	w.polled = time.Now()
+	return w.poll(ctx)
+}
+
+// step does one piece of work. did is false if there is none.
+func (w *writer) step(ctx context.Context) (did bool, err error) {
+	for _, step := range []func(context.Context) (bool, error){w.objects.removeTypes, w.objects.loadTypes, w.modules.push, w.objects.sendChanges} {
+		if did, err := step(ctx); did || err != nil {
+			return did, err
+		}
+	}
+	return false, nil
+}
+
+// takeOver takes the engine over from the previous writer. Unless something is lost, what the engine's manifest lists
+// stays listed until newer data replaces it.
+func (w *writer) takeOver(ctx context.Context) error {
+	w.observer.Loading(w.feed.endpoint)
+	w.feed.reset()
+	w.objects.reset()
+	next := opaclient.Manifest{LoadID: rand.Text(), Types: map[string]bool{}, Modules: map[string]opaclient.ManifestModules{}}
+	old, err := w.session.takeFencingToken(ctx, next.LoadID)
+	if err != nil {
+		return err
+	}
+	if err := w.modules.list(ctx); err != nil {
+		return err
+	}
+	w.objects.keepListed(old, &next, w.state != lost)
+	w.modules.keepListed(old, &next, w.state != lost)
+	return w.session.commit(ctx, w.session.begin(), func(h *opaclient.Manifest) { *h = next })
+}
+
+// poll checks that the engine has what was pushed to it.
+func (w *writer) poll(ctx context.Context) error {
+	for _, poll := range []func(context.Context) error{w.session.poll, w.modules.poll, w.objects.poll} {
+		if err := poll(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
