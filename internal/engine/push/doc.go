@@ -103,7 +103,7 @@ limitations under the License.
 //	Unknown  Unneeded   Unknown
 //	Lost     TakenOver  Owned
 //	Lost     LossFound  Lost
-//	Lost     Failed     Unknown
+//	Lost     Failed     Lost
 //	Lost     Unneeded   Lost
 //	Owned    LossFound  Lost
 //	Owned    Failed     Unknown

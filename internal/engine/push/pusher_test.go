@@ -431,6 +431,46 @@ func TestPusherNoticesLoss(t *testing.T) {
 	})
 }
 
+// TestPusherDistrustsManifest verifies that a type whose objects were lost is not listed until it is loaded again, even
+// if taking the engine over fails meanwhile.
+func TestPusherDistrustsManifest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newDataAPI(t)
+		k := keep(t, api.serve(t))
+		a := needsWith("a", []policy.Resource{ofPods}, "def f")
+		k.setNeeds(a)
+		k.replace(ofPods, thing("x", "p", "1"))
+		settle(time.Second)
+		load := api.document("berth", "holdings", "load")
+		api.mu.Lock()
+		delete(api.data, "kubernetes")
+		delete(api.data, "resources")
+		refused := 0
+		api.disturb = func(method, path string) disturbance {
+			if method == http.MethodGet && path == "/v1/policies" {
+				if refused++; refused <= 3 {
+					return disturbance{status: http.StatusBadRequest}
+				}
+			}
+			return disturbance{}
+		}
+		api.changed = func() {
+			next, _ := get(api.data, []string{"berth", "holdings", "load"})
+			listed, _ := get(api.data, []string{"berth", "holdings", "types", "/v1/pods"})
+			if _, there := get(api.data, []string{"kubernetes", "pods"}); listed == true && !there && next != load {
+				t.Error("a new manifest lists what was lost")
+			}
+		}
+		api.mu.Unlock()
+		settle(time.Minute)
+		if refused <= 3 {
+			t.Errorf("the engine was taken over %d times", refused)
+		}
+		expectDocument(t, k.wantedDocument(a), api.document())
+		expect(t, "types", map[string]any{"/v1/pods": true}, api.document("berth", "holdings", "types"))
+	})
+}
+
 // TestPusherNamesakes verifies that of two types with the same plural name neither uses the bare plural name, whichever
 // came first.
 func TestPusherNamesakes(t *testing.T) {

@@ -43,7 +43,7 @@ const (
 
 var transitions = map[state]map[event]state{
 	unknown: {takenOver: owned, lossFound: lost, failed: unknown, unneeded: unknown},
-	lost:    {takenOver: owned, lossFound: lost, failed: unknown, unneeded: lost},
+	lost:    {takenOver: owned, lossFound: lost, failed: lost, unneeded: lost},
 	owned:   {lossFound: lost, failed: unknown, unneeded: unknown},
 }
 
