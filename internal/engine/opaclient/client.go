@@ -24,9 +24,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -240,3 +243,41 @@ type redactedError struct {
 func (d redactedError) Error() string { return strings.ReplaceAll(d.error.Error(), d.token, "[token]") }
 
 func (d redactedError) Unwrap() error { return d.error }
+
+const (
+	// MaxConnections is the maximum number of idle connections that a client keeps.
+	MaxConnections = 64
+	// MaxHeader is the maximum size of a response's header in bytes.
+	MaxHeader = 64 << 10
+	// idleTimeout is how long an unused connection is kept.
+	idleTimeout = 90 * time.Second
+	// connectTimeout is the timeout of a connection attempt. It also applies when no request waits for the attempt any
+	// more.
+	connectTimeout = 10 * time.Second
+)
+
+// connections holds the transport of a client. Idle connections are closed once nothing refers to it.
+type connections struct {
+	transport *http.Transport
+}
+
+func newConnections(config *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *connections {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+	}
+	out := &connections{transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dial,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    connectTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           MaxConnections,
+		MaxIdleConnsPerHost:    MaxConnections,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: MaxHeader,
+		// All requests to an engine share one HTTP/2 connection. Pings detect a connection that broke silently.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 2 * time.Second},
+	}}
+	runtime.AddCleanup(out, (*http.Transport).CloseIdleConnections, out.transport)
+	return out
+}
