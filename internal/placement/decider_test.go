@@ -176,6 +176,25 @@ func TestChangeAction(t *testing.T) {
 	}
 }
 
+func TestChangeViolation(t *testing.T) {
+	tests := map[string]struct {
+		change placement.Change
+		want   string
+	}{
+		"Add":     {placement.Change{Field: "labels", Key: "a/b", To: new("x")}, "label a/b is absent, should be x"},
+		"Replace": {placement.Change{Field: "annotations", Key: "k", From: new("y"), To: new("x")}, "annotation k is y, should be x"},
+		"Remove":  {placement.Change{Field: "annotations", Key: "k", From: new("y")}, "annotation k is y, should be absent"},
+		"Empty":   {placement.Change{Field: "labels", Key: "k", From: new("y"), To: new("")}, "label k is y, should be "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.change.Violation(); got != tc.want {
+				t.Errorf("Violation() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestRecordFollowsTheObject checks that a record survives what the API server does to an object between two decisions.
 func TestRecordFollowsTheObject(t *testing.T) {
 	p := sets(t, "p", 0, "k", "policy")

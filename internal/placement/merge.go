@@ -75,19 +75,33 @@ func (c Change) Subject() string {
 	return strings.TrimSuffix(c.Field, "s") + " " + c.Key
 }
 
-// Action describes the change in words, for example `set annotation a/b to "c" (was "d")`.
+// Action describes the change as an instruction, for example `set annotation a/b to c (was d)`.
 func (c Change) Action() string {
-	var out string
 	switch {
 	case c.To == nil:
-		out = "remove " + c.Subject()
+		return c.qualified("remove %s", c.Subject())
 	case *c.To == podscheduling.Present && strings.HasPrefix(c.Key, podscheduling.Tolerations+"/") && c.Field == fieldScheduling:
-		out = "add " + c.Subject()
+		return c.qualified("add %s", c.Subject())
 	case c.From == nil:
-		out = fmt.Sprintf("set %s to %s", c.Subject(), *c.To)
-	default:
-		out = fmt.Sprintf("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
+		return c.qualified("set %s to %s", c.Subject(), *c.To)
 	}
+	return c.qualified("set %s to %s (was %s)", c.Subject(), *c.To, *c.From)
+}
+
+// Violation describes what the change corrects, for example `annotation a/b is d, should be c`.
+func (c Change) Violation() string {
+	switch {
+	case c.To == nil:
+		return c.qualified("%s is %s, should be absent", c.Subject(), *c.From)
+	case c.From == nil:
+		return c.qualified("%s is absent, should be %s", c.Subject(), *c.To)
+	}
+	return c.qualified("%s is %s, should be %s", c.Subject(), *c.From, *c.To)
+}
+
+// qualified formats a text, and appends why the change is not made, if it is not.
+func (c Change) qualified(format string, args ...any) string {
+	out := fmt.Sprintf(format, args...)
 	if c.Immutable != "" {
 		out += " (" + c.Immutable + ")"
 	}

@@ -64,25 +64,6 @@ func TestKeyString(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
-	tests := map[string]struct {
-		change placement.Change
-		want   string
-	}{
-		"Add":     {placement.Change{Field: "labels", Key: "a/b", To: new("x")}, "label a/b is absent, should be x"},
-		"Replace": {placement.Change{Field: "annotations", Key: "k", From: new("y"), To: new("x")}, "annotation k is y, should be x"},
-		"Remove":  {placement.Change{Field: "annotations", Key: "k", From: new("y")}, "annotation k is y, should be absent"},
-		"Empty":   {placement.Change{Field: "labels", Key: "k", From: new("y"), To: new("")}, "label k is y, should be "},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := remediation.Describe(tc.change); got != tc.want {
-				t.Errorf("Describe() = %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestLedger(t *testing.T) {
 	l := remediation.NewLedger()
 	web, db := key("deployments", "shop", "web"), key("deployments", "bank", "db")

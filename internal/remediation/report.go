@@ -18,7 +18,6 @@ package remediation
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -293,7 +292,7 @@ func findingOf(v *placement.Verdict) finding {
 	if len(parts) == 0 {
 		// A denied object is not changed.
 		for _, c := range v.Changes {
-			parts = append(parts, Describe(c))
+			parts = append(parts, c.Violation())
 		}
 	}
 	f.violation = strings.Join(parts, "; ")
@@ -303,23 +302,6 @@ func findingOf(v *placement.Verdict) finding {
 	slices.Sort(f.conflicts)
 	f.conflicts = slices.Compact(f.conflicts)
 	return f
-}
-
-// Describe describes the violation that a change corrects.
-func Describe(c placement.Change) string {
-	var out string
-	switch {
-	case c.To == nil:
-		out = fmt.Sprintf("%s is %s, should be absent", c.Subject(), *c.From)
-	case c.From == nil:
-		out = fmt.Sprintf("%s is absent, should be %s", c.Subject(), *c.To)
-	default:
-		out = fmt.Sprintf("%s is %s, should be %s", c.Subject(), *c.From, *c.To)
-	}
-	if c.Immutable != "" {
-		out += " (" + c.Immutable + ")"
-	}
-	return out
 }
 
 // equal reports whether two findings are equal, except for their resource versions.
