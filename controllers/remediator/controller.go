@@ -298,15 +298,9 @@ func (c *Controller) request(key remediation.Key, obj *unstructured.Unstructured
 	}
 }
 
-// evaluate evaluates a policy on an input, and records metrics and a span.
+// evaluate evaluates a policy on an input.
 func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-	ctx, span := tracing.Start(ctx, "evaluate")
-	start := c.Clock.Now()
-	decision, err := p.Evaluator.Evaluate(ctx, input)
-	outcome := metrics.OutcomeOf(decision, err)
-	c.Metrics.Decision(p.Name, metrics.SourceRemediation, outcome, c.Clock.Since(start))
-	tracing.Evaluated(span, p, outcome, err)
-	return decision, err
+	return c.Metrics.Evaluate(ctx, c.Clock, metrics.SourceRemediation, p, input)
 }
 
 // dueChanges returns the verdicts that require a patch of the object.

@@ -19,12 +19,15 @@ limitations under the License.
 package metrics
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/tracing"
 )
 
 // Sources of a decision.
@@ -108,8 +111,19 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// OutcomeOf returns the outcome of an evaluation.
-func OutcomeOf(decision placement.Decision, err error) string {
+// Evaluate evaluates a policy on behalf of a source. It counts the evaluation and records it as a span.
+func (m *Metrics) Evaluate(ctx context.Context, c clock.PassiveClock, source string, p *placement.Policy, input map[string]any) (placement.Decision, error) {
+	ctx, span := tracing.Start(ctx, "evaluate")
+	start := c.Now()
+	decision, err := p.Evaluator.Evaluate(ctx, input)
+	outcome := outcomeOf(decision, err)
+	m.Decision(p.Name, source, outcome, c.Since(start))
+	tracing.Evaluated(span, p, outcome, err)
+	return decision, err
+}
+
+// outcomeOf returns the outcome of an evaluation.
+func outcomeOf(decision placement.Decision, err error) string {
 	switch {
 	case err != nil:
 		return OutcomeError

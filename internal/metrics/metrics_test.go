@@ -18,6 +18,7 @@ package metrics_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -143,6 +145,47 @@ func TestNamesAndHelp(t *testing.T) {
 		if !strings.HasPrefix(f.GetName(), "berth_") || !strings.HasSuffix(f.GetHelp(), ".") {
 			t.Errorf("%s: %s", f.GetName(), f.GetHelp())
 		}
+	}
+}
+
+// fixed is an evaluator that always returns the same.
+type fixed struct {
+	placement.Evaluator
+	decision placement.Decision
+	err      error
+}
+
+func (f fixed) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
+	return f.decision, f.err
+}
+
+// TestEvaluate checks that an evaluation is counted by its outcome, and that its result is returned as it is.
+func TestEvaluate(t *testing.T) {
+	oh := errors.New("oh")
+	for want, evaluator := range map[string]fixed{
+		metrics.OutcomeUnchanged: {},
+		metrics.OutcomeChanged:   {decision: placement.Decision{Labels: map[string]string{"a": "b"}}},
+		metrics.OutcomeDenied:    {decision: placement.Decision{Labels: map[string]string{"a": "b"}, Errors: []string{"no"}}},
+		metrics.OutcomeError:     {err: oh},
+	} {
+		t.Run(want, func(t *testing.T) {
+			r := prometheus.NewRegistry()
+			m, err := metrics.New(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.AddPolicy("p")
+			decision, err := m.Evaluate(t.Context(), clock.RealClock{}, metrics.SourceAdmission, &placement.Policy{Name: "p", Evaluator: evaluator}, nil)
+			if !decision.Equal(evaluator.decision) || !errors.Is(err, evaluator.err) {
+				t.Errorf("returned %v, %v", decision, err)
+			}
+			counted := slices.ContainsFunc(series(t, r), func(s string) bool {
+				return strings.HasPrefix(s, "berth_decisions_total") && strings.Contains(s, "outcome="+want) && strings.Contains(s, "source=admission")
+			})
+			if !counted {
+				t.Errorf("not counted as %s: %v", want, series(t, r))
+			}
+		})
 	}
 }
 

@@ -149,15 +149,9 @@ func (h *Handler) decideLive(ctx context.Context, request placement.Request) (*p
 	return live.Decide(ctx, request)
 }
 
-// evaluate evaluates one policy, and records metrics and a span.
+// evaluate evaluates one policy.
 func (h *Handler) evaluate(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-	ctx, span := tracing.Start(ctx, "evaluate")
-	start := h.Clock.Now()
-	decision, err := p.Evaluator.Evaluate(ctx, input)
-	outcome := metrics.OutcomeOf(decision, err)
-	h.Metrics.Decision(p.Name, metrics.SourceAdmission, outcome, h.Clock.Since(start))
-	tracing.Evaluated(span, p, outcome, err)
-	return decision, err
+	return h.Metrics.Evaluate(ctx, h.Clock, metrics.SourceAdmission, p, input)
 }
 
 // undecidable returns the response to a request for which not even the matching policies are known.
