@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
@@ -104,9 +102,7 @@ type Controller struct {
 	neededFields *neededFields
 	matched      *matchedTypes
 	remoteQueue  *remoteQueue
-	gate         *gate
-	// retries is the backoff for objects whose patch the API server refused for a reason of the object's own.
-	retries workqueue.TypedRateLimiter[remediation.Key]
+	gate         *remediation.Gate
 	// rewatch receives a value when the set of watched types or fields may change, and due when policies or their data
 	// changed.
 	rewatch, due chan struct{}
@@ -125,10 +121,9 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, limiter: remediation.NewPatchLimiter(), groups: remediation.NewGroups(),
 		neededFields: &neededFields{registry: d.Registry, decider: d.Decider}, matched: newMatchedTypes(d.Catalog), remoteQueue: newRemoteQueue(),
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](refusedDelay, retryDelayMax),
 		rewatch: make(chan struct{}, 1), due: make(chan struct{}, 1), backlog: newBacklog(),
 	}
-	c.gate = newGate(d.Clock, c.feedsItself)
+	c.gate = remediation.NewGate(c.feedsItself)
 	c.objects = newObjectCache(c.objectsChanged)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
 	d.Registry.Subscribe(func(p placement.PolicyChange) { c.policyChanged(p.Name, p.Before, p.After) })
@@ -178,8 +173,7 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 		c.groups.Forget(key)
 		c.limiter.Forget(key)
 		c.remoteQueue.forget(key)
-		c.retries.Forget(key)
-		c.gate.drop(key)
+		c.gate.Forget(key)
 		c.report(c.Ledger.Forget(key))
 		c.concludeAssessments(ctx)
 		return reconcile.Result{}, nil
@@ -207,16 +201,14 @@ func (c *Controller) Reconcile(ctx context.Context, key remediation.Key) (reconc
 	}
 	if slices.ContainsFunc(outcome.Verdicts, isPending) {
 		// A remote engine may be slow. It must not delay the patches of policies that do not match the object.
-		c.Ledger.Await(key, namesOf(outcome.Verdicts)...)
+		c.Ledger.Await(key, remediation.Names(outcome.Verdicts)...)
 		c.concludeAssessments(ctx)
 		return reconcile.Result{}, nil
 	}
 	c.decideAgain(key, outcome.Verdicts, c.groups.Record(key, decisions.list))
 	later := reconcile.Result{RequeueAfter: c.remoteQueue.finishDecision(key, outcome.Verdicts)}
-	if obj.GetDeletionTimestamp() != nil {
-		freeze(outcome.Verdicts)
-	}
-	due := dueChanges(outcome.Verdicts)
+	remediation.Freeze(obj, outcome.Verdicts)
+	due := remediation.DueOf(outcome.Verdicts)
 	stopped := len(due) > 0 && !c.limiter.Allows(key, c.Clock.Now())
 	if span.IsRecording() {
 		span.SetAttributes(append(described(key), tracing.Decision.String(outcome.Digest()))...)
@@ -303,43 +295,6 @@ func (c *Controller) evaluate(ctx context.Context, p *placement.Policy, input ma
 	return c.Metrics.Evaluate(ctx, c.Clock, metrics.SourceRemediation, p, input)
 }
 
-// dueChanges returns the verdicts that require a patch of the object.
-func dueChanges(verdicts []*placement.Verdict) []*placement.Verdict {
-	var out []*placement.Verdict
-	for _, v := range verdicts {
-		switch {
-		case v.Policy.Mode != placementv1.ModeEnforce:
-		case v.Err != nil || len(v.Decision.Errors) > 0:
-			// The API server would call the webhook, which would deny the patch. So no patch can resolve this
-			// violation.
-			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
-				return nil
-			}
-		case v.Policy.Remediation == placementv1.RemediationAutomatic && slices.ContainsFunc(v.Changes, possible):
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// possible reports whether a change can be made in place. Other changes are reported and not patched.
-func possible(c placement.Change) bool { return c.Immutable == "" }
-
-// terminating is the reason why a terminating object is reported and not patched.
-const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
-
-// freeze marks the changes of a terminating object as impossible. The owner of a finalizer may depend on the object's
-// content. Besides, the webhook admits, without a decision, a patch that changes nothing of such an object.
-func freeze(verdicts []*placement.Verdict) {
-	for _, v := range verdicts {
-		for i := range v.Changes {
-			if possible(v.Changes[i]) {
-				v.Changes[i].Immutable = terminating
-			}
-		}
-	}
-}
-
 // remediate patches one object.
 //
 // The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
@@ -348,7 +303,7 @@ func freeze(verdicts []*placement.Verdict) {
 // no conflict with Berth. The API server may not call the webhook: it may not know of it yet, or the webhook's failure
 // may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
 // developer's requested values would contain the old placement as if the developer had requested it.
-func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due []*placement.Verdict) (reconcile.Result, error) {
+func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
 	log := ctrllog.FromContext(ctx)
 	log.V(2).Info("Patching")
 	body, err := patchBody(obj)
@@ -358,23 +313,23 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager})
 	switch {
 	case apierrors.IsNotFound(err):
-		c.gate.leave(key, due)
+		c.gate.Leave(key, remediation.Names(due)...)
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(err):
 		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
 		// it does not.
-		c.gate.leave(key, due)
+		c.gate.Leave(key, remediation.Names(due)...)
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case err != nil:
-		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", names(due), err))
+		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", due.Policies(), err))
 		return c.failed(ctx, key, due, err), nil
 	case got.GetResourceVersion() == obj.GetResourceVersion():
 		return c.failed(ctx, key, due, errNotTaken), nil
-	case !placed(got, due):
+	case !due.Placed(got):
 		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
 		// object. The patch limiter stops an object that never settles.
-		c.gate.leave(key, due)
+		c.gate.Leave(key, remediation.Names(due)...)
 		c.limiter.Patched(key, c.Clock.Now())
 		c.count(ctx, due, metrics.RemediationConflict)
 		return reconcile.Result{RequeueAfter: time.Second}, nil
@@ -385,23 +340,11 @@ func (c *Controller) remediate(ctx context.Context, key remediation.Key, obj *un
 		c.Ledger.Remediated(v.Policy.Name)
 		c.Changed(v.Policy.Name)
 	}
-	c.Events.Remediated(got, fmt.Sprintf("%s: %s", names(due), describe(due)))
+	c.Events.Remediated(got, due.String())
 	if !c.limiter.Allows(key, c.Clock.Now()) {
-		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", names(due)))
+		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
 	}
 	return reconcile.Result{}, nil
-}
-
-// placed reports whether an object has the placement that the policies decided.
-func placed(obj *unstructured.Unstructured, due []*placement.Verdict) bool {
-	for _, v := range due {
-		for _, change := range v.Changes {
-			if possible(change) && !change.Done(obj) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
@@ -411,33 +354,13 @@ func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
 	}})
 }
 
-func (c *Controller) count(ctx context.Context, due []*placement.Verdict, outcome string) {
+func (c *Controller) count(ctx context.Context, due remediation.Due, outcome string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(tracing.Outcome.String(outcome))
 	}
 	for _, v := range due {
 		c.Metrics.Remediation(v.Policy.Name, outcome)
 	}
-}
-
-func names(due []*placement.Verdict) string {
-	out := make([]string, len(due))
-	for i, v := range due {
-		out[i] = fmt.Sprintf("PlacementPolicy %q", v.Policy.Name)
-	}
-	return strings.Join(out, ", ")
-}
-
-func describe(due []*placement.Verdict) string {
-	var out []string
-	for _, v := range due {
-		for _, change := range v.Changes {
-			if possible(change) {
-				out = append(out, change.Action())
-			}
-		}
-	}
-	return strings.Join(out, "; ")
 }
 
 func (c *Controller) report(policies []string) {

@@ -225,7 +225,7 @@ func (c *Controller) policyChanged(name string, before, after *placement.Policy)
 		c.Ledger.ForgetPolicy(name)
 	}
 	c.matched.forget(before)
-	c.enqueue(c.gate.forget(name)...)
+	c.enqueue(c.gate.ForgetPolicy(name)...)
 	c.mu.Lock()
 	for _, p := range []*placement.Policy{before, after} {
 		if c.queue != nil && p != nil {
@@ -358,7 +358,7 @@ func (c *Controller) sweepPolicy(ctx context.Context, p *placement.Policy) {
 	defer span.End()
 	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic([]*placement.Policy{p})...)
 	defer c.complete(ctx, assessment)
-	c.gate.changed(p.Name)
+	c.gate.DataChanged(p.Name)
 	c.groups.Sweep(p, func(namespace string, input map[string]any) (placement.Decision, error) {
 		return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
 	},

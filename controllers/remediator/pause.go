@@ -51,14 +51,6 @@ func (c *Controller) automatic(policies []*placement.Policy) []string {
 	return out
 }
 
-func namesOf(verdicts []*placement.Verdict) []string {
-	out := make([]string, len(verdicts))
-	for i, v := range verdicts {
-		out[i] = v.Policy.Name
-	}
-	return out
-}
-
 func policiesOf(verdicts []*placement.Verdict) []*placement.Policy {
 	out := make([]*placement.Policy, len(verdicts))
 	for i, v := range verdicts {
@@ -138,48 +130,47 @@ func (c *Controller) emitEvent(ctx context.Context, policy string, emit func(of 
 }
 
 // held reports whether an object must not be patched now. It is enqueued again once it may be patched.
-func (c *Controller) held(key remediation.Key, due []*placement.Verdict) bool {
-	if c.Ledger.Hold(c.Clock.Now(), key, namesOf(due)...) {
+func (c *Controller) held(key remediation.Key, due remediation.Due) bool {
+	policies := remediation.Names(due)
+	if c.Ledger.Hold(c.Clock.Now(), key, policies...) {
 		return true
 	}
-	held, at, wait := c.gate.hold(key, due)
-	c.openLater(at, wait)
+	held, at := c.gate.Hold(c.Clock.Now(), key, policies...)
+	c.openLater(at)
 	return held
 }
 
-// openLater enqueues, after a delay, the objects that wait at a place of the gate. It does nothing if wait is 0.
-func (c *Controller) openLater(at gateKey, wait time.Duration) {
-	if wait == 0 {
+// openLater enqueues the objects that wait at a place of the gate when the gate opens it.
+func (c *Controller) openLater(at remediation.Place) {
+	if at.Delay == 0 {
 		return
 	}
-	time.AfterFunc(wait, func() {
-		keys, wait := c.gate.open(at)
-		c.openLater(at, wait)
+	time.AfterFunc(at.Delay, func() {
+		keys, again := c.gate.Open(c.Clock.Now(), at)
+		c.openLater(again)
 		c.enqueue(keys...)
 	})
 }
 
 // failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate
 // probes with one object for all that the policy must patch in the namespace.
-func (c *Controller) failed(ctx context.Context, key remediation.Key, due []*placement.Verdict, err error) reconcile.Result {
+func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) reconcile.Result {
 	c.count(ctx, due, metrics.RemediationFailed)
 	var result reconcile.Result
 	var report bool
 	if refused(err) {
-		report = c.gate.refused(key, due)
-		result.RequeueAfter = c.retries.When(key)
+		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, remediation.Names(due)...)
 	} else {
-		var at gateKey
-		var wait time.Duration
-		report, at, wait = c.gate.fail(key, due)
-		c.openLater(at, wait)
+		var at remediation.Place
+		report, at = c.gate.Fail(c.Clock.Now(), key, remediation.Names(due)...)
+		c.openLater(at)
 	}
 	log := ctrllog.FromContext(ctx)
 	if !report {
 		log = log.V(1)
 	}
 	// The failure is not an error of Berth, which would be logged with a stack trace.
-	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", names(due), "reason", err.Error())
+	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", due.Policies(), "reason", err.Error())
 	return result
 }
 
@@ -198,10 +189,9 @@ func refused(err error) bool {
 }
 
 // succeeded counts a patch that succeeded, and enqueues the objects that waited for it.
-func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due []*placement.Verdict) {
+func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due remediation.Due) {
 	c.count(ctx, due, metrics.RemediationPatched)
-	c.retries.Forget(key)
-	c.enqueue(c.gate.succeed(key, due)...)
+	c.enqueue(c.gate.Succeed(key, remediation.Names(due)...)...)
 }
 
 // resume restores the pauses of an earlier leader from the policies' status. It returns false if ctx ended.

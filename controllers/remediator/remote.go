@@ -297,7 +297,7 @@ func (a *remoteQueue) held(key remediation.Key) bool {
 
 // enqueuePatch enqueues the patch of an object, if remote engines decide it, because the patch takes as long as those. It
 // reports whether they do; if not, the caller patches the object.
-func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts, due []*placement.Verdict) bool {
+func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts []*placement.Verdict, due remediation.Due) bool {
 	var endpoints []string
 	for _, v := range verdicts {
 		if r, ok := v.Policy.Remote(); ok {
@@ -322,7 +322,7 @@ func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj 
 }
 
 // patch patches an object, and enqueues it again if needed.
-func (c *Controller) patch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due []*placement.Verdict) {
+func (c *Controller) patch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due remediation.Due) {
 	ctx, span := c.Tracing.Root(ctx, "remediation patch")
 	defer span.End()
 	if span.IsRecording() {

@@ -14,81 +14,77 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediator
+package remediation
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	testingclock "k8s.io/utils/clock/testing"
-
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/remediation"
 )
+
+var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
 // crowd is a set of objects whose decisions follow the data of the policies p and q. They are patched when the gate
 // allows it.
 type crowd struct {
 	t     *testing.T
 	clock *testingclock.FakeClock
-	gate  *gate
+	gate  *Gate
 	// wanted is the value of the data, and has is the value in each object.
 	wanted int
-	has    map[remediation.Key]int
-	// due contains the times at which open must be called.
-	due map[time.Time]map[gateKey]bool
+	has    map[Key]int
+	// due contains the times at which Open must be called.
+	due map[time.Time]map[Place]bool
 	// attempts counts the patches. fails reports which of them fail.
 	attempts int
-	fails    func(remediation.Key) bool
+	fails    func(Key) bool
 }
 
-func everyPatch(remediation.Key) bool { return true }
+func everyPatch(Key) bool { return true }
 
-func noPatch(remediation.Key) bool { return false }
+func noPatch(Key) bool { return false }
 
 func newCrowd(t *testing.T, n int) *crowd {
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &crowd{t: t, clock: clock, gate: newGate(clock, func(string) bool { return false }), has: map[remediation.Key]int{}, fails: noPatch, due: map[time.Time]map[gateKey]bool{}}
+	c := &crowd{t: t, clock: clock, gate: NewGate(func(string) bool { return false }), has: map[Key]int{}, fails: noPatch, due: map[time.Time]map[Place]bool{}}
 	for i := range n {
-		c.has[remediation.Key{Resource: deployments, Name: fmt.Sprint(i)}] = 0
+		c.has[Key{Resource: deployments, Name: fmt.Sprint(i)}] = 0
 	}
 	return c
 }
 
-var byP = []*placement.Verdict{{Policy: &placement.Policy{Name: "p"}}}
-
-func (c *crowd) later(at gateKey, wait time.Duration) {
-	if wait == 0 {
+func (c *crowd) later(at Place) {
+	if at.Delay == 0 {
 		return
 	}
-	when := c.clock.Now().Add(wait)
+	when := c.clock.Now().Add(at.Delay)
 	if c.due[when] == nil {
-		c.due[when] = map[gateKey]bool{}
+		c.due[when] = map[Place]bool{}
 	}
 	c.due[when][at] = true
 }
 
 // reconcile patches an object if its value differs and the gate allows it.
-func (c *crowd) reconcile(key remediation.Key) {
+func (c *crowd) reconcile(key Key) {
 	if c.has[key] == c.wanted {
 		return
 	}
-	if held, at, wait := c.gate.hold(key, byP); held {
-		c.later(at, wait)
+	if held, at := c.gate.Hold(c.clock.Now(), key, "p"); held {
+		c.later(at)
 		return
 	}
 	c.attempts++
 	if c.fails(key) {
-		_, at, wait := c.gate.fail(key, byP)
-		c.later(at, wait)
+		_, at := c.gate.Fail(c.clock.Now(), key, "p")
+		c.later(at)
 		return
 	}
 	c.has[key] = c.wanted
-	for _, key := range c.gate.succeed(key, byP) {
+	for _, key := range c.gate.Succeed(key, "p") {
 		c.reconcile(key)
 	}
 }
@@ -102,7 +98,7 @@ func (c *crowd) all() {
 // flap changes the data.
 func (c *crowd) flap(to int) {
 	c.wanted = to
-	c.gate.changed("p")
+	c.gate.DataChanged("p")
 	c.all()
 }
 
@@ -122,9 +118,9 @@ func (c *crowd) pass(d time.Duration) {
 	}
 }
 
-func (c *crowd) open(at gateKey) {
-	keys, wait := c.gate.open(at)
-	c.later(at, wait)
+func (c *crowd) open(at Place) {
+	keys, at := c.gate.Open(c.clock.Now(), at)
+	c.later(at)
 	for _, key := range keys {
 		c.reconcile(key)
 	}
@@ -173,7 +169,7 @@ func TestFlappingDataIsHeldDown(t *testing.T) {
 func TestDataWithoutEffectIsNoFlap(t *testing.T) {
 	c := newCrowd(t, 5)
 	for range 100 {
-		c.gate.changed("p")
+		c.gate.DataChanged("p")
 		c.pass(time.Second)
 	}
 	c.flap(1)
@@ -190,7 +186,7 @@ func TestNewVersionIsNotHeldDown(t *testing.T) {
 	if n := c.differing(); n != 5 {
 		t.Fatalf("%d objects differ, want all", n)
 	}
-	for _, key := range c.gate.forget("p") {
+	for _, key := range c.gate.ForgetPolicy("p") {
 		c.reconcile(key)
 	}
 	if n := c.differing(); n > 0 {
@@ -220,8 +216,8 @@ func TestFailuresAreTriedByOne(t *testing.T) {
 }
 
 // of returns the key of an object in a namespace.
-func of(namespace string, i int) remediation.Key {
-	return remediation.Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprint(i)}
+func of(namespace string, i int) Key {
+	return Key{Resource: deployments, Namespace: namespace, Name: fmt.Sprint(i)}
 }
 
 // TestFailuresOfOneNamespaceHoldUpNoOther checks that failures in one namespace do not delay patches in another one.
@@ -230,7 +226,7 @@ func TestFailuresOfOneNamespaceHoldUpNoOther(t *testing.T) {
 	for i := range 20 {
 		c.has[of("failing", i)] = 0
 	}
-	c.fails = func(key remediation.Key) bool { return key.Namespace == "failing" }
+	c.fails = func(key Key) bool { return key.Namespace == "failing" }
 	c.flap(1)
 	c.pass(time.Hour)
 	for i := range 20 {
@@ -253,10 +249,10 @@ func TestObjectsThatHaveNotFailedAreTriedFirst(t *testing.T) {
 	for failing, limit := range map[int]time.Duration{2: 0, 20: retryDelayMax} {
 		t.Run(fmt.Sprint(failing), func(t *testing.T) {
 			c := newCrowd(t, failing)
-			c.fails = func(key remediation.Key) bool { return key.Name != "healthy" }
+			c.fails = func(key Key) bool { return key.Name != "healthy" }
 			c.flap(1)
 			c.pass(6 * time.Hour)
-			healthy := remediation.Key{Resource: deployments, Name: "healthy"}
+			healthy := Key{Resource: deployments, Name: "healthy"}
 			c.has[healthy] = 0
 			c.reconcile(healthy)
 			c.pass(limit)
@@ -299,7 +295,7 @@ func TestFailuresOfManyNamespacesHoldUpOthersShortly(t *testing.T) {
 	for i := range 50 {
 		c.has[of(fmt.Sprint(i), i)] = 0
 	}
-	c.fails = func(key remediation.Key) bool { return key.Namespace != "shop" }
+	c.fails = func(key Key) bool { return key.Namespace != "shop" }
 	c.flap(1)
 	c.pass(6 * time.Hour)
 	c.has[of("shop", 1)] = 0
@@ -319,7 +315,7 @@ func TestGateForgets(t *testing.T) {
 	c.fails = everyPatch
 	c.flap(1)
 	c.pass(time.Hour)
-	if n := len(c.gate.forget("p")); n == 0 {
+	if n := len(c.gate.ForgetPolicy("p")); n == 0 {
 		t.Error("no objects waited")
 	}
 	if len(c.gate.policies) > 0 {
@@ -328,7 +324,7 @@ func TestGateForgets(t *testing.T) {
 	c.all()
 	c.pass(time.Hour)
 	for key := range c.has {
-		c.gate.drop(key)
+		c.gate.Forget(key)
 		delete(c.has, key)
 	}
 	c.pass(time.Hour)
@@ -342,10 +338,10 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 	c := newCrowd(t, 0)
 	var lines int
 	for i := range 300 {
-		if c.gate.refused(of("shop", i), byP) {
+		if report, _ := c.gate.Refuse(c.clock.Now(), of("shop", i), "p"); report {
 			lines++
 		}
-		if report, _, _ := c.gate.fail(remediation.Key{Name: fmt.Sprint(i)}, byP); report {
+		if report, _ := c.gate.Fail(c.clock.Now(), Key{Name: fmt.Sprint(i)}, "p"); report {
 			lines++
 		}
 	}
@@ -354,27 +350,32 @@ func TestFailuresAreReportedOnce(t *testing.T) {
 	}
 }
 
-func TestRefusedForTheObjectsOwnSake(t *testing.T) {
-	forbidden := func(why string) error {
-		return apierrors.NewForbidden(corev1.Resource("configmaps"), "web", errors.New(why))
+// TestRefusedPatches checks that an object whose own patch is refused is retried less and less often, without a delay
+// for other objects, and that a success resets the delay.
+func TestRefusedPatches(t *testing.T) {
+	c := newCrowd(t, 0)
+	web, other := of("shop", 1), of("shop", 2)
+	refuse := func() time.Duration {
+		_, retry := c.gate.Refuse(c.clock.Now(), web, "p")
+		return retry
 	}
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"NotTaken":       {errNotTaken, false},
-		"Connection":     {errors.New("connection refused"), false},
-		"WebhookDown":    {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
-		"NoRight":        {forbidden(`User "berth" cannot patch resource "configmaps" in API group "" in the namespace "shop"`), false},
-		"Denied":         {forbidden(`admission webhook "other.example.com" denied the request: no`), true},
-		"Quota":          {forbidden(`exceeded quota: compute`), true},
-		"Invalid":        {apierrors.NewBadRequest("no"), true},
-		"TooManyAtATime": {apierrors.NewTooManyRequests("later", 1), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := refused(test.err); got != test.want {
-				t.Errorf("refused: %t, want %t", got, test.want)
-			}
-		})
+	var delays []time.Duration
+	for range 8 {
+		delays = append(delays, refuse())
+	}
+	want := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, retryDelayMax, retryDelayMax, retryDelayMax}
+	if diff := cmp.Diff(want, delays); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	if held, _ := c.gate.Hold(c.clock.Now(), other, "p"); held {
+		t.Error("another object waits")
+	}
+	c.gate.Succeed(web, "p")
+	if got := refuse(); got != refusedDelay {
+		t.Errorf("delay %s after a success", got)
+	}
+	c.gate.Forget(web)
+	if got := refuse(); got != refusedDelay {
+		t.Errorf("delay %s of a new object", got)
 	}
 }

@@ -14,19 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package remediator
+package remediation
 
 import (
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
-
-	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/remediation"
 )
 
 const (
@@ -52,23 +46,26 @@ const (
 	reportInterval = time.Minute
 )
 
-// gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
+// Gate decides when objects may be patched. It delays patches longer and longer while the data of their policy keeps
 // changing. A patch that fails for a reason that other objects of the namespace may share holds up the policy's other
 // patches in that namespace: one patch probes for all of them. If many namespaces fail, one patch probes for the whole
-// policy. The gate delays patches and never drops any. It is safe for concurrent use.
-type gate struct {
-	clock clock.Clock
-	// exempt reports whether changes of a policy's data are not held down. It must not call the gate.
+// policy. A patch that fails for a reason of the object's own is retried on its own, less and less often. The gate
+// delays patches and never drops any. It is safe for concurrent use.
+type Gate struct {
+	// exempt reports whether changes of a policy's data are not held down.
 	exempt func(policy string) bool
-	// changes is the backoff of changes of data, by policy.
-	changes *flowcontrol.Backoff
 
 	mu       sync.Mutex
 	policies map[string]*policyGate
+	// refusals holds the delay before the next attempt for each object whose last patch was refused.
+	refusals map[Key]time.Duration
 }
 
-// gateKey identifies a set of waiting objects: those of a policy, or of a policy and a namespace whose patches fail.
-type gateKey struct {
+// Place is where objects wait for the gate: for the patches of a policy, or of a policy in a namespace in which they
+// fail. Delay is the time after which Open must be called with the place. It is 0 if no call is needed, because one is
+// scheduled already or no object waits.
+type Place struct {
+	Delay     time.Duration
 	policy    string
 	failing   bool
 	namespace string
@@ -77,12 +74,13 @@ type gateKey struct {
 // policyGate is the state of one policy.
 type policyGate struct {
 	waiters
-	// remoteRevision is set when the data changed, until the next object is patched.
+	// revised is set when the data changed, until the next object is patched.
 	revised bool
 	// closed is set while patches wait for the hold-down.
 	closed bool
-	// acted is when objects were first patched for the last change of data.
+	// acted is when objects were first patched for the last change of data. pace is the hold-down from then on.
 	acted time.Time
+	pace  time.Duration
 	// namespaces holds the namespaces in which patches failed since the last success in any namespace.
 	namespaces failureStreak[string]
 	// failing holds the namespaces in which patches fail.
@@ -95,21 +93,21 @@ type policyGate struct {
 type namespaceGate struct {
 	waiters
 	// objects holds the objects whose patches failed since the last success in the namespace.
-	objects failureStreak[remediation.Key]
+	objects failureStreak[Key]
 }
 
 // waiters holds the objects whose patch waits.
 type waiters struct {
-	held map[remediation.Key]struct{}
-	// wakes is when open must be called, or zero if no call is scheduled.
+	held map[Key]struct{}
+	// wakes is when Open must be called, or zero if no call is scheduled.
 	wakes time.Time
 }
 
-// wait adds an object, and returns the delay after which open must be called. It returns 0 if an earlier call is
+// wait adds an object, and returns the delay after which Open must be called. It returns 0 if an earlier call is
 // scheduled.
-func (w *waiters) wait(key remediation.Key, until, now time.Time) time.Duration {
+func (w *waiters) wait(key Key, until, now time.Time) time.Duration {
 	if w.held == nil {
-		w.held = map[remediation.Key]struct{}{}
+		w.held = map[Key]struct{}{}
 	}
 	w.held[key] = struct{}{}
 	if !w.wakes.IsZero() && !until.Before(w.wakes) {
@@ -120,15 +118,15 @@ func (w *waiters) wait(key remediation.Key, until, now time.Time) time.Duration 
 }
 
 // release removes all objects and returns them.
-func (w *waiters) release() []remediation.Key {
+func (w *waiters) release() []Key {
 	out := slices.Collect(maps.Keys(w.held))
 	clear(w.held)
 	return out
 }
 
 // open returns the objects to try next. If some objects are fresh, only those are tried and the others wait for their
-// result. Then wait is the delay after which open must be called again; otherwise it is 0.
-func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []remediation.Key, wait time.Duration) {
+// result. Then wait is the delay after which Open must be called again; otherwise it is 0.
+func (w *waiters) open(fresh func(Key) bool, now time.Time) (next []Key, wait time.Duration) {
 	if w.wakes.IsZero() || now.Before(w.wakes) {
 		// Another call opened it meanwhile, and scheduled the next one.
 		return nil, 0
@@ -153,7 +151,7 @@ func (w *waiters) open(fresh func(remediation.Key) bool, now time.Time) (next []
 }
 
 // turn returns when to try an object, given the time that a failure streak allows; zero means now. A failed object
-// waits for open if other objects wait, because some of those may not have failed.
+// waits for Open if other objects wait, because some of those may not have failed.
 func (w *waiters) turn(until time.Time, failed bool) time.Time {
 	if until.IsZero() && failed && len(w.held) > 0 {
 		return w.wakes
@@ -199,13 +197,13 @@ func (s *failureStreak[K]) until(now time.Time) time.Time {
 	return time.Time{}
 }
 
-func newGate(c clock.Clock, exempt func(policy string) bool) *gate {
-	out := &gate{clock: c, exempt: exempt, policies: map[string]*policyGate{}, changes: flowcontrol.NewBackOff(holdDown, holdDownMax)}
-	out.changes.Clock = c
-	return out
+// NewGate returns a gate. exempt reports whether changes of a policy's data are not held down; it must not call the
+// gate.
+func NewGate(exempt func(policy string) bool) *Gate {
+	return &Gate{exempt: exempt, policies: map[string]*policyGate{}, refusals: map[Key]time.Duration{}}
 }
 
-func (g *gate) policyGate(name string) *policyGate {
+func (g *Gate) policyGate(name string) *policyGate {
 	p, ok := g.policies[name]
 	if !ok {
 		p = &policyGate{failing: map[string]*namespaceGate{}}
@@ -214,36 +212,34 @@ func (g *gate) policyGate(name string) *policyGate {
 	return p
 }
 
-// changed records that the data of a policy changed.
-func (g *gate) changed(name string) {
+// DataChanged records that the data of a policy changed.
+func (g *Gate) DataChanged(policy string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.policyGate(name).revised = true
+	g.policyGate(policy).revised = true
 }
 
-// hold reports whether an object must not be patched now because of any of the policies in due. If held, wait is the
-// delay after which open must be called with at, or 0 if a call is scheduled already.
-func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, at gateKey, wait time.Duration) {
+// Hold reports whether an object must not be patched now because of any of the policies. If so, the object waits at
+// the place.
+func (g *Gate) Hold(now time.Time, key Key, policies ...string) (held bool, at Place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.clock.Now()
-	for _, v := range due {
-		name := v.Policy.Name
+	for _, name := range policies {
 		p := g.policies[name]
 		if p == nil {
 			continue
 		}
 		if t := p.failing[key.Namespace]; t != nil {
 			if until := t.until(key, now); !until.IsZero() {
-				return true, gateKey{policy: name, failing: true, namespace: key.Namespace}, t.wait(key, until, now)
+				return true, Place{t.wait(key, until, now), name, true, key.Namespace}
 			}
 		}
 		if until := g.until(key, name, p, now); !until.IsZero() {
-			return true, gateKey{policy: name}, p.wait(key, until, now)
+			return true, Place{Delay: p.wait(key, until, now), policy: name}
 		}
 	}
-	for _, v := range due {
-		p := g.policies[v.Policy.Name]
+	for _, name := range policies {
+		p := g.policies[name]
 		if p == nil {
 			continue
 		}
@@ -254,14 +250,14 @@ func (g *gate) hold(key remediation.Key, due []*placement.Verdict) (held bool, a
 			t.objects.probed = now
 		}
 	}
-	return false, gateKey{}, 0
+	return false, Place{}
 }
 
 // failsWidely reports whether a policy's patches fail in so many namespaces that they probably fail in all.
 func (p *policyGate) failsWidely() bool { return len(p.namespaces.members) >= toleratedNamespaces }
 
 // until returns when a patch of an object may be tried, or zero if it may be tried now.
-func (t *namespaceGate) until(key remediation.Key, now time.Time) time.Time {
+func (t *namespaceGate) until(key Key, now time.Time) time.Time {
 	if n := len(t.objects.members); n == 0 || n < toleratedObjects && !t.objects.has(key) {
 		return time.Time{}
 	}
@@ -269,7 +265,7 @@ func (t *namespaceGate) until(key remediation.Key, now time.Time) time.Time {
 }
 
 // until returns when a policy's patch of an object may be tried, or zero if it may be tried now. The caller holds mu.
-func (g *gate) until(key remediation.Key, name string, p *policyGate, now time.Time) time.Time {
+func (g *Gate) until(key Key, name string, p *policyGate, now time.Time) time.Time {
 	if p.failsWidely() {
 		if until := p.turn(p.namespaces.until(now), p.namespaces.has(key.Namespace)); !until.IsZero() {
 			return until
@@ -277,43 +273,46 @@ func (g *gate) until(key remediation.Key, name string, p *policyGate, now time.T
 	}
 	if p.revised {
 		p.revised = false
-		switch p.closed = g.changes.IsInBackOffSinceUpdate(name, now); {
+		switch p.closed = now.Before(p.acted.Add(p.pace)); {
 		case !p.closed:
-			g.changes.Next(name, now)
-			p.acted = now
+			if now.Sub(p.acted) > 2*holdDownMax {
+				p.pace = 0
+			}
+			p.acted, p.pace = now, min(max(2*p.pace, holdDown), holdDownMax)
 		case g.exempt(name):
 			p.closed = false
 		}
 	}
 	if p.closed {
-		return p.acted.Add(g.changes.Get(name))
+		return p.acted.Add(p.pace)
 	}
 	return time.Time{}
 }
 
-// open returns the waiting objects of a place to decide next, first those that have not failed. If one may not be
-// patched yet, hold makes it wait again. If wait is not 0, open must be called again after that delay.
-func (g *gate) open(at gateKey) (next []remediation.Key, wait time.Duration) {
+// Open returns the objects that wait at a place and must be decided next, first those that have not failed. If one may
+// still not be patched, Hold makes it wait again. The other objects go on waiting at the place that Open returns.
+func (g *Gate) Open(now time.Time, at Place) ([]Key, Place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.policies[at.policy]
 	if p == nil {
-		return nil, 0
+		return nil, Place{}
 	}
-	now := g.clock.Now()
+	var next []Key
 	if at.failing {
 		t := p.failing[at.namespace]
 		if t == nil {
-			return nil, 0
+			return nil, Place{}
 		}
-		next, wait = t.open(func(key remediation.Key) bool { return !t.objects.has(key) }, now)
+		next, at.Delay = t.open(func(key Key) bool { return !t.objects.has(key) }, now)
 		p.tidy(at.namespace)
-		return next, wait
+		return next, at
 	}
 	if p.closed {
 		p.closed, p.revised = false, true
 	}
-	return p.open(func(key remediation.Key) bool { return !p.namespaces.has(key.Namespace) }, now)
+	next, at.Delay = p.open(func(key Key) bool { return !p.namespaces.has(key.Namespace) }, now)
+	return next, at
 }
 
 // tidy drops the state of a namespace in which no existing object has failed and no object waits.
@@ -324,13 +323,12 @@ func (p *policyGate) tidy(namespace string) {
 	}
 }
 
-// fail records that a patch failed for a reason that other objects may share. report is true if the failure should be
-// logged.
-func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool, at gateKey, wait time.Duration) {
+// Fail records that a patch failed for a reason that other objects may share. The object waits at the place. report is
+// true if the failure should be logged.
+func (g *Gate) Fail(now time.Time, key Key, policies ...string) (report bool, at Place) {
 	g.mu.Lock()
-	now := g.clock.Now()
-	for _, v := range due {
-		p := g.policyGate(v.Policy.Name)
+	for _, name := range policies {
+		p := g.policyGate(name)
 		t := p.failing[key.Namespace]
 		if t == nil {
 			t = &namespaceGate{}
@@ -341,8 +339,8 @@ func (g *gate) fail(key remediation.Key, due []*placement.Verdict) (report bool,
 		report = p.report(now) || report
 	}
 	g.mu.Unlock()
-	_, at, wait = g.hold(key, due)
-	return report, at, wait
+	_, at = g.Hold(now, key, policies...)
+	return report, at
 }
 
 // report reports whether a failure should be logged now.
@@ -354,24 +352,26 @@ func (p *policyGate) report(now time.Time) bool {
 	return true
 }
 
-// refused records that a patch failed for a reason of the object's own. It reports whether the failure should be
-// logged.
-func (g *gate) refused(key remediation.Key, due []*placement.Verdict) (report bool) {
-	g.leave(key, due)
+// Refuse records that a patch failed for a reason of the object's own. It returns the delay before the next attempt.
+// report is true if the failure should be logged.
+func (g *Gate) Refuse(now time.Time, key Key, policies ...string) (report bool, retry time.Duration) {
+	g.Leave(key, policies...)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, v := range due {
-		report = g.policyGate(v.Policy.Name).report(g.clock.Now()) || report
+	for _, name := range policies {
+		report = g.policyGate(name).report(now) || report
 	}
-	return report
+	retry = min(max(2*g.refusals[key], refusedDelay), retryDelayMax)
+	g.refusals[key] = retry
+	return report, retry
 }
 
-// setUndecided ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
-func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
+// Leave ends a probe without a result: its patch neither succeeded nor failed for a shared reason.
+func (g *Gate) Leave(key Key, policies ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, v := range due {
-		p := g.policies[v.Policy.Name]
+	for _, name := range policies {
+		p := g.policies[name]
 		if p == nil {
 			continue
 		}
@@ -382,13 +382,14 @@ func (g *gate) leave(key remediation.Key, due []*placement.Verdict) {
 	}
 }
 
-// succeed records that a patch succeeded. It returns the objects that waited for a success.
-func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediation.Key {
+// Succeed records that a patch succeeded. It returns the objects that waited for a success.
+func (g *Gate) Succeed(key Key, policies ...string) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var out []remediation.Key
-	for _, v := range due {
-		p := g.policies[v.Policy.Name]
+	delete(g.refusals, key)
+	var out []Key
+	for _, name := range policies {
+		p := g.policies[name]
 		if p == nil {
 			continue
 		}
@@ -404,10 +405,11 @@ func (g *gate) succeed(key remediation.Key, due []*placement.Verdict) []remediat
 	return out
 }
 
-// drop removes an object that does not exist any more.
-func (g *gate) drop(key remediation.Key) {
+// Forget removes an object that does not exist any more.
+func (g *Gate) Forget(key Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	delete(g.refusals, key)
 	for _, p := range g.policies {
 		delete(p.held, key)
 		if t := p.failing[key.Namespace]; t != nil {
@@ -418,8 +420,8 @@ func (g *gate) drop(key remediation.Key) {
 	}
 }
 
-// forget removes the state of a policy that changed or was deleted. It returns the objects that waited.
-func (g *gate) forget(name string) []remediation.Key {
+// ForgetPolicy removes the state of a policy that changed or was deleted. It returns the objects that waited.
+func (g *Gate) ForgetPolicy(name string) []Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.policies[name]
@@ -427,7 +429,6 @@ func (g *gate) forget(name string) []remediation.Key {
 		return nil
 	}
 	delete(g.policies, name)
-	g.changes.DeleteEntry(name)
 	out := p.release()
 	for _, t := range p.failing {
 		out = append(out, t.release()...)

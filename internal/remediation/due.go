@@ -1,0 +1,116 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+)
+
+// terminating is the reason why a terminating object is reported and not patched.
+const terminating = "being deleted: Berth does not patch it; if it stays, see which finalizers hold it"
+
+// Freeze marks the changes of an object that is terminating as impossible. The owner of a finalizer may depend on the
+// object's content. Besides, the webhook admits, without a decision, a patch that changes nothing of such an object.
+func Freeze(obj *unstructured.Unstructured, verdicts []*placement.Verdict) {
+	if obj.GetDeletionTimestamp() == nil {
+		return
+	}
+	for _, v := range verdicts {
+		for i := range v.Changes {
+			if possible(v.Changes[i]) {
+				v.Changes[i].Immutable = terminating
+			}
+		}
+	}
+}
+
+// possible reports whether a change can be made in place. Other changes are reported and not patched.
+func possible(c placement.Change) bool { return c.Immutable == "" }
+
+// Due are those verdicts on an object that require a patch.
+type Due []*placement.Verdict
+
+// DueOf returns the verdicts that require a patch. It is empty if no policy requires one, or if a patch would be denied.
+func DueOf(verdicts []*placement.Verdict) Due {
+	var out Due
+	for _, v := range verdicts {
+		switch {
+		case v.Policy.Mode != placementv1.ModeEnforce:
+		case v.Err != nil || len(v.Decision.Errors) > 0:
+			// The API server would call the webhook, which would deny the patch. So no patch can resolve this
+			// violation.
+			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
+				return nil
+			}
+		case v.Policy.Remediation == placementv1.RemediationAutomatic && slices.ContainsFunc(v.Changes, possible):
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Placed reports whether an object has the placement that the policies decided.
+func (d Due) Placed(obj *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(d.changes(), func(c placement.Change) bool { return !c.Done(obj) })
+}
+
+// Policies names the policies for a message.
+func (d Due) Policies() string {
+	out := Names(d)
+	for i, name := range out {
+		out[i] = fmt.Sprintf("PlacementPolicy %q", name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// String names the policies and describes the changes that a patch makes.
+func (d Due) String() string {
+	var out []string
+	for _, change := range d.changes() {
+		out = append(out, change.Action())
+	}
+	return d.Policies() + ": " + strings.Join(out, "; ")
+}
+
+// changes returns the changes that a patch makes.
+func (d Due) changes() []placement.Change {
+	var out []placement.Change
+	for _, v := range d {
+		for _, change := range v.Changes {
+			if possible(change) {
+				out = append(out, change)
+			}
+		}
+	}
+	return out
+}
+
+// Names returns the names of the policies behind the verdicts.
+func Names(verdicts []*placement.Verdict) []string {
+	out := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		out[i] = v.Policy.Name
+	}
+	return out
+}
