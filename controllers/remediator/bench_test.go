@@ -184,7 +184,7 @@ func newLeader(t testing.TB) *leader {
 		Catalog: served{}, Ledger: remediation.NewLedger(), Metrics: m, Clock: clock.RealClock{},
 		Ready: func(context.Context) bool { return true }, Changed: func(string) {},
 	})
-	l.queue = l.work
+	l.objects.start(l.work)
 	return l
 }
 

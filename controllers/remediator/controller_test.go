@@ -156,16 +156,24 @@ func TestQueuedOnce(t *testing.T) {
 	l.apply("all", onDeployments(`annotations["example.com/a"] := "1"`, ""))
 	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "front", "")})
 	key := remediation.Key{Resource: deployments, Namespace: "shop", Name: "a"}
-	if again := l.objects.queue([]remediation.Key{key}); len(again) > 0 {
-		t.Errorf("queued twice: %v", again)
+	// queues reports whether the object is added to the workqueue, which is empty before.
+	queues := func() bool {
+		for l.work.Len() > 0 {
+			l.work.Get()
+		}
+		l.objects.enqueue(key)
+		return l.work.Len() > 0
+	}
+	if queues() {
+		t.Error("queued twice")
 	}
 	l.objects.take(key)
-	if again := l.objects.queue([]remediation.Key{key}); len(again) != 1 {
-		t.Errorf("not queued again: %v", again)
+	if !queues() {
+		t.Error("not queued again")
 	}
 	l.objects.Put(deployments, deployment("a", "back", ""))
-	if again := l.objects.queue([]remediation.Key{key}); len(again) > 0 {
-		t.Errorf("queued twice after a change: %v", again)
+	if queues() {
+		t.Error("queued twice after a change")
 	}
 }
 
@@ -227,15 +235,15 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 	l.Registry.Set("p", &state)
 	l.fill(deployments, []*unstructured.Unstructured{deployment("a", "front", "x")})
 	l.catchUp(t.Context())
-	for len(l.due) > 0 {
-		<-l.due
+	for len(l.backlog.due) > 0 {
+		<-l.backlog.due
 	}
 	key, _ := l.work.Get()
 	again, err := l.Reconcile(t.Context(), key)
 	if err != nil || again.RequeueAfter == 0 || l.Ledger.Report("p").Matched != 0 {
 		t.Errorf("%v, %v, %+v", again, err, l.Ledger.Report("p"))
 	}
-	if len(l.due) == 0 {
+	if len(l.backlog.due) == 0 {
 		t.Error("nobody is told")
 	}
 	l.catchUp(t.Context())
@@ -319,7 +327,7 @@ func TestKeptObjectsAreDecidedTheSame(t *testing.T) {
 			cut++
 		}
 		decide := func(o *unstructured.Unstructured) []string {
-			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.evaluator(key, o, &policyDecisions{})))
+			out, err := l.Decider.Decide(t.Context(), l.request(key, o, l.evaluator(&scope{key: key, object: o})))
 			if err != nil {
 				t.Fatal(err)
 			}

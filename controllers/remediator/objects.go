@@ -17,12 +17,16 @@ limitations under the License.
 package remediator
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -32,13 +36,17 @@ import (
 var _ watches.Sink = (*objectCache)(nil)
 
 // objectCache holds the existing objects of every type that some policy matches, as the API server last sent them, with the
-// needed fields. Objects are never modified: the same pointer means the same version. It is safe for concurrent use.
+// needed fields. Objects are never modified: the same pointer means the same version. It enqueues objects that change,
+// and knows which are queued, so that each is queued once. It is safe for concurrent use.
 type objectCache struct {
-	// changed is called with objects that were added, changed or deleted.
-	changed func(...remediation.Key)
+	// listed is called with the objects that were added, changed or deleted when the content of a type was replaced or
+	// dropped. It must enqueue them.
+	listed func(schema.GroupVersionResource, []remediation.Key)
 
 	mu     sync.RWMutex
 	tables map[schema.GroupVersionResource]*typeTable
+	// workqueue is nil until the controller is started because this replica is the leader.
+	workqueue workqueue.TypedRateLimitingInterface[remediation.Key]
 }
 
 // typeTable holds the objects of one type.
@@ -56,8 +64,22 @@ type cachedObject struct {
 	queued bool
 }
 
-func newObjectCache(changed func(...remediation.Key)) *objectCache {
-	return &objectCache{changed: changed, tables: map[schema.GroupVersionResource]*typeTable{}}
+func newObjectCache(listed func(schema.GroupVersionResource, []remediation.Key)) *objectCache {
+	return &objectCache{listed: listed, tables: map[schema.GroupVersionResource]*typeTable{}}
+}
+
+// start makes the cache enqueue objects.
+func (t *objectCache) start(queue workqueue.TypedRateLimitingInterface[remediation.Key]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.workqueue = queue
+}
+
+// started reports whether the cache enqueues objects.
+func (t *objectCache) started() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.workqueue != nil
 }
 
 func keyOf(resource schema.GroupVersionResource, o *unstructured.Unstructured) remediation.Key {
@@ -85,21 +107,18 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 	}
 	for key, now := range next.objects {
 		before, known := old.objects[key]
+		if now.queued = known && before.queued; now.queued {
+			next.queued++
+		}
 		if known && same(before.object, now.object) && !grown {
 			next.objects[key] = before
-			continue
-		}
-		now.queued = known && before.queued
-		changed = append(changed, key)
-	}
-	for _, o := range next.objects {
-		if o.queued {
-			next.queued++
+		} else {
+			changed = append(changed, key)
 		}
 	}
 	t.tables[resource] = next
 	t.mu.Unlock()
-	t.changed(changed...)
+	t.listed(resource, changed)
 }
 
 // same reports whether two objects are the same version. It compares contents, too: after a restore of the API server's
@@ -124,7 +143,7 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 		at.objects[key] = &cachedObject{object: o}
 	}
 	t.mu.Unlock()
-	t.changed(key)
+	t.enqueue(key)
 }
 
 // Delete implements watches.Sink.
@@ -138,7 +157,7 @@ func (t *objectCache) Delete(resource schema.GroupVersionResource, namespace, na
 		delete(at.objects, key)
 	}
 	t.mu.Unlock()
-	t.changed(key)
+	t.enqueue(key)
 }
 
 // Drop implements watches.Sink.
@@ -147,14 +166,18 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 	old := t.tables[resource]
 	delete(t.tables, resource)
 	t.mu.Unlock()
-	if old == nil {
-		return
+	if old != nil {
+		t.listed(resource, slices.Collect(maps.Keys(old.objects)))
 	}
-	keys := make([]remediation.Key, 0, len(old.objects))
-	for key := range old.objects {
-		keys = append(keys, key)
+}
+
+// find returns an object and the table that contains it, or nil. The caller holds mu.
+func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
+	at := t.tables[key.Resource]
+	if at == nil || at.objects[key] == nil {
+		return nil, nil
 	}
-	t.changed(keys...)
+	return at.objects[key], at
 }
 
 // take returns an object, or nil if it does not exist, and its field set, which is nil for the whole object. The key
@@ -162,48 +185,56 @@ func (t *objectCache) Drop(resource schema.GroupVersionResource) {
 func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if at := t.tables[key.Resource]; at != nil {
-		if o, ok := at.objects[key]; ok {
-			if o.queued {
-				at.queued--
-			}
-			o.queued = false
-			return o.object, at.fields
-		}
+	o, at := t.find(key)
+	if o == nil {
+		return nil, nil
 	}
-	return nil, nil
+	if o.queued {
+		at.queued--
+	}
+	o.queued = false
+	return o.object, at.fields
 }
 
 // get returns the same as take, but leaves the object queued.
 func (t *objectCache) get(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if at := t.tables[key.Resource]; at != nil {
-		if o, ok := at.objects[key]; ok {
-			return o.object, at.fields
-		}
+	o, at := t.find(key)
+	if o == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return o.object, at.fields
 }
 
-// queue marks objects as queued, and returns those that were not queued before.
-func (t *objectCache) queue(keys []remediation.Key) []remediation.Key {
+// enqueue adds those objects to the workqueue that are not queued. It does nothing before start: the watches, which
+// start later, will enqueue every object.
+func (t *objectCache) enqueue(keys ...remediation.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]remediation.Key, 0, len(keys))
-	for _, key := range keys {
-		if at := t.tables[key.Resource]; at != nil {
-			if o, ok := at.objects[key]; ok {
-				if o.queued {
-					continue
-				}
-				o.queued = true
-				at.queued++
-			}
-		}
-		out = append(out, key)
+	if t.workqueue == nil {
+		return
 	}
-	return out
+	for _, key := range keys {
+		if o, at := t.find(key); o != nil {
+			if o.queued {
+				continue
+			}
+			o.queued = true
+			at.queued++
+		}
+		t.workqueue.Add(key)
+	}
+}
+
+// enqueueAfter adds an object to the workqueue after a delay.
+func (t *objectCache) enqueueAfter(key remediation.Key, d time.Duration) {
+	t.mu.RLock()
+	queue := t.workqueue
+	t.mu.RUnlock()
+	if queue != nil {
+		queue.AddAfter(key, d)
+	}
 }
 
 // deciding reports whether an object of one of the types is queued.
@@ -250,3 +281,62 @@ func (t *objectCache) within(namespace string) []remediation.Key {
 	}
 	return out
 }
+
+// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also
+// shares strings that are equal in many objects.
+func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
+	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
+	if fields == nil {
+		return
+	}
+	if !fields.Covers(withCopy) {
+		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", lastApplied)
+	}
+	share(o.Object)
+}
+
+// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are
+// hardly ever equal.
+const maxShared = 40
+
+// own holds the members of metadata that are different in every object.
+var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
+
+// share replaces strings in an object by shared ones.
+func share(object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	for key, value := range object {
+		if key != "metadata" {
+			value = shareValue(value)
+		}
+		object[shared(key).(string)] = value
+	}
+	for key, value := range metadata {
+		if !own[key] {
+			value = shareValue(value)
+		}
+		metadata[shared(key).(string)] = value
+	}
+}
+
+func shareValue(value any) any {
+	switch v := value.(type) {
+	case string:
+		if len(v) <= maxShared {
+			return shared(v)
+		}
+	case []any:
+		for i := range v {
+			v[i] = shareValue(v[i])
+		}
+	case map[string]any:
+		for key, member := range v {
+			v[shared(key).(string)] = shareValue(member)
+		}
+	}
+	return value
+}
+
+// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface
+// value would allocate.
+func shared(text string) any { return unique.Make(any(text)).Value() }

@@ -29,7 +29,7 @@ import (
 // TestDeciding checks that a type is being decided as long as one of its objects is queued, even if objects come and
 // go.
 func TestDeciding(t *testing.T) {
-	targets := newObjectCache(func(...remediation.Key) {})
+	targets := newObjectCache(func(schema.GroupVersionResource, []remediation.Key) {})
 	objects := many(3, "a")
 	keys := make([]remediation.Key, len(objects))
 	for i, o := range objects {
@@ -46,8 +46,9 @@ func TestDeciding(t *testing.T) {
 	targets.Replace(deployments, nil, objects)
 	targets.Put(services, deployment("other", "a", ""))
 	expect("before they are queued", false)
-	targets.queue(keys)
-	targets.queue(keys)
+	targets.start(&queue{in: map[remediation.Key]bool{}})
+	targets.enqueue(keys...)
+	targets.enqueue(keys...)
 	expect("queued", true)
 	targets.take(keys[0])
 	targets.take(keys[0])
@@ -58,7 +59,7 @@ func TestDeciding(t *testing.T) {
 	expect("with a changed one left", true)
 	targets.Delete(deployments, keys[2].Namespace, keys[2].Name)
 	expect("with the last one deleted", false)
-	targets.queue(keys[:1])
+	targets.enqueue(keys[0])
 	targets.Drop(deployments)
 	expect("with all dropped", false)
 }

@@ -20,11 +20,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -34,90 +32,68 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/remediation"
 )
+
+// settleDelay is how long a leader waits after progress before it checks whether all objects of policies that an earlier
+// leader paused are decided.
+const settleDelay = time.Second
+
+// enqueueTogether enqueues objects that must be decided again because of one change. A change that concerns several
+// objects is assessed.
+func (c *Controller) enqueueTogether(policies []*placement.Policy, keys []remediation.Key) {
+	if len(keys) > 1 {
+		c.assess(context.Background(), policies, func(enqueue func([]remediation.Key)) { enqueue(keys) })
+	} else {
+		c.objects.enqueue(keys...)
+	}
+}
+
+// assess enqueues the objects that find passes to its argument. Patches for the policies wait until all these objects are
+// decided. Then the ledger knows whether the change that causes the decisions would harm too many objects.
+func (c *Controller) assess(ctx context.Context, policies []*placement.Policy, find func(enqueue func([]remediation.Key))) {
+	assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
+	find(func(keys []remediation.Key) {
+		assessment.Add(keys...)
+		c.objects.enqueue(keys...)
+	})
+	assessment.Complete()
+	c.conclude(ctx)
+}
 
 // automatic returns the names of those policies that are in force and patch existing objects automatically.
 func (c *Controller) automatic(policies []*placement.Policy) []string {
 	var out []string
 	for _, p := range policies {
-		moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
-		if state := c.Registry.Get(p.Name); moves && state != nil && state.Policy == p {
+		if state := c.Registry.Get(p.Name); p.PatchesExisting() && state != nil && state.Policy == p {
 			out = append(out, p.Name)
 		}
 	}
 	return out
 }
 
-func policiesOf(verdicts []*placement.Verdict) []*placement.Policy {
-	out := make([]*placement.Policy, len(verdicts))
-	for i, v := range verdicts {
-		out[i] = v.Policy
-	}
-	return out
-}
-
-// objectsChanged enqueues objects that were added, changed or deleted. More than one object is the content of a type.
-func (c *Controller) objectsChanged(keys ...remediation.Key) {
-	c.mu.Lock()
-	started := c.queue != nil
-	c.mu.Unlock()
-	if len(keys) > 1 && started {
-		var policies []*placement.Policy
-		for _, p := range c.Registry.InForce() {
-			if p.Matcher.SelectsResource(keys[0].Resource) {
-				policies = append(policies, p)
-			}
-		}
-		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policies)...)
-		assessment.Add(keys...)
-		defer c.complete(context.Background(), assessment)
-	}
-	c.enqueue(keys...)
-}
-
-// complete records that an assessment has all of its objects.
-func (c *Controller) complete(ctx context.Context, assessment *remediation.Assessment) {
-	assessment.Complete()
-	c.concludeAssessments(ctx)
-}
-
-// concludeAssessments pauses the policies whose change exceeds their blast radius. It enqueues the objects of other
-// policies that waited for their assessment.
-func (c *Controller) concludeAssessments(ctx context.Context) {
-	ruling := c.Ledger.ConcludeAssessments(c.Clock.Now())
-	for _, name := range ruling.Paused {
+// conclude reports policies whose account in the ledger changed. Then it pauses the policies whose change exceeds their
+// blast radius, and enqueues the objects of other policies that waited for their assessment.
+func (c *Controller) conclude(ctx context.Context, changed ...string) {
+	result := c.Ledger.ConcludeAssessments(c.Clock.Now())
+	for _, name := range result.Paused {
 		if pause := c.Ledger.Report(name).Pause; pause != nil {
 			ctrllog.FromContext(ctx).Info("Remediation is paused: a change would harm too many objects", "policy", name, "change", pause.Change, "objects", pause.Objects(), "matched", pause.Matched)
 			c.emitEvent(ctx, name, c.Events.RemediationPaused, pause.Message(name))
 		}
 	}
-	for _, name := range ruling.Resumed {
+	for _, name := range result.Resumed {
 		c.emitEvent(ctx, name, c.Events.RemediationResumed, "remediation goes on: what the change would do is within the bound again")
 	}
-	c.report(ruling.Changed)
-	c.enqueue(ruling.Released...)
-	if ruling.Unconcluded {
-		c.concludeLater()
+	for _, name := range append(changed, result.Changed...) {
+		c.Changed(name)
 	}
-}
-
-// concludeLater calls concludeAssessments after the maximum duration of an assessment.
-func (c *Controller) concludeLater() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue == nil || c.scheduled.judged {
-		return
+	c.objects.enqueue(result.Released...)
+	if result.Unconcluded {
+		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
 	}
-	c.scheduled.judged = true
-	time.AfterFunc(remediation.AssessmentLimit(), func() {
-		c.mu.Lock()
-		c.scheduled.judged = false
-		c.mu.Unlock()
-		c.concludeAssessments(context.Background())
-	})
+	notify(c.progress)
 }
 
 // emitEvent emits an Event on a policy.
@@ -127,71 +103,6 @@ func (c *Controller) emitEvent(ctx context.Context, policy string, emit func(of 
 	if err := c.Policies.Get(ctx, client.ObjectKey{Name: policy}, of); err == nil {
 		emit(of, message)
 	}
-}
-
-// held reports whether an object must not be patched now. It is enqueued again once it may be patched.
-func (c *Controller) held(key remediation.Key, due remediation.Due) bool {
-	policies := remediation.Names(due)
-	if c.Ledger.Hold(c.Clock.Now(), key, policies...) {
-		return true
-	}
-	held, at := c.gate.Hold(c.Clock.Now(), key, policies...)
-	c.openLater(at)
-	return held
-}
-
-// openLater enqueues the objects that wait at a place of the gate when the gate opens it.
-func (c *Controller) openLater(at remediation.Place) {
-	if at.Delay == 0 {
-		return
-	}
-	time.AfterFunc(at.Delay, func() {
-		keys, again := c.gate.Open(c.Clock.Now(), at)
-		c.openLater(again)
-		c.enqueue(keys...)
-	})
-}
-
-// failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate
-// probes with one object for all that the policy must patch in the namespace.
-func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) reconcile.Result {
-	c.count(ctx, due, metrics.RemediationFailed)
-	var result reconcile.Result
-	var report bool
-	if refused(err) {
-		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, remediation.Names(due)...)
-	} else {
-		var at remediation.Place
-		report, at = c.gate.Fail(c.Clock.Now(), key, remediation.Names(due)...)
-		c.openLater(at)
-	}
-	log := ctrllog.FromContext(ctx)
-	if !report {
-		log = log.V(1)
-	}
-	// The failure is not an error of Berth, which would be logged with a stack trace.
-	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", due.Policies(), "reason", err.Error())
-	return result
-}
-
-// refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another
-// webhook. Other reasons, such as a missing permission or an unavailable webhook, may concern other objects, too.
-func refused(err error) bool {
-	switch reason := apierrors.ReasonForError(err); reason {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
-		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
-		return false
-	case metav1.StatusReasonForbidden:
-		// Only the message distinguishes a refusal by the authorizer from a denial by an admission plugin.
-		return !strings.Contains(err.Error(), "cannot patch resource")
-	}
-	return true
-}
-
-// succeeded counts a patch that succeeded, and enqueues the objects that waited for it.
-func (c *Controller) succeeded(ctx context.Context, key remediation.Key, due remediation.Due) {
-	c.count(ctx, due, metrics.RemediationPatched)
-	c.enqueue(c.gate.Succeed(key, remediation.Names(due)...)...)
 }
 
 // resume restores the pauses of an earlier leader from the policies' status. It returns false if ctx ended.
@@ -207,10 +118,8 @@ func (c *Controller) resume(ctx context.Context) bool {
 					paused = append(paused, p.Name)
 				}
 			}
-			c.resumed.Store(true)
-			if len(paused) > 0 {
-				go c.settlePauses(ctx, paused)
-			}
+			close(c.resumed)
+			go c.settlePauses(ctx, paused)
 			return true
 		}
 		ctrllog.FromContext(ctx).Info("Reading the policies failed; it is tried again", "reason", err.Error())
@@ -221,12 +130,20 @@ func (c *Controller) resume(ctx context.Context) bool {
 }
 
 // Resuming reports whether it is not known yet which policies an earlier leader paused.
-func (c *Controller) Resuming() bool { return !c.resumed.Load() }
+func (c *Controller) Resuming() bool {
+	select {
+	case <-c.resumed:
+		return false
+	default:
+		return true
+	}
+}
 
 // settlePauses ends the pauses of an earlier leader once all objects of their policies have been decided, if the result
 // allows that.
 func (c *Controller) settlePauses(ctx context.Context, policies []string) {
-	for len(policies) > 0 && sleep(ctx, settleInterval) {
+	for len(policies) > 0 && sleep(ctx, settleDelay) {
+		before := len(policies)
 		policies = slices.DeleteFunc(policies, func(name string) bool {
 			state := c.Registry.Get(name)
 			if state == nil {
@@ -234,7 +151,13 @@ func (c *Controller) settlePauses(ctx context.Context, policies []string) {
 			}
 			return c.MatchedState(state.Policy).Synced && !c.HasUndecided(state.Policy) && c.Ledger.Settle(name)
 		})
-		c.concludeAssessments(ctx)
+		if len(policies) < before {
+			c.conclude(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.progress:
+		}
 	}
 }
 
@@ -251,6 +174,12 @@ func (r releases) SetupWithManager(mgr ctrl.Manager) error {
 
 // Reconcile releases the change that a policy's annotation names.
 func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	// A pause of an earlier leader can't be released before it is restored.
+	select {
+	case <-ctx.Done():
+		return reconcile.Result{}, ctx.Err()
+	case <-r.resumed:
+	}
 	p := &placementv1.PlacementPolicy{}
 	if err := r.Policies.Get(ctx, req.NamespacedName, p); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -258,10 +187,6 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	change, ok := p.Annotations[placementv1.ReleaseBlastRadiusAnnotation]
 	if !ok {
 		return reconcile.Result{}, nil
-	}
-	if r.Resuming() {
-		// A pause of an earlier leader can't be released before it is restored.
-		return reconcile.Result{RequeueAfter: settleInterval}, nil
 	}
 	free, ok := r.Ledger.Release(r.Clock.Now(), p.Name, change)
 	if !ok {
@@ -272,6 +197,6 @@ func (r releases) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	}
 	r.Events.RemediationResumed(p, fmt.Sprintf("remediation goes on: change %s was released", change))
 	r.Changed(p.Name)
-	r.enqueue(free...)
+	r.objects.enqueue(free...)
 	return reconcile.Result{}, nil
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package remediator
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
@@ -65,33 +67,39 @@ func isRemote(v *placement.Verdict) bool {
 // change of the cluster: its engine does not respond, an evaluation exceeded its deadline or is quarantined, or its
 // data was too old.
 func isTemporary(v *placement.Verdict) bool {
-	if _, ok := errors.AsType[*engine.RemoteError](v.Err); ok || errors.Is(v.Err, engine.ErrDeadline) {
-		return true
-	}
-	if _, ok := errors.AsType[*engine.QuarantinedError](v.Err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*engine.StaleError](v.Err)
-	return ok
+	_, unavailable := errors.AsType[*engine.RemoteError](v.Err)
+	_, quarantined := errors.AsType[*engine.QuarantinedError](v.Err)
+	_, stale := errors.AsType[*engine.StaleError](v.Err)
+	return unavailable || quarantined || stale || errors.Is(v.Err, engine.ErrDeadline)
 }
 
-// remoteQueue holds the work for objects with policies that remote engines decide, so that no worker waits for an engine. It
-// queues the queries to each engine. It also queues the patches of such objects, because the API server calls the
-// webhook for a patch, and the webhook queries the engines. It is safe for concurrent use.
+// remoteQueue does the work for objects with policies that remote engines decide, so that no worker waits for an engine.
+// It queues the queries to each engine. It also queues the patches of such objects, because the API server calls the
+// webhook for a patch, and the webhook queries the engines. It retries what failed. It is safe for concurrent use.
 type remoteQueue struct {
-	taskQueues *taskQueues
-	// failures is the backoff of objects that could not be decided. patches is the backoff of objects whose patch
+	objects *objectCache
+	// query has a policy's engine decide an object, and returns the version that it decided. It returns nil if there is
+	// nothing to decide any more.
+	query func(context.Context, *placement.Policy, remediation.Key) (*remediation.PolicyDecision, *unstructured.Unstructured)
+	// patch patches an object.
+	patch   patchFunc
+	tracing *tracing.Provider
+
+	tasks *taskQueues
+	// failures is the backoff of objects that could not be decided. refused is the backoff of objects whose patch
 	// failed.
-	failures, patches workqueue.TypedRateLimiter[remediation.Key]
+	failures, refused workqueue.TypedRateLimiter[remediation.Key]
 
 	mu sync.Mutex
 	// queries holds the queries for each object: waiting, running or answered. A decided object has none.
 	queries map[remediation.Key][]*remoteQuery
-	// patching holds the objects that are being patched or wait for that.
-	patching map[remediation.Key]*pendingPatch
+	// patches holds the patches that wait or run.
+	patches map[remediation.Key]*pendingPatch
 	// undecided holds, for each object, the policies that could not decide it for a temporary reason.
 	undecided map[remediation.Key][]string
 }
+
+type patchFunc = func(context.Context, remediation.Key, *unstructured.Unstructured, remediation.Due) (reconcile.Result, error)
 
 // remoteQuery is a query for one policy and one object. While it waits it holds no copy of the object. It reads the
 // current object when it runs.
@@ -111,248 +119,295 @@ type pendingPatch struct {
 	again bool
 }
 
-func newRemoteQueue() *remoteQueue {
+func newRemoteQueue(objects *objectCache, query func(context.Context, *placement.Policy, remediation.Key) (*remediation.PolicyDecision, *unstructured.Unstructured), patch patchFunc, traces *tracing.Provider) *remoteQueue {
 	return &remoteQueue{
-		taskQueues: newTaskQueues(),
-		failures:   workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
-		patches:    workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
-		queries:    map[remediation.Key][]*remoteQuery{}, patching: map[remediation.Key]*pendingPatch{},
+		objects: objects, query: query, patch: patch, tracing: traces, tasks: newTaskQueues(),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
+		refused:  workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
+		queries:  map[remediation.Key][]*remoteQuery{}, patches: map[remediation.Key]*pendingPatch{},
 		undecided: map[remediation.Key][]string{},
 	}
 }
 
-// remoteDecision returns the decision of a remote engine on an object, or nil if it is not known. In that case it
-// enqueues a query unless there is one. The response enqueues the object again.
-func (c *Controller) remoteDecision(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.PolicyDecision {
-	a := c.remoteQueue
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	asked := a.queries[key]
+// start runs the queued work until ctx ends.
+func (r *remoteQueue) start(ctx context.Context) { r.tasks.start(ctx) }
+
+// decision returns the decision of a policy's engine on an object, or nil if it is not known. In that case it enqueues
+// a query to the endpoint unless there is one. The response enqueues the object again.
+func (r *remoteQueue) decision(p *placement.Policy, endpoint string, key remediation.Key, obj *unstructured.Unstructured) *remediation.PolicyDecision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var q *remoteQuery
-	if i := slices.IndexFunc(asked, func(q *remoteQuery) bool { return q.policy == p }); i >= 0 {
-		q = asked[i]
-		if q.decision == nil {
-			return nil
-		}
-		if q.object == obj {
+	if i := slices.IndexFunc(r.queries[key], func(q *remoteQuery) bool { return q.policy == p }); i >= 0 {
+		q = r.queries[key][i]
+		if q.decision == nil || q.object == obj {
 			return q.decision
 		}
 		q.decision, q.object = nil, nil
 	} else {
 		q = &remoteQuery{policy: p, key: key}
-		a.queries[key] = append(asked, q)
+		r.queries[key] = append(r.queries[key], q)
 	}
-	q.task = a.taskQueues.add(endpoint, func(ctx context.Context) { c.guarded(ctx, key, func() { c.runQuery(ctx, q) }) })
+	q.task = r.tasks.add(endpoint, func(ctx context.Context) { r.guarded(ctx, key, func() { r.runQuery(ctx, q) }) })
 	return nil
 }
 
 // guarded runs do for an object in a queue and recovers a panic, as controller-runtime does for its workers. After a
 // panic the object is enqueued again later.
-func (c *Controller) guarded(ctx context.Context, key remediation.Key, do func()) {
+func (r *remoteQueue) guarded(ctx context.Context, key remediation.Key, do func()) {
 	defer func() {
-		if r := recover(); r != nil {
+		if v := recover(); v != nil {
 			for _, handle := range runtime.PanicHandlers {
-				handle(ctx, r)
+				handle(ctx, v)
 			}
-			c.remoteQueue.forget(key)
-			c.enqueueAfter(key, failureDelay)
+			r.forget(key)
+			r.objects.enqueueAfter(key, failureDelay)
 		}
 	}()
 	do()
 }
 
 // runQuery runs a query, stores its response, and enqueues the object if the response is still needed.
-func (c *Controller) runQuery(ctx context.Context, q *remoteQuery) {
-	decision, obj := c.queryEngine(ctx, q)
+func (r *remoteQueue) runQuery(ctx context.Context, q *remoteQuery) {
+	decision, obj := r.query(ctx, q.policy, q.key)
 	if ctx.Err() != nil {
 		return
 	}
-	a := c.remoteQueue
-	a.mu.Lock()
-	wanted := slices.Contains(a.queries[q.key], q)
+	r.mu.Lock()
+	wanted := slices.Contains(r.queries[q.key], q)
 	if wanted && decision == nil {
-		a.queries[q.key] = slices.DeleteFunc(a.queries[q.key], func(other *remoteQuery) bool { return other == q })
+		r.queries[q.key] = slices.DeleteFunc(r.queries[q.key], func(other *remoteQuery) bool { return other == q })
 	}
 	q.decision, q.object = decision, obj
-	a.mu.Unlock()
+	r.mu.Unlock()
 	if wanted {
-		c.enqueue(q.key)
+		r.objects.enqueue(q.key)
 	}
 }
 
-// queryEngine returns the decision of a policy on the current object, and that object. It returns nil if there is nothing
-// to decide any more.
-//
-// It decides the object as the workers do, but with all other policies pending. So the policy gets the same input as
-// there, which is not kept while the query waits.
-func (c *Controller) queryEngine(ctx context.Context, q *remoteQuery) (*remediation.PolicyDecision, *unstructured.Unstructured) {
-	obj, fields := c.objects.get(q.key)
-	state := c.Registry.Get(q.policy.Name)
-	if obj == nil || state == nil || state.Policy != q.policy || !covers(fields, q.policy.Evaluator.Input()) {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	ctx, span := c.Tracing.Root(ctx, "remediation question")
-	defer span.End()
-	if span.IsRecording() {
-		span.SetAttributes(described(q.key)...)
-	}
-	decision := remediation.NewPolicyDecision(q.policy)
-	outcome, err := c.Decider.Decide(ctx, c.request(q.key, obj, func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error) {
-		if p != q.policy {
-			return placement.Decision{}, errPending
-		}
-		return c.evaluate(ctx, p, input)
-	}))
-	tracing.Fail(span, err)
-	if err != nil {
-		// The workers will get the same error and retry.
-		return nil, nil
-	}
-	i := slices.IndexFunc(outcome.Verdicts, func(v *placement.Verdict) bool { return v.Policy == q.policy })
-	if i < 0 {
-		return nil, nil
-	}
-	decision.Decision, decision.Err = outcome.Verdicts[i].Decision, outcome.Verdicts[i].Err
-	return decision, obj
-}
-
-// finishDecision records that an object is decided, and drops its queries and their responses. It returns the delay
-// before the object must be decided again, or 0 if only a change requires that.
-func (a *remoteQueue) finishDecision(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
-	a.dropQueries(key)
-	var by []string
+// decided records that an object is decided, and drops its queries and their responses. It returns the delay before
+// the object must be decided again, or 0 if only a change requires that.
+func (r *remoteQueue) decided(key remediation.Key, verdicts []*placement.Verdict) time.Duration {
+	var failed []string
 	for _, v := range verdicts {
 		if isTemporary(v) {
-			by = append(by, v.Policy.Name)
+			failed = append(failed, v.Policy.Name)
 		}
 	}
-	a.setUndecided(key, by)
-	if len(by) == 0 {
-		a.failures.Forget(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.queries[key] {
+		r.tasks.drop(q.task)
+	}
+	delete(r.queries, key)
+	delete(r.undecided, key)
+	if len(failed) == 0 {
+		r.failures.Forget(key)
 		return 0
 	}
-	return wait.Jitter(a.failures.When(key), failureJitter)
+	r.undecided[key] = failed
+	return wait.Jitter(r.failures.When(key), failureJitter)
 }
 
 // forget drops all work and state for an object.
-func (a *remoteQueue) forget(key remediation.Key) {
-	a.dropQueries(key)
-	a.setUndecided(key, nil)
-	a.failures.Forget(key)
-	a.patches.Forget(key)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.patching[key]; p != nil {
-		a.taskQueues.drop(p.task)
-		delete(a.patching, key)
+func (r *remoteQueue) forget(key remediation.Key) {
+	r.decided(key, nil)
+	r.refused.Forget(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.patches[key]; p != nil {
+		r.tasks.drop(p.task)
+		delete(r.patches, key)
 	}
 }
 
-// setUndecided records the policies that could not decide an object for a temporary reason. An empty list removes the
-// record.
-func (a *remoteQueue) setUndecided(key remediation.Key, by []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(by) == 0 {
-		delete(a.undecided, key)
-		return
-	}
-	a.undecided[key] = by
-}
-
-// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
-func (c *Controller) Recovered(policy string) {
-	c.remoteQueue.mu.Lock()
+// recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
+func (r *remoteQueue) recovered(policy string) {
+	r.mu.Lock()
 	var keys []remediation.Key
-	for key, by := range c.remoteQueue.undecided {
-		if slices.Contains(by, policy) {
+	for key, failed := range r.undecided {
+		if slices.Contains(failed, policy) {
 			keys = append(keys, key)
 		}
 	}
-	c.remoteQueue.mu.Unlock()
-	c.enqueue(keys...)
+	r.mu.Unlock()
+	r.objects.enqueue(keys...)
 }
 
-func (a *remoteQueue) dropQueries(key remediation.Key) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, q := range a.queries[key] {
-		a.taskQueues.drop(q.task)
-	}
-	delete(a.queries, key)
-}
-
-// held reports whether an object is being patched. In that case the object is enqueued again after the patch.
-func (a *remoteQueue) held(key remediation.Key) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.patching[key]
+// patching reports whether an object is being patched. In that case the object is enqueued again after the patch.
+func (r *remoteQueue) patching(key remediation.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.patches[key]
 	if p != nil {
 		p.again = true
 	}
 	return p != nil
 }
 
-// enqueuePatch enqueues the patch of an object, if remote engines decide it, because the patch takes as long as those. It
+// takePatch enqueues the patch of an object if remote engines decide it, because the patch takes as long as those. It
 // reports whether they do; if not, the caller patches the object.
-func (c *Controller) enqueuePatch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, verdicts []*placement.Verdict, due remediation.Due) bool {
+func (r *remoteQueue) takePatch(ctx context.Context, s *scope) bool {
 	var endpoints []string
-	for _, v := range verdicts {
-		if r, ok := v.Policy.Remote(); ok {
-			endpoints = append(endpoints, r.Health().Endpoint)
+	for _, v := range s.outcome.Verdicts {
+		if engine, ok := v.Policy.Remote(); ok {
+			endpoints = append(endpoints, engine.Health().Endpoint)
 		}
 	}
 	if len(endpoints) == 0 {
 		return false
 	}
 	slices.Sort(endpoints)
-	log := ctrllog.FromContext(ctx)
-	a := c.remoteQueue
+	// The waiting patch does not keep the rest of the scope.
+	key, obj, due, log := s.key, s.object, s.due, ctrllog.FromContext(ctx)
 	p := &pendingPatch{}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.patching[key] = p
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.patches[key] = p
 	// The patch waits for all these engines. So it has a queue apart from the queues of queries to each of them.
-	p.task = a.taskQueues.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
-		c.guarded(ctx, key, func() { c.patch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
+	p.task = r.tasks.add("patch "+strings.Join(slices.Compact(endpoints), " "), func(ctx context.Context) {
+		r.guarded(ctx, key, func() { r.runPatch(ctrllog.IntoContext(ctx, log), key, p, obj, due) })
 	})
 	return true
 }
 
-// patch patches an object, and enqueues it again if needed.
-func (c *Controller) patch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due remediation.Due) {
-	ctx, span := c.Tracing.Root(ctx, "remediation patch")
+// runPatch patches an object, and enqueues it again if needed.
+func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pendingPatch, obj *unstructured.Unstructured, due remediation.Due) {
+	ctx, span := startTrace(ctx, r.tracing, "remediation patch", key)
 	defer span.End()
-	if span.IsRecording() {
-		span.SetAttributes(described(key)...)
-	}
-	result, err := c.remediate(ctx, key, obj, due)
+	result, err := r.patch(ctx, key, obj, due)
 	tracing.Fail(span, err)
 	if ctx.Err() != nil {
 		return
 	}
-	a := c.remoteQueue
-	if err == nil {
-		a.patches.Forget(key)
-	} else {
+	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Patching")
-		result.RequeueAfter = a.patches.When(key)
+		result.RequeueAfter = r.refused.When(key)
 	}
-	a.mu.Lock()
-	wanted := a.patching[key] == p
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := r.patches[key] == p
 	if wanted {
-		delete(a.patching, key)
+		delete(r.patches, key)
 	}
-	a.mu.Unlock()
+	if err == nil || !wanted {
+		r.refused.Forget(key)
+	}
 	switch {
 	case !wanted:
 		// The object does not exist any more.
-		a.patches.Forget(key)
 	case result.RequeueAfter > 0:
-		c.enqueueAfter(key, result.RequeueAfter)
+		r.objects.enqueueAfter(key, result.RequeueAfter)
 	case p.again:
-		c.enqueue(key)
+		r.objects.enqueue(key)
 	}
+}
+
+// Recovered enqueues the objects that a policy's engine could not decide, because the engine responds again.
+func (c *Controller) Recovered(policy string) { c.remoteQueue.recovered(policy) }
+
+// maxRunningTasks is how many tasks of one queue run concurrently. The limit leaves capacity of an engine for admission
+// requests.
+const maxRunningTasks = 8
+
+// taskQueues runs tasks that wait for a remote engine, outside of the controller's workers. Each taskQueue is a first-in,
+// first-out queue with a limit on running tasks. So a slow engine delays only its own queue. It is safe for concurrent
+// use.
+type taskQueues struct {
+	mu sync.Mutex
+	// ctx is nil before start.
+	ctx    context.Context
+	byName map[string]*taskQueue
+}
+
+// taskQueue is a queue that has waiting or running tasks.
+type taskQueue struct {
+	name    string
+	waiting list.List
+	running int
+}
+
+// task is a task that runs once.
+type task struct {
+	run func(context.Context)
+	in  *taskQueue
+	// at is the task's place in the queue, or nil once it runs or is dropped.
+	at *list.Element
+}
+
+func newTaskQueues() *taskQueues { return &taskQueues{byName: map[string]*taskQueue{}} }
+
+// start runs tasks until ctx ends. Tasks that still wait then never run.
+func (l *taskQueues) start(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ctx = ctx
+	for _, in := range l.byName {
+		l.staff(in)
+	}
+}
+
+// add enqueues a task. It does not block.
+func (l *taskQueues) add(name string, run func(context.Context)) *task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in := l.byName[name]
+	if in == nil {
+		in = &taskQueue{name: name}
+		l.byName[name] = in
+	}
+	e := &task{run: run, in: in}
+	e.at = in.waiting.PushBack(e)
+	l.staff(in)
+	return e
+}
+
+// drop removes a task from its queue unless it has started.
+func (l *taskQueues) drop(e *task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.at != nil {
+		e.in.waiting.Remove(e.at)
+		e.at = nil
+	}
+}
+
+// staff starts goroutines for waiting tasks, up to maxRunningTasks. The caller holds mu.
+func (l *taskQueues) staff(in *taskQueue) {
+	for l.ctx != nil && l.ctx.Err() == nil && in.running < maxRunningTasks && in.waiting.Len() > 0 {
+		in.running++
+		e := in.next()
+		go func() {
+			for ; e != nil; e = l.done(in) {
+				e.run(l.ctx)
+			}
+		}()
+	}
+}
+
+// next removes the first waiting task and returns it, or nil if there is none. The caller holds mu.
+func (in *taskQueue) next() *task {
+	first := in.waiting.Front()
+	if first == nil {
+		return nil
+	}
+	e := in.waiting.Remove(first).(*task)
+	e.at = nil
+	return e
+}
+
+// done records the end of a task. It returns the next task for the same goroutine, or nil if the goroutine must end.
+func (l *taskQueues) done(in *taskQueue) *task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() == nil {
+		if e := in.next(); e != nil {
+			return e
+		}
+	}
+	in.running--
+	if in.running == 0 && in.waiting.Len() == 0 {
+		delete(l.byName, in.name)
+	}
+	return nil
 }

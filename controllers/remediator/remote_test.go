@@ -124,9 +124,9 @@ func (l *leader) start() {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](100*time.Millisecond, time.Minute))
 	ctx, stop := context.WithCancel(l.t.Context())
 	// Drop the backlog: there were no objects when the policies were added.
-	l.take()
-	l.queue = queue
-	l.remoteQueue.taskQueues.start(ctx)
+	l.backlog.take()
+	l.objects.start(queue)
+	l.remoteQueue.start(ctx)
 	go l.follow(ctx)
 	for range 4 {
 		go func() {
@@ -192,9 +192,9 @@ func (l *leader) expect(when, policy string, matched, violations, failed int) {
 
 // waiting returns the number of waiting tasks in a queue.
 func (l *leader) waiting(taskQueue string) int {
-	l.remoteQueue.taskQueues.mu.Lock()
-	defer l.remoteQueue.taskQueues.mu.Unlock()
-	return l.remoteQueue.taskQueues.byName[taskQueue].waiting.Len()
+	l.remoteQueue.tasks.mu.Lock()
+	defer l.remoteQueue.tasks.mu.Unlock()
+	return l.remoteQueue.tasks.byName[taskQueue].waiting.Len()
 }
 
 // nothingLeft checks that no query, patch or queue is left.
@@ -202,10 +202,10 @@ func (l *leader) nothingLeft() {
 	l.t.Helper()
 	l.remoteQueue.mu.Lock()
 	defer l.remoteQueue.mu.Unlock()
-	l.remoteQueue.taskQueues.mu.Lock()
-	defer l.remoteQueue.taskQueues.mu.Unlock()
-	if len(l.remoteQueue.queries)+len(l.remoteQueue.patching)+len(l.remoteQueue.taskQueues.byName) > 0 {
-		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.queries), len(l.remoteQueue.patching), len(l.remoteQueue.taskQueues.byName))
+	l.remoteQueue.tasks.mu.Lock()
+	defer l.remoteQueue.tasks.mu.Unlock()
+	if len(l.remoteQueue.queries)+len(l.remoteQueue.patches)+len(l.remoteQueue.tasks.byName) > 0 {
+		l.t.Errorf("left are %d questions, %d patches, %d task queues", len(l.remoteQueue.queries), len(l.remoteQueue.patches), len(l.remoteQueue.tasks.byName))
 	}
 }
 

@@ -19,27 +19,50 @@ package remediator
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/berth-dev/berth/internal/match"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
-// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and changes of
-// remote engines' data before those are queried again. In a busy cluster hundreds of pods come and go in a second, and
-// each sweep evaluates everything that a decision depends on. Remediation can wait that long to find a violation;
-// admission does not wait.
-const predicateSettle = time.Second
+const (
+	// predicateSettle is how long changes of nodes and pods are collected before predicates are evaluated again, and
+	// changes of remote engines' data before those are queried again. In a busy cluster hundreds of pods come and go in
+	// a second, and each sweep evaluates everything that a decision depends on. Remediation can wait that long to find a
+	// violation; admission does not wait.
+	predicateSettle = time.Second
+	// settle is how long changes of policies and data are collected after a sweep.
+	settle = 20 * time.Millisecond
+	// sweepers is how many policies are swept concurrently after a change of data, so that a slow policy does not delay
+	// all others.
+	sweepers = 4
+)
 
-// backlog holds the changes that no sweep has processed yet.
+// backlog collects the changes that no sweep has processed yet. It is safe for concurrent use.
 type backlog struct {
-	// policies holds policies that came into force or are no longer in force.
-	policies map[*placement.Policy]bool
-	// types holds the types of the replicated objects that changed.
-	types map[schema.GroupVersionResource]bool
+	// due receives a value when there are changes.
+	due chan struct{}
+	// predicates and revisions delay changes until predicateSettle has passed.
+	predicates, revisions delayedCall
+
+	mu      sync.Mutex
+	changes changes
+}
+
+// changes is the content of a backlog.
+type changes struct {
+	// policies are policies that came into force or are no longer in force.
+	policies []*placement.Policy
+	// types are the types of the replicated objects that changed.
+	types sets.Set[schema.GroupVersionResource]
 	// predicateData is set when nodes or pods changed at least predicateSettle ago.
 	predicateData bool
 	// remoteRevision is set when policies with a remote engine must be decided again. The change was at least
@@ -49,23 +72,29 @@ type backlog struct {
 	all bool
 }
 
-func newBacklog() backlog {
-	return backlog{policies: map[*placement.Policy]bool{}, types: map[schema.GroupVersionResource]bool{}}
+func newBacklog() *backlog { return &backlog{due: make(chan struct{}, 1)} }
+
+// add adds a change to the backlog.
+func (b *backlog) add(change func(*changes)) {
+	b.mu.Lock()
+	change(&b.changes)
+	b.mu.Unlock()
+	notify(b.due)
 }
 
-// take returns the backlog and replaces it with an empty one.
-func (c *Controller) take() backlog {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.backlog
-	c.backlog = newBacklog()
+// take returns the changes and empties the backlog.
+func (b *backlog) take() changes {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := b.changes
+	b.changes = changes{}
 	return out
 }
 
 // concerns reports whether a policy must be decided again because of the backlog. A policy that evaluates predicates
 // waits for predicateSettle, unless other data that it reads changed. A policy with a remote engine is concerned only by
 // remoteRevision.
-func (b *backlog) concerns(p *placement.Policy, state *placement.PolicyState) bool {
+func (b *changes) concerns(p *placement.Policy, state *placement.PolicyState) bool {
 	if b.all || state == nil || state.Policy != p {
 		return true
 	}
@@ -73,75 +102,201 @@ func (b *backlog) concerns(p *placement.Policy, state *placement.PolicyState) bo
 		return b.remoteRevision
 	}
 	return b.predicateData || !usesPredicates(state) ||
-		slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return b.types[r.GroupVersionResource] })
+		slices.ContainsFunc(state.Binding.Resources, func(r policy.Resource) bool { return b.types.Has(r.GroupVersionResource) })
 }
 
 func usesPredicates(s *placement.PolicyState) bool {
 	return s != nil && s.Binding != nil && len(s.Binding.PredicateReads) > 0
 }
 
-// FieldsReadChanged requests that all policies are decided again because some read more than the analysis found.
-func (c *Controller) FieldsReadChanged() {
-	c.mu.Lock()
-	c.backlog.all = true
-	c.mu.Unlock()
-	notify(c.due)
+// delayedCall calls a function once for all requests within a delay. It is safe for concurrent use.
+type delayedCall struct{ scheduled atomic.Bool }
+
+// request calls do after the delay, unless a call is scheduled already.
+func (d *delayedCall) request(delay time.Duration, do func()) {
+	if !d.scheduled.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(delay, func() {
+		// do may miss whatever happens from now on, so that must schedule another call.
+		d.scheduled.Store(false)
+		do()
+	})
 }
+
+// FieldsReadChanged requests that all policies are decided again because some read more than the analysis found.
+func (c *Controller) FieldsReadChanged() { c.backlog.add(func(b *changes) { b.all = true }) }
 
 // DataChanged requests that the policies that read a type are decided again. It does not block.
 func (c *Controller) DataChanged(resource schema.GroupVersionResource) {
-	c.mu.Lock()
-	c.backlog.types[resource] = true
-	c.mu.Unlock()
-	notify(c.due)
+	c.backlog.add(func(b *changes) {
+		if b.types == nil {
+			b.types = sets.New[schema.GroupVersionResource]()
+		}
+		b.types.Insert(resource)
+	})
 }
 
 // PredicateDataChanged requests that the policies that evaluate predicates are decided again, once for all changes within
 // predicateSettle.
 func (c *Controller) PredicateDataChanged() {
-	c.schedule(&c.scheduled.world, func(b *backlog) { b.predicateData = true })
+	c.collect(&c.backlog.predicates, func(b *changes) { b.predicateData = true })
 }
 
 // RemoteRevisionChanged requests that the policies with a remote engine whose revision changed are decided again, once
 // for all changes within predicateSettle.
 func (c *Controller) RemoteRevisionChanged() {
-	c.schedule(&c.scheduled.revised, func(b *backlog) { b.remoteRevision = true })
+	c.collect(&c.backlog.revisions, func(b *changes) { b.remoteRevision = true })
 }
 
-// schedule records a kind of change in the backlog after predicateSettle. It does nothing if that is already scheduled.
-func (c *Controller) schedule(gathering *bool, note func(*backlog)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue == nil || *gathering {
+// collect adds a change to the backlog after predicateSettle.
+func (c *Controller) collect(delayed *delayedCall, change func(*changes)) {
+	if c.objects.started() {
+		delayed.request(predicateSettle, func() { c.backlog.add(change) })
+	}
+}
+
+// policyChanged requests that the objects are decided again that the policy matched before or matches now.
+func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
+	if after == before {
 		return
 	}
-	*gathering = true
-	time.AfterFunc(predicateSettle, func() {
-		c.mu.Lock()
-		// A change from now on may be missing in the next sweep, so it must schedule another one.
-		*gathering = false
-		note(&c.backlog)
-		c.mu.Unlock()
-		notify(c.due)
+	if after == nil {
+		c.Ledger.ForgetPolicy(name)
+	}
+	c.matched.forget(before)
+	c.objects.enqueue(c.gate.ForgetPolicy(name)...)
+	if c.objects.started() {
+		c.backlog.add(func(b *changes) {
+			b.policies = slices.DeleteFunc(append(b.policies, before, after), func(p *placement.Policy) bool { return p == nil })
+		})
+	}
+	notify(c.rewatch)
+	notify(c.progress)
+}
+
+// NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
+func (c *Controller) NamespaceChanged(namespace string) {
+	c.enqueueTogether(c.Registry.InForce(), c.objects.within(namespace))
+}
+
+// listed enqueues objects that were added, changed or deleted when a type was listed.
+func (c *Controller) listed(resource schema.GroupVersionResource, keys []remediation.Key) {
+	var policies []*placement.Policy
+	for _, p := range c.Registry.InForce() {
+		if p.Matcher.SelectsResource(resource) {
+			policies = append(policies, p)
+		}
+	}
+	c.enqueueTogether(policies, keys)
+}
+
+// follow processes changes of policies and data until ctx ends.
+func (c *Controller) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.backlog.due:
+		}
+		c.catchUp(ctx)
+		if !sleep(ctx, settle) {
+			return
+		}
+	}
+}
+
+// catchUp enqueues the objects whose policies or data changed since the last call.
+func (c *Controller) catchUp(ctx context.Context) {
+	changes := c.backlog.take()
+	c.policiesChanged(ctx, changes.policies)
+	c.sweep(ctx, &changes)
+}
+
+// policiesChanged enqueues the objects that the policies match or may have matched.
+func (c *Controller) policiesChanged(ctx context.Context, policies []*placement.Policy) {
+	if len(policies) == 0 {
+		return
+	}
+	selects := func(r schema.GroupVersionResource) bool {
+		return slices.ContainsFunc(policies, func(p *placement.Policy) bool { return p.Matcher.SelectsResource(r) })
+	}
+	// An object that did not settle under the earlier policy may settle under the new one.
+	c.gate.ForgetPatches(func(key remediation.Key) bool { return selects(key.Resource) })
+	c.assess(ctx, policies, func(enqueue func([]remediation.Key)) {
+		for resource, byNamespace := range c.objects.idle(selects) {
+			for namespace, objects := range byNamespace {
+				matchers := c.selecting(ctx, policies, resource, namespace)
+				var keys []remediation.Key
+				for _, o := range objects {
+					l := o.GetLabels()
+					if slices.ContainsFunc(matchers, func(m *match.Matcher) bool { return m.SelectsLabels(l) }) {
+						keys = append(keys, keyOf(resource, o))
+					}
+				}
+				enqueue(keys)
+			}
+		}
 	})
 }
 
-// decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
-// overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
-// changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
-func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
-	settles := func(v *placement.Verdict) bool { return isRemote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
-	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
-		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
-		if !slices.ContainsFunc(verdicts, isTemporary) {
-			c.enqueueAfter(decided, predicateSettle)
+// selecting returns the matchers of those policies that select a type in a namespace.
+func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy, resource schema.GroupVersionResource, namespace string) []*match.Matcher {
+	var labels map[string]string
+	var err error
+	if namespace != "" {
+		labels, err = c.Decider.Namespaces.Labels(ctx, namespace)
+	}
+	var out []*match.Matcher
+	for _, p := range policies {
+		// If the namespace's labels are unknown, the decision finds out whether the policy matches.
+		if p.Matcher.SelectsResource(resource) && (err != nil || p.Matcher.SelectsNamespace(namespace, labels)) {
+			out = append(out, p.Matcher)
 		}
 	}
-	if len(again) > 1 {
-		// This change of data was found before the sweep that it causes.
-		assessment := c.Ledger.Assess(c.Clock.Now(), c.automatic(policiesOf(verdicts))...)
-		defer c.complete(context.Background(), assessment)
-		assessment.Add(again...)
+	return out
+}
+
+// sweep decides again each group of every policy whose data changed.
+func (c *Controller) sweep(ctx context.Context, changes *changes) {
+	if c.neededFields.widened() {
+		notify(c.rewatch)
 	}
-	c.enqueue(again...)
+	var group errgroup.Group
+	group.SetLimit(sweepers)
+	for _, p := range c.Registry.InForce() {
+		if !c.groups.Stale(p) || !changes.concerns(p, c.Registry.Get(p.Name)) {
+			continue
+		}
+		group.Go(func() error {
+			ctx, span := c.Tracing.Root(ctx, "remediation sweep")
+			defer span.End()
+			c.gate.DataChanged(p.Name)
+			evaluate := func(namespace string, input map[string]any) (placement.Decision, error) {
+				return c.evaluate(placement.WithNamespace(ctx, namespace), p, input)
+			}
+			c.assess(ctx, []*placement.Policy{p}, func(enqueue func([]remediation.Key)) { c.groups.Sweep(p, evaluate, enqueue) })
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// feedsItself reports whether what a policy writes is also data that it reads, directly or through one other policy.
+// The hold-down must not delay patches because of the policy's own patches. The gate stops an object that does not settle, and
+// record reports it.
+func (c *Controller) feedsItself(name string) bool {
+	p := c.Registry.Get(name)
+	if p == nil || p.Policy == nil || p.Binding == nil || len(p.Binding.Resources) == 0 {
+		return false
+	}
+	reads := func(of, by *placement.PolicyState) bool {
+		return of.Binding != nil && slices.ContainsFunc(of.Binding.Resources, func(r policy.Resource) bool { return by.Policy.Matcher.SelectsResource(r.GroupVersionResource) })
+	}
+	for _, other := range c.Registry.All() {
+		if reads(p, other) && reads(other, p) {
+			return true
+		}
+	}
+	return false
 }

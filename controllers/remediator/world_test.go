@@ -96,9 +96,7 @@ func fits() placementv1.PlacementPolicySpec {
 
 // settled marks the world as changed at least predicateSettle ago.
 func (l *leader) settled() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.backlog.predicateData = true
+	l.backlog.add(func(b *changes) { b.predicateData = true })
 }
 
 // TestWorldDecides checks that objects are decided again after changes of nodes and pods.

@@ -325,8 +325,7 @@ func (d *Decider) refuseUnschedulable(r *Request, current *intent, verdicts []*V
 // because the leader sends none while it knows of the pause. This replica may learn later than the leader that the
 // pause is over. If it kept the old values then, nothing would enqueue the object again.
 func (d *Decider) paused(r *Request, p *Policy) bool {
-	moves := p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
-	return d.Paused != nil && moves && r.changesObject() && d.Paused(p.Name)
+	return d.Paused != nil && p.PatchesExisting() && r.changesObject() && d.Paused(p.Name)
 }
 
 // templateIsOwned reports whether a ReplicaSet must keep the pod template that its owner gave it. It looks up the owner

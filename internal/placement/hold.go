@@ -27,6 +27,11 @@ import (
 	"github.com/berth-dev/berth/internal/projection"
 )
 
+// PatchesExisting reports whether remediation patches existing objects for the policy.
+func (p *Policy) PatchesExisting() bool {
+	return p.Mode == placementv1.ModeEnforce && p.Remediation == placementv1.RemediationAutomatic
+}
+
 // RemediatesExisting reports whether remediation evaluates existing objects for the policy.
 func (p *Policy) RemediatesExisting() bool {
 	return p.Remediation != placementv1.RemediationOff && p.Remediation != placementv1.RemediationNewOnly

@@ -63,7 +63,7 @@ func DueOf(verdicts []*placement.Verdict) Due {
 			if v.Err == nil || v.Policy.FailurePolicy == placementv1.FailurePolicyFail {
 				return nil
 			}
-		case v.Policy.Remediation == placementv1.RemediationAutomatic && slices.ContainsFunc(v.Changes, possible):
+		case v.Policy.PatchesExisting() && slices.ContainsFunc(v.Changes, possible):
 			out = append(out, v)
 		}
 	}

@@ -276,21 +276,6 @@ func (s *membership) agree(decision *PolicyDecision) (again []Key) {
 	return again
 }
 
-// Members returns the objects whose last recorded decision includes the policy.
-func (g *Groups) Members(p *placement.Policy) []Key {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	in := g.policies[p]
-	if in == nil {
-		return nil
-	}
-	out := make([]Key, 0, in.members)
-	for _, group := range in.groups {
-		out = append(out, keysOf(group.members)...)
-	}
-	return append(out, keysOf(in.rest)...)
-}
-
 // Stale reports whether Sweep has anything to do for the policy.
 func (g *Groups) Stale(p *placement.Policy) bool {
 	g.mu.Lock()
@@ -333,13 +318,6 @@ type staleGroup struct {
 	namespace string
 }
 
-func namespaceOf(g *group) string {
-	if len(g.members) == 0 {
-		return ""
-	}
-	return g.members[0].object.key.Namespace
-}
-
 // stale returns the groups whose decision is not based on the revision, and the objects that must be decided
 // individually.
 func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup, again []Key) {
@@ -360,7 +338,7 @@ func (g *Groups) stale(p *placement.Policy, revision uint64) (stale []staleGroup
 			// Nothing can be decided without data. Each object must be evaluated to report this.
 			again = append(again, keysOf(group.members)...)
 		case group.revision != revision:
-			stale = append(stale, staleGroup{group, namespaceOf(group)})
+			stale = append(stale, staleGroup{group, group.members[0].object.key.Namespace})
 		}
 	}
 	return stale, again

@@ -49,7 +49,7 @@ const (
 // whose remediation is not automatic, harms no object.
 func harmOf(v *placement.Verdict) harm {
 	switch {
-	case v.Policy.Mode != placementv1.ModeEnforce || v.Policy.Remediation != placementv1.RemediationAutomatic:
+	case !v.Policy.PatchesExisting():
 		return unharmed
 	case v.Err != nil:
 		return undecided
@@ -64,6 +64,9 @@ func harmOf(v *placement.Verdict) harm {
 func removesAllClusters(v *placement.Verdict) bool {
 	return slices.ContainsFunc(v.Changes, placement.Change.Empties)
 }
+
+// weight is 1 if an object is harmed, and 0 otherwise.
+func (h harm) weight() int { return int(min(h, 1)) }
 
 // Pause describes why remediation of a policy is paused.
 type Pause struct {
@@ -158,17 +161,13 @@ type Assessment struct {
 	complete bool
 }
 
-// assessmentLimit is the time for which an assessment waits for objects that cannot be decided, such as those of a type
-// that can no longer be read.
-const assessmentLimit = 30 * time.Second
-
-// AssessmentLimit returns the time after which ConcludeAssessments concludes an assessment even if not all objects are
-// decided.
-func AssessmentLimit() time.Duration { return assessmentLimit }
+// AssessmentLimit is the time after which ConcludeAssessments concludes an assessment even if not all objects are decided,
+// such as those of a type that can no longer be read.
+const AssessmentLimit = 30 * time.Second
 
 // holdLimit is the maximum time for which an object's patch waits for assessments. New ones may begin whenever data
 // changes.
-const holdLimit = 2 * assessmentLimit
+const holdLimit = 2 * AssessmentLimit
 
 // Assess begins an assessment of the effects of a change on the objects of some policies.
 func (l *Ledger) Assess(now time.Time, policies ...string) *Assessment {
@@ -281,13 +280,15 @@ func (l *Ledger) guard(name string) *policyGuard {
 	return g
 }
 
-// count records whether a policy's decision harms an object. before is the last finding on the object, if it is known.
+// count records whether a policy's decision harms an object. before is the last finding on the object; known is false if
+// there is none.
 // If the object has changed since that finding, it only counts if an assessment waits for it. Changes that the object's
 // owner makes are not changes of the policy or its data, and must not hold patches of other objects. The caller holds
 // mu.
 func (l *Ledger) count(key Key, v *placement.Verdict, before finding, known bool, now finding) {
 	name := v.Policy.Name
 	g := l.guard(name)
+	g.unwell += now.harm.weight() - before.harm.weight()
 	g.bound, g.generation = v.Policy.BlastRadius.WithDefaults(), v.Policy.Generation
 	if v.Err != nil || len(v.Decision.Errors) > 0 || len(v.Changes) == 0 {
 		// There is nothing to patch.
@@ -323,13 +324,6 @@ func (l *Ledger) assesses(policy string, key Key) bool {
 	})
 }
 
-// misses records the objects for which an assessment no longer waits.
-func (g *policyGuard) misses(pending map[Key][]string) {
-	for key := range pending {
-		g.late[key] = struct{}{}
-	}
-}
-
 // overdue reports whether an assessment ended before the object was decided. It forgets that, because the object is
 // decided now.
 func (g *policyGuard) overdue(key Key) bool {
@@ -351,16 +345,6 @@ func (g *policyGuard) heal(l *Ledger, key Key) {
 func (g *policyGuard) drop(key Key, entry harmed) {
 	g.kinds[entry.harm]--
 	delete(g.harmed, key)
-}
-
-// weigh updates the number of all harmed objects after the finding on an object changed.
-func (g *policyGuard) weigh(before, now harm) {
-	if before != unharmed {
-		g.unwell--
-	}
-	if now != unharmed {
-		g.unwell++
-	}
 }
 
 // Hold reports whether patching an object for the policies' decisions must wait. ConcludeAssessments returns the object
@@ -419,21 +403,23 @@ func (l *Ledger) ConcludeAssessments(now time.Time) AssessmentResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out AssessmentResult
-	if !l.concluded && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < assessmentLimit) {
+	if !l.concluded && (len(l.assessments) == 0 || now.Sub(l.assessments[0].since) < AssessmentLimit) {
 		out.Unconcluded = len(l.assessments) > 0
 		return out
 	}
 	l.concluded = false
 	judged := map[string]bool{}
 	l.assessments = slices.DeleteFunc(l.assessments, func(a *Assessment) bool {
-		over := a.complete && now.Sub(a.since) >= assessmentLimit
+		over := a.complete && now.Sub(a.since) >= AssessmentLimit
 		for name, g := range a.guards {
 			decided := a.decided(name)
 			if !over && !decided {
 				continue
 			}
 			if !decided {
-				g.misses(a.pending)
+				for key := range a.pending {
+					g.late[key] = struct{}{}
+				}
 			}
 			g.open--
 			judged[name] = true

@@ -410,7 +410,7 @@ func TestLateObjectsCount(t *testing.T) {
 		a.Add(object(i))
 	}
 	a.Complete()
-	f.now = f.now.Add(remediation.AssessmentLimit())
+	f.now = f.now.Add(remediation.AssessmentLimit)
 	f.ConcludeAssessments(f.now)
 	for i := range 40 {
 		f.record(i, clear)
@@ -433,13 +433,13 @@ func TestHoldEnds(t *testing.T) {
 		f.record(1, moves)
 		f.ConcludeAssessments(f.now)
 		if !f.Hold(f.now, object(1), "p") {
-			if wait := f.now.Sub(waited); wait > 2*remediation.AssessmentLimit()+10*time.Second {
+			if wait := f.now.Sub(waited); wait > 2*remediation.AssessmentLimit+10*time.Second {
 				t.Errorf("a patch waited for %s", wait)
 			}
 			waited = f.now
 		}
 	}
-	if waited.IsZero() || end.Sub(waited) > 2*remediation.AssessmentLimit() {
+	if waited.IsZero() || end.Sub(waited) > 2*remediation.AssessmentLimit {
 		t.Errorf("a patch waits since %s", end.Sub(waited))
 	}
 	// The limit does not apply to a pause.
@@ -508,7 +508,7 @@ func TestAssessmentEnds(t *testing.T) {
 	if got := f.ConcludeAssessments(f.now); len(got.Released) > 0 {
 		t.Error("free before all objects are decided")
 	}
-	f.now = f.now.Add(remediation.AssessmentLimit())
+	f.now = f.now.Add(remediation.AssessmentLimit)
 	if got := f.ConcludeAssessments(f.now); len(got.Released) != 1 {
 		t.Error("not free after the limit")
 	}

@@ -240,16 +240,16 @@ func TestLedgerSideBySide(t *testing.T) {
 	}
 }
 
-func TestBrake(t *testing.T) {
+func TestObjectsThatDoNotSettle(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	k, other := key("deployments", "a", "b"), key("deployments", "a", "c")
-	b := remediation.NewPatchLimiter()
+	b := remediation.NewGate(nil)
 	patches := 0
-	for ; b.Allows(k, start.Add(time.Duration(patches)*100*time.Millisecond)); patches++ {
+	for ; b.Settles(start.Add(time.Duration(patches)*100*time.Millisecond), k); patches++ {
 		if patches > 1000 {
-			t.Fatal("the limiter never stops patches")
+			t.Fatal("the gate never stops patches")
 		}
-		b.Patched(k, start.Add(time.Duration(patches)*100*time.Millisecond))
+		b.Patched(start.Add(time.Duration(patches)*100*time.Millisecond), k)
 	}
 	// The limit must end a loop within seconds, and exceed the number of legitimate changes of one object in a busy
 	// fleet.
@@ -257,36 +257,36 @@ func TestBrake(t *testing.T) {
 		t.Errorf("holds after %d patches", patches)
 	}
 	now := start.Add(time.Duration(patches) * 100 * time.Millisecond)
-	if !b.Allows(other, now) {
+	if !b.Settles(now, other) {
 		t.Error("holds another object")
 	}
-	if !b.Allows(k, start.Add(time.Hour)) {
+	if !b.Settles(start.Add(time.Hour), k) {
 		t.Error("holds for ever")
 	}
 	// The patches leave the window one by one.
-	b = remediation.NewPatchLimiter()
+	b = remediation.NewGate(nil)
 	for i := range patches {
-		b.Patched(k, start.Add(time.Duration(i)*100*time.Millisecond))
+		b.Patched(start.Add(time.Duration(i)*100*time.Millisecond), k)
 	}
-	if b.Allows(k, start.Add(59*time.Second)) {
+	if b.Settles(start.Add(59*time.Second), k) {
 		t.Error("lets go within the window")
 	}
-	if !b.Allows(k, start.Add(61*time.Second)) {
+	if !b.Settles(start.Add(61*time.Second), k) {
 		t.Error("holds though the first patch is out of the window")
 	}
 	for i := range patches {
-		b.Patched(k, start.Add(2*time.Minute+time.Duration(i)*time.Millisecond))
+		b.Patched(start.Add(2*time.Minute+time.Duration(i)*time.Millisecond), k)
 	}
 	b.Forget(k)
-	if !b.Allows(k, start.Add(2*time.Minute)) {
+	if !b.Settles(start.Add(2*time.Minute), k) {
 		t.Error("holds an object that was forgotten")
 	}
 	// Patches that are far apart never add up.
 	for i := range 100 {
 		at := start.Add(time.Duration(i) * time.Minute)
-		if !b.Allows(other, at) {
+		if !b.Settles(at, other) {
 			t.Fatalf("holds a slow object at patch %d", i)
 		}
-		b.Patched(other, at)
+		b.Patched(at, other)
 	}
 }

@@ -115,49 +115,37 @@ func NewLedger() *Ledger {
 // Record replaces the findings on an object by those of the verdicts. version is the resource version of the object
 // that was decided. It returns the policies whose findings changed.
 func (l *Ledger) Record(key Key, version string, verdicts []*placement.Verdict, unsettled bool) []string {
-	findings := map[string]finding{}
-	for _, v := range verdicts {
-		if !v.Policy.RemediatesExisting() {
-			continue
-		}
-		f := findingOf(v)
-		f.unsettled = unsettled && len(v.Changes) > 0
-		f.harm, f.version = harmOf(v), version
-		findings[v.Policy.Name] = f
+	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v *placement.Verdict) bool { return !v.Policy.RemediatesExisting() })
+	names, findings := Names(verdicts), make([]finding, len(verdicts))
+	for i, v := range verdicts {
+		findings[i] = findingOf(v, version, unsettled)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.assessed(key)
-	for _, v := range verdicts {
-		if f, recorded := findings[v.Policy.Name]; recorded {
-			before, known := l.account(v.Policy.Name).objects[key]
-			l.count(key, v, before, known, f)
-		}
-	}
 	var changed []string
 	for _, name := range l.byKey[key] {
-		if _, still := findings[name]; !still {
+		if !slices.Contains(names, name) {
 			if g := l.guards[name]; g != nil {
 				g.heal(l, key)
-				g.weigh(l.accounts[name].objects[key].harm, unharmed)
+				g.unwell -= l.accounts[name].objects[key].harm.weight()
 			}
 			delete(l.accounts[name].objects, key)
 			changed = append(changed, name)
 		}
 	}
-	for name, f := range findings {
-		a := l.account(name)
-		old, known := a.objects[key]
-		l.guard(name).weigh(old.harm, f.harm)
-		a.objects[key] = f
-		if !known || !equal(old, f) {
-			changed = append(changed, name)
+	for i, now := range findings {
+		a := l.account(names[i])
+		before, known := a.objects[key]
+		l.count(key, verdicts[i], before, known, now)
+		a.objects[key] = now
+		if !known || !equal(before, now) {
+			changed = append(changed, names[i])
 		}
 	}
-	if len(findings) == 0 {
+	l.byKey[key] = names
+	if len(names) == 0 {
 		delete(l.byKey, key)
-	} else {
-		l.byKey[key] = slices.Collect(maps.Keys(findings))
 	}
 	return changed
 }
@@ -249,9 +237,13 @@ func (l *Ledger) Report(policy string) Report {
 		out.FailedMessage = key.String() + ": " + a.objects[key].failure
 	}
 	for _, key := range sample {
+		message := a.objects[key].violation
+		if failure := a.objects[key].failure; failure != "" {
+			message = "can't be decided: " + failure
+		}
 		out.Sample = append(out.Sample, placementv1.Violation{
 			Resource: key.Resource.GroupResource().String(), Namespace: key.Namespace, Name: key.Name,
-			Message: truncate(a.objects[key].message()),
+			Message: truncate(message),
 		})
 	}
 	slices.SortFunc(unsettled, compareKeys)
@@ -272,17 +264,9 @@ func keepFirst(keys []Key, key Key, limit int) []Key {
 	return keys[:min(len(keys), limit)]
 }
 
-// message describes the failure or the violation.
-func (f finding) message() string {
-	if f.failure != "" {
-		return "can't be decided: " + f.failure
-	}
-	return f.violation
-}
-
 // findingOf converts a verdict to a finding.
-func findingOf(v *placement.Verdict) finding {
-	var f finding
+func findingOf(v *placement.Verdict, version string, unsettled bool) finding {
+	f := finding{harm: harmOf(v), version: version, unsettled: unsettled && len(v.Changes) > 0}
 	if v.Err != nil {
 		f.failure = truncate(v.Err.Error())
 		return f

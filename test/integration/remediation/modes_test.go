@@ -31,8 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/internal/events"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -259,7 +259,7 @@ var _ = Describe("An automatic policy beside a manual one", func() {
 		f.ChangePolicy(ctx, manual, func(p *placementv1.PlacementPolicy) { p.Spec.Rego = always(tierKey, "bronze") })
 		expectCounts(ctx, manual, counts{Matched: 1, Violations: 1, Remediated: 0})
 		Expect(f.Client.Patch(ctx, framework.NewObject(framework.ConfigMap, namespace, "web", nil),
-			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"mine"}}}`, tierKey)), client.FieldOwner(remediator.FieldManager))).To(Succeed())
+			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"mine"}}}`, tierKey)), client.FieldOwner(remediation.FieldManager))).To(Succeed())
 		expectAnnotations(ctx, framework.ConfigMap, namespace, "web", map[string]string{tierKey: "bronze", clustersKey: "no"})
 
 		By("leaving what the manual one has applied, too")

@@ -28,9 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -248,7 +248,7 @@ var _ = Describe("A remediating patch", Label("versions"), func() {
 		certify(ctx, fleet, "eu1", "no")
 		expectClusters(ctx, namespace, "web", "us1")
 
-		sent := patches.By(remediator.FieldManager, "/namespaces/"+namespace+"/")
+		sent := patches.By(remediation.FieldManager, "/namespaces/"+namespace+"/")
 		Expect(sent).To(HaveLen(1))
 		Expect(sent[0].Code).To(Equal(200))
 		Expect(sent[0].Body).To(MatchJSON(fmt.Sprintf(`{"metadata": {"resourceVersion": %q, "uid": %q}}`, obj.GetResourceVersion(), obj.GetUID())))

@@ -40,8 +40,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
-	"github.com/berth-dev/berth/controllers/remediator"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/remediation"
 	"github.com/berth-dev/berth/test/framework"
 )
 
@@ -255,7 +255,7 @@ func moved(before, after map[string]string) []string {
 // remediationsBelow returns how often each path below a namespace was patched by remediation.
 func remediationsBelow(namespace string) map[string]int {
 	out := map[string]int{}
-	for _, r := range patches.By(remediator.FieldManager, "/namespaces/"+namespace+"/") {
+	for _, r := range patches.By(remediation.FieldManager, "/namespaces/"+namespace+"/") {
 		out[r.Path[strings.LastIndex(r.Path, "/")+1:]]++
 	}
 	return out

@@ -27,20 +27,20 @@ import (
 // TestPanicInLane checks that after a panic in a queue, where no worker recovers it, the process runs on and the object
 // is retried.
 func TestPanicInLane(t *testing.T) {
-	c := &Controller{remoteQueue: newRemoteQueue()}
-	c.remoteQueue.taskQueues.start(t.Context())
+	r := newRemoteQueue(newObjectCache(nil), nil, nil, nil)
+	r.start(t.Context())
 	key := remediation.Key{Name: "web"}
 	q := &remoteQuery{policy: &placement.Policy{Name: "p"}, key: key, task: &task{}}
-	c.remoteQueue.queries[key] = []*remoteQuery{q}
+	r.queries[key] = []*remoteQuery{q}
 	over := make(chan struct{})
-	c.remoteQueue.taskQueues.add("e", func(ctx context.Context) {
+	r.tasks.add("e", func(ctx context.Context) {
 		defer close(over)
-		c.guarded(ctx, key, func() { panic("of a test") })
+		r.guarded(ctx, key, func() { panic("of a test") })
 	})
 	<-over
-	c.remoteQueue.mu.Lock()
-	defer c.remoteQueue.mu.Unlock()
-	if len(c.remoteQueue.queries) > 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queries) > 0 {
 		t.Error("the object waits for an answer for ever")
 	}
 }

@@ -17,16 +17,47 @@ limitations under the License.
 package remediator
 
 import (
+	"context"
 	"sync"
-	"unique"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/remediation"
 )
+
+// incompleteDelay is the delay before an object is decided again of which some policy reads fields that are not fetched
+// yet. When they are fetched, the object is enqueued anyway. The delay is for the case that the policy is deleted
+// before that.
+const incompleteDelay = time.Second
+
+// gather takes the newest version of the object. It reports whether the object can be decided now.
+func (c *Controller) gather(ctx context.Context, s *scope) bool {
+	s.object, s.fields = c.objects.take(s.key)
+	if s.object == nil {
+		c.forget(ctx, s.key)
+		return false
+	}
+	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.neededFields.schedule(s.key.Resource) {
+		notify(c.rewatch)
+	}
+	if !covers(s.fields, c.neededFields.forType(s.key.Resource)) {
+		s.result.RequeueAfter = incompleteDelay
+		return false
+	}
+	return !c.remoteQueue.patching(s.key)
+}
+
+// forget drops all state of an object that does not exist any more.
+func (c *Controller) forget(ctx context.Context, key remediation.Key) {
+	c.groups.Forget(key)
+	c.gate.Forget(key)
+	c.remoteQueue.forget(key)
+	c.conclude(ctx, c.Ledger.Forget(key)...)
+}
 
 // neededFields computes the field set of each type that decisions need. It is safe for concurrent use.
 type neededFields struct {
@@ -165,62 +196,3 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 func covers(have, wanted *projection.FieldSet) bool {
 	return have == nil || wanted != nil && have.Covers(wanted)
 }
-
-// trim removes from an object with the given field set what a field set can't exclude and no decision needs. It also
-// shares strings that are equal in many objects.
-func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
-	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	if fields == nil {
-		return
-	}
-	if !fields.Covers(withCopy) {
-		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", lastApplied)
-	}
-	share(o.Object)
-}
-
-// maxShared is the length of the longest string that is shared. Longer ones, such as records of requested values, are
-// hardly ever equal.
-const maxShared = 40
-
-// own holds the members of metadata that are different in every object.
-var own = map[string]bool{"name": true, "uid": true, "resourceVersion": true}
-
-// share replaces strings in an object by shared ones.
-func share(object map[string]any) {
-	metadata, _ := object["metadata"].(map[string]any)
-	for key, value := range object {
-		if key != "metadata" {
-			value = shareValue(value)
-		}
-		object[shared(key).(string)] = value
-	}
-	for key, value := range metadata {
-		if !own[key] {
-			value = shareValue(value)
-		}
-		metadata[shared(key).(string)] = value
-	}
-}
-
-func shareValue(value any) any {
-	switch v := value.(type) {
-	case string:
-		if len(v) <= maxShared {
-			return shared(v)
-		}
-	case []any:
-		for i := range v {
-			v[i] = shareValue(v[i])
-		}
-	case map[string]any:
-		for key, member := range v {
-			v[shared(key).(string)] = shareValue(member)
-		}
-	}
-	return value
-}
-
-// shared returns the shared interface value of a string. Besides the string it saves the 16 bytes that each interface
-// value would allocate.
-func shared(text string) any { return unique.Make(any(text)).Value() }

@@ -1,0 +1,185 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/tracing"
+)
+
+// errNotTaken is the error of a patch that changed nothing.
+var errNotTaken = errors.New("the API server did not take the placement over; the webhook configuration may be missing, or a replica may not have the newest data yet")
+
+// act patches the object unless it must wait. An object that waits is enqueued again once it may be patched.
+func (c *Controller) act(ctx context.Context, s *scope) (proceed bool, err error) {
+	policies := remediation.Names(s.due)
+	if c.Ledger.Hold(c.Clock.Now(), s.key, policies...) {
+		return false, nil
+	}
+	held, at := c.gate.Hold(c.Clock.Now(), s.key, policies...)
+	c.openLater(at)
+	if held || c.remoteQueue.takePatch(ctx, s) {
+		return false, nil
+	}
+	s.result, err = c.patch(ctx, s.key, s.object, s.due)
+	return true, err
+}
+
+// openLater enqueues the objects that wait at a place of the gate when the gate opens it.
+func (c *Controller) openLater(at remediation.Place) {
+	if at.Delay == 0 {
+		return
+	}
+	time.AfterFunc(at.Delay, func() {
+		keys, again := c.gate.Open(c.Clock.Now(), at)
+		c.openLater(again)
+		c.objects.enqueue(keys...)
+	})
+}
+
+// patch patches an object for the verdicts that are due.
+//
+// The patch contains only the UID and the resource version that was decided, and changes nothing. The API server then
+// calls Berth's own webhook, which decides the object as it decides every other update. So there is one way by which
+// placements get into objects, the fields keep their owners, and a developer who applies the same manifest again gets
+// no conflict with Berth. The API server may not call the webhook: it may not know of it yet, or the webhook's failure
+// may be ignored. Then the object stays as it is. If the patch contained the placement, the next record of the
+// developer's requested values would contain the old placement as if the developer had requested it.
+func (c *Controller) patch(ctx context.Context, key remediation.Key, obj *unstructured.Unstructured, due remediation.Due) (reconcile.Result, error) {
+	ctrllog.FromContext(ctx).V(2).Info("Patching")
+	policies := remediation.Names(due)
+	body, err := patchBody(obj)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	got, err := c.Client.Resource(key.Resource).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: remediation.FieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
+		c.gate.Leave(key, policies...)
+		return reconcile.Result{}, nil
+	case apierrors.IsConflict(err):
+		// Another client updated the object. The watch will deliver the newer object; the requeue is for the case that
+		// it does not.
+		c.gate.Leave(key, policies...)
+		c.count(ctx, due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case err != nil:
+		c.Events.RemediationFailed(obj, fmt.Sprintf("%s: %v", due.Policies(), err))
+		return c.failed(ctx, key, due, err), nil
+	case got.GetResourceVersion() == obj.GetResourceVersion():
+		return c.failed(ctx, key, due, errNotTaken), nil
+	case !due.Placed(got):
+		// The webhook decided with newer data, or another webhook changed the object. The watch will deliver the newer
+		// object. The gate stops an object that never settles.
+		c.gate.Leave(key, policies...)
+		c.gate.Patched(c.Clock.Now(), key)
+		c.count(ctx, due, metrics.RemediationConflict)
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	c.count(ctx, due, metrics.RemediationPatched)
+	c.objects.enqueue(c.gate.Succeed(key, policies...)...)
+	c.gate.Patched(c.Clock.Now(), key)
+	for _, policy := range policies {
+		c.Ledger.Remediated(policy)
+		c.Changed(policy)
+	}
+	c.Events.Remediated(got, due.String())
+	if !c.gate.Settles(c.Clock.Now(), key) {
+		c.Events.RemediationStopped(got, fmt.Sprintf("%s: its decision keeps changing after its own patch", due.Policies()))
+	}
+	return reconcile.Result{}, nil
+}
+
+func patchBody(obj *unstructured.Unstructured) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(),
+		"uid":             obj.GetUID(),
+	}})
+}
+
+// failed counts a failed patch and returns when to requeue the object. If the reason is not the object's own, the gate
+// probes with one object for all that the policy must patch in the namespace.
+func (c *Controller) failed(ctx context.Context, key remediation.Key, due remediation.Due, err error) (result reconcile.Result) {
+	c.count(ctx, due, metrics.RemediationFailed)
+	var report bool
+	if policies := remediation.Names(due); refused(err) {
+		report, result.RequeueAfter = c.gate.Refuse(c.Clock.Now(), key, policies...)
+	} else {
+		var at remediation.Place
+		report, at = c.gate.Fail(c.Clock.Now(), key, policies...)
+		c.openLater(at)
+	}
+	log := ctrllog.FromContext(ctx)
+	if !report {
+		log = log.V(1)
+	}
+	// The failure is not an error of Berth, which would be logged with a stack trace.
+	log.Info("Patching failed; it is tried again later", "object", key.String(), "policies", due.Policies(), "reason", err.Error())
+	return result
+}
+
+// refused reports whether the API server refused a patch for a reason of the object's own, such as a denial by another
+// webhook. Other reasons, such as a missing permission or an unavailable webhook, may concern other objects, too.
+func refused(err error) bool {
+	switch reason := apierrors.ReasonForError(err); reason {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonUnauthorized, metav1.StatusReasonMethodNotAllowed:
+		return false
+	case metav1.StatusReasonForbidden:
+		// Only the message distinguishes a refusal by the authorizer from a denial by an admission plugin.
+		return !strings.Contains(err.Error(), "cannot patch resource")
+	}
+	return true
+}
+
+func (c *Controller) count(ctx context.Context, due remediation.Due, outcome string) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(tracing.Outcome.String(outcome))
+	}
+	for _, v := range due {
+		c.Metrics.Remediation(v.Policy.Name, outcome)
+	}
+}
+
+// IsRemediation returns a function that reports whether a request is a patch by this controller, on any replica.
+func IsRemediation(identity authenticationv1.UserInfo) func(*admissionv1.AdmissionRequest) bool {
+	return func(req *admissionv1.AdmissionRequest) bool {
+		if req.Operation != admissionv1.Update || req.UserInfo.Username != identity.Username {
+			return false
+		}
+		var options metav1.PatchOptions
+		return json.Unmarshal(req.Options.Raw, &options) == nil && options.FieldManager == remediation.FieldManager
+	}
+}

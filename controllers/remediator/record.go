@@ -1,0 +1,66 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package remediator
+
+import (
+	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/remediation"
+	"github.com/berth-dev/berth/internal/tracing"
+)
+
+// record records the decisions, and finds out which of them require a patch. It proceeds if there are any, and if the
+// object settles.
+func (c *Controller) record(ctx context.Context, s *scope) (proceed bool, err error) {
+	verdicts := s.outcome.Verdicts
+	c.decideAgain(s.key, verdicts, c.groups.Record(s.key, s.decisions))
+	s.result.RequeueAfter = c.remoteQueue.decided(s.key, verdicts)
+	remediation.Freeze(s.object, verdicts)
+	s.due = remediation.DueOf(verdicts)
+	unsettled := len(s.due) > 0 && !c.gate.Settles(c.Clock.Now(), s.key)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(tracing.Decision.String(s.outcome.Digest()))
+	}
+	c.conclude(ctx, c.Ledger.Record(s.key, s.object.GetResourceVersion(), verdicts, unsettled)...)
+	return len(s.due) > 0 && !unsettled, nil
+}
+
+// decideAgain enqueues objects that must be decided again after the decision on one of them. If that object itself was
+// overtaken by a change, and predicates or a remote engine took part, it waits for predicateSettle; otherwise continuous
+// changes would cause continuous decisions. If an engine failed, it is retried anyway, with the backoff of failures.
+func (c *Controller) decideAgain(decided remediation.Key, verdicts []*placement.Verdict, again []remediation.Key) {
+	if len(again) == 0 {
+		return
+	}
+	settles := func(v *placement.Verdict) bool { return isRemote(v) || usesPredicates(c.Registry.Get(v.Policy.Name)) }
+	if slices.Contains(again, decided) && slices.ContainsFunc(verdicts, settles) {
+		again = slices.DeleteFunc(again, func(key remediation.Key) bool { return key == decided })
+		if !slices.ContainsFunc(verdicts, isTemporary) {
+			c.objects.enqueueAfter(decided, predicateSettle)
+		}
+	}
+	policies := make([]*placement.Policy, len(verdicts))
+	for i, v := range verdicts {
+		policies[i] = v.Policy
+	}
+	// A change of data may be found here before the sweep that it causes.
+	c.enqueueTogether(policies, again)
+}
