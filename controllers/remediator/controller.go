@@ -42,6 +42,7 @@ import (
 
 	"github.com/berth-dev/berth/internal/events"
 	"github.com/berth-dev/berth/internal/metrics"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/projection"
@@ -90,11 +91,12 @@ type Controller struct {
 	gate         *remediation.Gate
 	remoteQueue  *remoteQueue
 	backlog      *backlog
-	// rewatch receives a value when the set of watched types or fields may change.
-	rewatch chan struct{}
-	// resumed is closed once it is known which policies an earlier leader paused. progress receives a value when
-	// the pauses of an earlier leader may have become unnecessary.
-	resumed, progress chan struct{}
+	// rewatch wakes watch when the set of watched types or fields may change.
+	rewatch notify.Signal
+	// resumed is closed once it is known which policies an earlier leader paused. progress wakes settlePauses when those
+	// pauses may have become unnecessary.
+	resumed  chan struct{}
+	progress notify.Signal
 	// overdue concludes assessments that take too long.
 	overdue delayedCall
 }
@@ -104,13 +106,13 @@ func New(d Deps) *Controller {
 	c := &Controller{
 		Deps: d, neededFields: &neededFields{registry: d.Registry, decider: d.Decider}, matched: &matchedTypes{catalog: d.Catalog},
 		groups: remediation.NewGroups(), backlog: newBacklog(),
-		rewatch: make(chan struct{}, 1), resumed: make(chan struct{}), progress: make(chan struct{}, 1),
+		rewatch: notify.NewSignal(), resumed: make(chan struct{}), progress: notify.NewSignal(),
 	}
 	c.gate = remediation.NewGate(c.feedsItself)
 	c.objects = newObjectCache(c.listed)
 	c.remoteQueue = newRemoteQueue(c.objects, c.query, c.patch, d.Tracing)
 	c.watches = d.Watches.NewConsumer(c.objects, c.watchChanged)
-	d.Registry.Subscribe(func(p placement.PolicyChange) { c.policyChanged(p.Name, p.Before, p.After) })
+	d.Registry.Subscribe(c.policyChanged)
 	return c
 }
 

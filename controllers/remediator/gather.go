@@ -42,7 +42,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 		return false
 	}
 	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.neededFields.schedule(s.key.Resource) {
-		notify(c.rewatch)
+		c.rewatch.Notify()
 	}
 	if !covers(s.fields, c.neededFields.forType(s.key.Resource)) {
 		s.result.RequeueAfter = incompleteDelay

@@ -93,7 +93,7 @@ func (c *Controller) conclude(ctx context.Context, changed ...string) {
 	if result.Unconcluded {
 		c.overdue.request(remediation.AssessmentLimit, func() { c.conclude(context.Background()) })
 	}
-	notify(c.progress)
+	c.progress.Notify()
 }
 
 // emitEvent emits an Event on a policy.

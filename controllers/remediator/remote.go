@@ -86,9 +86,9 @@ type remoteQueue struct {
 	tracing *tracing.Provider
 
 	tasks *taskQueues
-	// failures is the backoff of objects that could not be decided. refused is the backoff of objects whose patch
+	// failures is the backoff of objects that could not be decided. patchFailures is the backoff of objects whose patch
 	// failed.
-	failures, refused workqueue.TypedRateLimiter[remediation.Key]
+	failures, patchFailures workqueue.TypedRateLimiter[remediation.Key]
 
 	mu sync.Mutex
 	// queries holds the queries for each object: waiting, running or answered. A decided object has none.
@@ -122,9 +122,9 @@ type pendingPatch struct {
 func newRemoteQueue(objects *objectCache, query func(context.Context, *placement.Policy, remediation.Key) (*remediation.PolicyDecision, *unstructured.Unstructured), patch patchFunc, traces *tracing.Provider) *remoteQueue {
 	return &remoteQueue{
 		objects: objects, query: query, patch: patch, tracing: traces, tasks: newTaskQueues(),
-		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
-		refused:  workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
-		queries:  map[remediation.Key][]*remoteQuery{}, patches: map[remediation.Key]*pendingPatch{},
+		failures:      workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](failureDelay, failureDelayMax),
+		patchFailures: workqueue.NewTypedItemExponentialFailureRateLimiter[remediation.Key](patchRetryDelay, patchRetryDelayMax),
+		queries:       map[remediation.Key][]*remoteQuery{}, patches: map[remediation.Key]*pendingPatch{},
 		undecided: map[remediation.Key][]string{},
 	}
 }
@@ -212,7 +212,7 @@ func (r *remoteQueue) decided(key remediation.Key, verdicts []*placement.Verdict
 // forget drops all work and state for an object.
 func (r *remoteQueue) forget(key remediation.Key) {
 	r.decided(key, nil)
-	r.refused.Forget(key)
+	r.patchFailures.Forget(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.patches[key]; p != nil {
@@ -282,7 +282,7 @@ func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pend
 	}
 	if err != nil {
 		ctrllog.FromContext(ctx).Error(err, "Patching")
-		result.RequeueAfter = r.refused.When(key)
+		result.RequeueAfter = r.patchFailures.When(key)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +291,7 @@ func (r *remoteQueue) runPatch(ctx context.Context, key remediation.Key, p *pend
 		delete(r.patches, key)
 	}
 	if err == nil || !wanted {
-		r.refused.Forget(key)
+		r.patchFailures.Forget(key)
 	}
 	switch {
 	case !wanted:

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/notify"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/remediation"
@@ -48,8 +49,8 @@ const (
 
 // backlog collects the changes that no sweep has processed yet. It is safe for concurrent use.
 type backlog struct {
-	// due receives a value when there are changes.
-	due chan struct{}
+	// due wakes follow when there are changes.
+	due notify.Signal
 	// predicates and revisions delay changes until predicateSettle has passed.
 	predicates, revisions delayedCall
 
@@ -72,14 +73,14 @@ type changes struct {
 	all bool
 }
 
-func newBacklog() *backlog { return &backlog{due: make(chan struct{}, 1)} }
+func newBacklog() *backlog { return &backlog{due: notify.NewSignal()} }
 
 // add adds a change to the backlog.
 func (b *backlog) add(change func(*changes)) {
 	b.mu.Lock()
 	change(&b.changes)
 	b.mu.Unlock()
-	notify(b.due)
+	b.due.Notify()
 }
 
 // take returns the changes and empties the backlog.
@@ -157,22 +158,22 @@ func (c *Controller) collect(delayed *delayedCall, change func(*changes)) {
 }
 
 // policyChanged requests that the objects are decided again that the policy matched before or matches now.
-func (c *Controller) policyChanged(name string, before, after *placement.Policy) {
-	if after == before {
+func (c *Controller) policyChanged(p placement.PolicyChange) {
+	if p.After == p.Before {
 		return
 	}
-	if after == nil {
-		c.Ledger.ForgetPolicy(name)
+	if p.After == nil {
+		c.Ledger.ForgetPolicy(p.Name)
 	}
-	c.matched.forget(before)
-	c.objects.enqueue(c.gate.ForgetPolicy(name)...)
+	c.matched.forget(p.Before)
+	c.objects.enqueue(c.gate.ForgetPolicy(p.Name)...)
 	if c.objects.started() {
 		c.backlog.add(func(b *changes) {
-			b.policies = slices.DeleteFunc(append(b.policies, before, after), func(p *placement.Policy) bool { return p == nil })
+			b.policies = slices.DeleteFunc(append(b.policies, p.Before, p.After), func(p *placement.Policy) bool { return p == nil })
 		})
 	}
-	notify(c.rewatch)
-	notify(c.progress)
+	c.rewatch.Notify()
+	c.progress.Notify()
 }
 
 // NamespaceChanged enqueues the objects of a namespace because policies' selectors may match it now, or no longer.
@@ -260,7 +261,7 @@ func (c *Controller) selecting(ctx context.Context, policies []*placement.Policy
 // sweep decides again each group of every policy whose data changed.
 func (c *Controller) sweep(ctx context.Context, changes *changes) {
 	if c.neededFields.widened() {
-		notify(c.rewatch)
+		c.rewatch.Notify()
 	}
 	var group errgroup.Group
 	group.SetLimit(sweepers)

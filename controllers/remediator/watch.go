@@ -66,18 +66,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // watch updates the watches until ctx ends.
 func (c *Controller) watch(ctx context.Context) {
 	for {
 		c.watches.Set(ctx, c.wanted())
-		notify(c.progress)
+		c.progress.Notify()
 		// Policies are often created together, and each may need more fields than the one before.
 		if !sleep(ctx, settle) {
 			return
@@ -170,11 +163,11 @@ func (c *Controller) watchChanged(resource schema.GroupVersionResource) {
 			c.Changed(p.Name)
 		}
 	}
-	notify(c.progress)
+	c.progress.Notify()
 }
 
 // Rewatch requests that the watched types are computed again because the API server serves other types than before.
 func (c *Controller) Rewatch() {
 	c.matched.forget(nil)
-	notify(c.rewatch)
+	c.rewatch.Notify()
 }
