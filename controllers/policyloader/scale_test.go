@@ -42,6 +42,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -130,7 +131,7 @@ func newController(t testing.TB, c *cluster) (*Controller, *placement.Registry) 
 		t.Fatal(err)
 	}
 	data := embedded.NewData()
-	data.Load(profiles, nil, []*unstructured.Unstructured{})
+	data.Load(profiles, projection.AllFields(), []*unstructured.Unstructured{})
 	registry := placement.NewRegistry()
 	return New(Deps{
 		Policies: c, Revisions: c, Namespace: "berth-system", Registry: registry, Catalog: c, Metrics: m,

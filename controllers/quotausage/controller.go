@@ -198,7 +198,7 @@ func (c *Controller) wantedTypes(ctx context.Context) (map[schema.GroupVersionRe
 		types, _ := c.Evaluators.Types(q.QuotaSpec())
 		for t := range types {
 			if served, ok := c.servedVersion(t); ok {
-				out[served] = nil
+				out[served] = projection.AllFields()
 			}
 		}
 	}

@@ -400,7 +400,7 @@ func heap() uint64 {
 func BenchmarkClusterChanges(b *testing.B) {
 	const objects = 100_000
 	l := newLeader(b)
-	l.data.Load(profiles, nil, fleet(50))
+	l.data.Load(profiles, projection.AllFields(), fleet(50))
 	l.apply("eu-pci", federationPolicy(b))
 	l.catchUp(b.Context())
 	before := heap()
@@ -466,7 +466,7 @@ func BenchmarkStart(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				l := newLeader(b)
-				l.data.Load(profiles, nil, fleet(100))
+				l.data.Load(profiles, projection.AllFields(), fleet(100))
 				specs := map[string]placementv1.PlacementPolicySpec{}
 				for i := range size.policies {
 					spec := onDeployments(fmt.Sprintf(`annotations["example.com/clusters"] := sort([name | c := data.clusters[name]; c.labels["topology.berth.dev/jurisdiction"] == "eu"])

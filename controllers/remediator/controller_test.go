@@ -93,7 +93,7 @@ const byJurisdiction = `annotations["example.com/clusters"] := concat("_", sort(
 // has the others.
 func TestDataChanges(t *testing.T) {
 	l := newLeader(t)
-	l.data.Load(profiles, nil, fleet(4))
+	l.data.Load(profiles, projection.AllFields(), fleet(4))
 	l.apply("p", onDeployments(byJurisdiction, ""))
 	l.catchUp(t.Context())
 	var objects []*unstructured.Unstructured
@@ -247,7 +247,7 @@ func TestReadsMoreThanWasFound(t *testing.T) {
 		t.Error("nobody is told")
 	}
 	l.catchUp(t.Context())
-	if fields := l.wanted()[deployments]; fields != nil {
+	if fields := l.wanted()[deployments]; !fields.IsAll() {
 		t.Errorf("wanted are %v", fields.Paths())
 	}
 }

@@ -41,8 +41,8 @@ func (c *Controller) decide(ctx context.Context, s *scope) (proceed bool, err er
 		c.conclude(ctx)
 		return false, fmt.Errorf("deciding %s: %w", s.key, err)
 	}
-	lacks := func(v *placement.Verdict) bool { return !covers(s.fields, v.Policy.Evaluator.Input()) }
-	if !covers(s.fields, c.neededFields.forType(s.key.Resource)) || slices.ContainsFunc(s.outcome.Verdicts, lacks) {
+	lacks := func(v *placement.Verdict) bool { return !s.fields.Covers(v.Policy.Evaluator.Input()) }
+	if !s.fields.Covers(c.neededFields.forType(s.key.Resource)) || slices.ContainsFunc(s.outcome.Verdicts, lacks) {
 		// A policy was added meanwhile, or reads more than the analysis found, and may have seen an incomplete object.
 		c.FieldsReadChanged()
 		s.result.RequeueAfter = incompleteDelay
@@ -112,7 +112,7 @@ func (c *Controller) evaluator(s *scope) evaluateFunc {
 func (c *Controller) query(ctx context.Context, asked *placement.Policy, key remediation.Key) (*remediation.PolicyDecision, *unstructured.Unstructured) {
 	obj, fields := c.objects.get(key)
 	state := c.Registry.Get(asked.Name)
-	if obj == nil || state == nil || state.Policy != asked || !covers(fields, asked.Evaluator.Input()) {
+	if obj == nil || state == nil || state.Policy != asked || !fields.Covers(asked.Evaluator.Input()) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -44,7 +44,7 @@ func (c *Controller) gather(ctx context.Context, s *scope) bool {
 	if c.Decider.RecordsScheduling(s.object, s.key.Namespace) && c.neededFields.schedule(s.key.Resource) {
 		c.rewatch.Notify()
 	}
-	if !covers(s.fields, c.neededFields.forType(s.key.Resource)) {
+	if !s.fields.Covers(c.neededFields.forType(s.key.Resource)) {
 		s.result.RequeueAfter = incompleteDelay
 		return false
 	}
@@ -174,7 +174,7 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 			continue
 		}
 		if input.IsAll() || p.Matcher.Conditional() {
-			return nil
+			return projection.AllFields()
 		}
 		schedules = schedules || p.Schedules
 		if known[input] {
@@ -190,9 +190,4 @@ func (n *neededFields) compute(resource schema.GroupVersionResource) *projection
 		sets = append(sets, placement.SchedulingFields(path))
 	}
 	return projection.Union(sets...)
-}
-
-// covers reports whether the field set have contains the field set wanted. nil means whole objects.
-func covers(have, wanted *projection.FieldSet) bool {
-	return have == nil || wanted != nil && have.Covers(wanted)
 }

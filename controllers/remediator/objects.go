@@ -51,7 +51,7 @@ type objectCache struct {
 
 // typeTable holds the objects of one type.
 type typeTable struct {
-	// fields is the field set of the objects; nil means whole objects.
+	// fields is the field set of the objects.
 	fields  *projection.FieldSet
 	objects map[remediation.Key]*cachedObject
 	// queued is the number of queued objects.
@@ -98,7 +98,7 @@ func (t *objectCache) Replace(resource schema.GroupVersionResource, fields *proj
 	if old == nil {
 		old = &typeTable{fields: fields}
 	}
-	grown := !covers(old.fields, fields)
+	grown := !old.fields.Covers(fields)
 	var changed []remediation.Key
 	for key := range old.objects {
 		if _, still := next.objects[key]; !still {
@@ -133,7 +133,7 @@ func (t *objectCache) Put(resource schema.GroupVersionResource, o *unstructured.
 	t.mu.Lock()
 	at := t.tables[resource]
 	if at == nil {
-		at = &typeTable{objects: map[remediation.Key]*cachedObject{}}
+		at = &typeTable{fields: projection.AllFields(), objects: map[remediation.Key]*cachedObject{}}
 		t.tables[resource] = at
 	}
 	trim(at.fields, o)
@@ -286,7 +286,7 @@ func (t *objectCache) within(namespace string) []remediation.Key {
 // shares strings that are equal in many objects.
 func trim(fields *projection.FieldSet, o *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	if fields == nil {
+	if fields.IsAll() {
 		return
 	}
 	if !fields.Covers(withCopy) {

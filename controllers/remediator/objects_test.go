@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/remediation"
 )
 
@@ -43,7 +44,7 @@ func TestDeciding(t *testing.T) {
 		}
 	}
 	expect("without objects", false)
-	targets.Replace(deployments, nil, objects)
+	targets.Replace(deployments, projection.AllFields(), objects)
 	targets.Put(services, deployment("other", "a", ""))
 	expect("before they are queued", false)
 	targets.start(&queue{in: map[remediation.Key]bool{}})
@@ -53,7 +54,7 @@ func TestDeciding(t *testing.T) {
 	targets.take(keys[0])
 	targets.take(keys[0])
 	expect("with two left", true)
-	targets.Replace(deployments, nil, append(slices.Clone(objects[:2]), changed(objects[2])))
+	targets.Replace(deployments, projection.AllFields(), append(slices.Clone(objects[:2]), changed(objects[2])))
 	expect("listed again", true)
 	targets.take(keys[1])
 	expect("with a changed one left", true)

@@ -100,8 +100,8 @@ func (c *Controller) wanted() map[schema.GroupVersionResource]*projection.FieldS
 // whether all watches are synced with the fields that the policy reads.
 func (c *Controller) MatchedState(p *placement.Policy) watches.State {
 	reads := p.Evaluator.Input()
-	if reads.IsAll() || p.Matcher.Conditional() {
-		reads = nil
+	if p.Matcher.Conditional() {
+		reads = projection.AllFields()
 	}
 	out := watches.State{Synced: true}
 	for _, r := range c.matched.ofPolicy(p) {

@@ -36,7 +36,7 @@ import (
 // changed.
 type Store interface {
 	// Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields
-	// of these objects and of all later ones are kept; nil means all fields.
+	// of these objects and of all later ones are kept.
 	Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool
 	// Put adds or replaces one object of a resource type that is complete.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured) bool

@@ -34,7 +34,7 @@ import (
 // the changes. The sink owns the objects that it receives.
 type Sink interface {
 	// Replace receives the complete content of a type: at first, and whenever a watch restarts. The objects, and those
-	// of each Put until the next Replace, contain at least the given fields. nil means whole objects.
+	// of each Put until the next Replace, contain at least the given fields.
 	Replace(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured)
 	// Put receives an object that was added or changed.
 	Put(resource schema.GroupVersionResource, object *unstructured.Unstructured)
@@ -94,7 +94,7 @@ func (h *Hub) NewConsumer(sink Sink, changed func(schema.GroupVersionResource)) 
 }
 
 // Set makes the consumer receive exactly the types in wanted. Its objects are cut to the wanted field set, which must be
-// sealed, before they are stored anywhere. nil means whole objects. The fields that identify an object always remain.
+// sealed, before they are stored anywhere. The fields that identify an object always remain.
 // When Set returns, the sink is not called any more for a type that is no longer wanted.
 //
 // If the consumer wants a type or fields that it did not want before, the type is listed again for all of its
@@ -120,11 +120,11 @@ func (c *Consumer) Set(ctx context.Context, wanted map[schema.GroupVersionResour
 			return
 		}
 		v := c.view(resource)
-		if v != nil && covers(v.fields, fields) {
+		if v != nil && v.fields.Covers(fields) {
 			continue
 		}
 		if v == nil {
-			v = &view{consumer: c, resource: resource}
+			v = &view{consumer: c, resource: resource, syncedFields: projection.Union()}
 			c.mu.Lock()
 			c.views[resource] = v
 			c.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *Consumer) State(resource schema.GroupVersionResource) (state State, ok 
 	return c.StateOfFields(resource, projection.Union())
 }
 
-// StateOfFields returns the state of some fields of a type. fields must be sealed; nil means whole objects. The state
-// is not synced before the sink has these fields.
+// StateOfFields returns the state of some fields of a type. fields must be sealed. The state is not synced before the
+// sink has these fields.
 func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *projection.FieldSet) (state State, ok bool) {
 	v := c.view(resource)
 	if v == nil {
@@ -169,7 +169,7 @@ func (c *Consumer) StateOfFields(resource schema.GroupVersionResource, fields *p
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	state = v.state
-	state.Synced = state.Synced && covers(v.syncedFields, fields)
+	state.Synced = state.Synced && v.syncedFields.Covers(fields)
 	return state, true
 }
 
@@ -203,7 +203,7 @@ func (c *Consumer) Reopen(resource schema.GroupVersionResource) { c.hub.reopen(r
 type view struct {
 	consumer *Consumer
 	resource schema.GroupVersionResource
-	// fields is the field set that was last requested from the hub. nil means whole objects. Set alone uses it.
+	// fields is the field set that was last requested from the hub. Set alone uses it.
 	fields *projection.FieldSet
 	// current is the subscription that may call the sink, or nil. It changes while the lock of the hub is held.
 	current atomic.Pointer[subscription]
@@ -240,7 +240,7 @@ func (v *view) setState(change func(*State)) (differs bool) {
 	defer v.mu.Unlock()
 	before, had := v.state, v.syncedFields
 	change(&v.state)
-	return !covers(had, v.syncedFields) || before.Synced != v.state.Synced || errorText(before.Err) != errorText(v.state.Err)
+	return !had.Covers(v.syncedFields) || before.Synced != v.state.Synced || errorText(before.Err) != errorText(v.state.Err)
 }
 
 func errorText(err error) string {
@@ -277,21 +277,12 @@ func unavailable(err error) bool {
 // subscription is the part of a view in one list-watch.
 type subscription struct {
 	*view
-	// fields is the field set that the sink receives, and kept adds the identifying fields. nil means whole objects.
+	// fields is the field set that the sink receives, and kept adds the identifying fields.
 	fields, kept *projection.FieldSet
 }
 
 func newSubscription(v *view, fields *projection.FieldSet) *subscription {
-	s := &subscription{view: v, fields: fields}
-	if fields != nil {
-		s.kept = projection.Union(fields, identifyingFields)
-	}
-	return s
-}
-
-// covers reports whether the field set have contains the field set wanted. nil means whole objects.
-func covers(have, wanted *projection.FieldSet) bool {
-	return have == nil || wanted != nil && have.Covers(wanted)
+	return &subscription{view: v, fields: fields, kept: projection.Union(fields, identifyingFields)}
 }
 
 // identifyingFields is the field set that is never removed from an object.
@@ -310,7 +301,7 @@ func (s *subscription) active() bool { return s.current.Load() == s }
 
 // rank is higher for subscriptions for which a copy costs more.
 func (s *subscription) rank() int {
-	if s.kept == nil || s.kept.IsAll() {
+	if s.kept.IsAll() {
 		return 1
 	}
 	return 0
@@ -364,9 +355,7 @@ func (s *subscription) take(o *unstructured.Unstructured) {
 	if s.consumer.Prepare != nil {
 		s.consumer.Prepare(s.resource, o)
 	}
-	if s.kept != nil {
-		o.Object = s.kept.Project(o.Object)
-	}
+	o.Object = s.kept.Project(o.Object)
 }
 
 // copy returns the same as take would, and shares nothing with the object, which is not changed.
@@ -377,9 +366,6 @@ func (s *subscription) copy(o *unstructured.Unstructured) *unstructured.Unstruct
 		metadata, _ := o.Object["metadata"].(map[string]any)
 		cloneMembers(metadata, "annotations")
 		s.consumer.Prepare(s.resource, o)
-	}
-	if s.kept == nil {
-		return o.DeepCopy()
 	}
 	return &unstructured.Unstructured{Object: s.kept.Copy(o.Object)}
 }

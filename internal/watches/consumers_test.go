@@ -341,7 +341,7 @@ func join(t *testing.T, hub *Hub, prepare bool) *player {
 func (p *player) want(wanted map[schema.GroupVersionResource]*projection.FieldSet) {
 	p.wanted = wanted
 	for r, fields := range wanted {
-		if have, ok := p.have[r]; !ok || !covers(have, fields) {
+		if have, ok := p.have[r]; !ok || !have.Covers(fields) {
 			p.have[r] = fields
 		}
 	}
@@ -402,7 +402,7 @@ func fieldSets() []*projection.FieldSet {
 	h := &projection.FieldSet{}
 	h.AddName("spec").AddName("containers").AddEach().AddName("name")
 	h.AddName("metadata").AddAll()
-	return []*projection.FieldSet{labels("read"), labels("read", "unread"), f.Seal(), g.Seal(), h.Seal(), projection.AllFields(), nil}
+	return []*projection.FieldSet{labels("read"), labels("read", "unread"), f.Seal(), g.Seal(), h.Seal(), projection.AllFields()}
 }
 
 // TestHubRandomly checks that, whatever consumers join, leave, and want, and whatever fails in between, each sink ends
@@ -532,7 +532,7 @@ func TestHubSharesAWatch(t *testing.T) {
 		later()
 		lists := server.lists[pods]
 		server.fail(pods, apierrors.NewServiceUnavailable("down"), apierrors.NewServiceUnavailable("down"))
-		late.want(podsWith(nil))
+		late.want(podsWith(projection.AllFields()))
 		later()
 		for _, p := range []*player{early, prepared} {
 			if state, _ := p.StateOfFields(pods, p.wanted[pods]); !state.Synced {

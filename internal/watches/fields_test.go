@@ -102,9 +102,9 @@ func TestHubGrows(t *testing.T) {
 			{labels("unread"), 2, labels("read", "unread")},
 			{labels("read"), 2, labels("read", "unread")},
 			{labels("other"), 3, labels("other")},
-			{nil, 4, nil},
-			{nil, 4, nil},
-			{labels("read"), 4, nil},
+			{projection.AllFields(), 4, projection.AllFields()},
+			{projection.AllFields(), 4, projection.AllFields()},
+			{labels("read"), 4, projection.AllFields()},
 		}
 		for i, step := range steps {
 			m.Set(ctx, podsWith(step.wanted))
@@ -129,7 +129,7 @@ func TestHubGrows(t *testing.T) {
 			if n := server.listed(pods); n != step.lists {
 				t.Errorf("step %d: listed %d times, want %d", i, n, step.lists)
 			}
-			if !covers(sink.fields, step.have) || !covers(step.have, sink.fields) {
+			if !sink.fields.Covers(step.have) || !step.have.Covers(sink.fields) {
 				t.Errorf("step %d: fields %v", i, sink.fields)
 			}
 			if n := len(server.watches(pods)); n != 1 {

@@ -277,7 +277,7 @@ func run(t *testing.T, test func(t *testing.T, ctx context.Context, server *faul
 func only(resources ...schema.GroupVersionResource) map[schema.GroupVersionResource]*projection.FieldSet {
 	out := map[schema.GroupVersionResource]*projection.FieldSet{}
 	for _, r := range resources {
-		out[r] = nil
+		out[r] = projection.AllFields()
 	}
 	return out
 }

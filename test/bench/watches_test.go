@@ -248,7 +248,7 @@ func startWatched(b testing.TB, cluster *watchedCluster) *watchedReplica {
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error)
 	go func() { done <- controller.Start(ctx) }()
-	quotas.Set(ctx, map[schema.GroupVersionResource]*projection.FieldSet{fixture.Deployments: nil, pods: nil})
+	quotas.Set(ctx, map[schema.GroupVersionResource]*projection.FieldSet{fixture.Deployments: projection.AllFields(), pods: projection.AllFields()})
 	for {
 		ofDeployments, _ := quotas.State(fixture.Deployments)
 		ofPods, _ := quotas.State(pods)

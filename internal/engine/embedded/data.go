@@ -169,12 +169,8 @@ func (d *Data) store(resource schema.GroupVersionResource) *store {
 const degree = 16
 
 // Load replaces the content of a resource type with the objects and marks the type as complete. Only the given fields of
-// these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields; nil means
-// all fields.
+// these objects and of all later ones are kept. fields is a sealed set, and the objects contain these fields.
 func (d *Data) Load(resource schema.GroupVersionResource, fields *projection.FieldSet, objects []*unstructured.Unstructured) bool {
-	if fields == nil {
-		fields = allFields
-	}
 	s := d.store(resource)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,12 +340,8 @@ func (l *fieldSet) sameContent(a, b *projectedObject) bool {
 		replication.FieldsOfNormal(l.fields).EqualValues(valueOf(a.terms[normalForm]), valueOf(b.terms[normalForm]))
 }
 
-// fieldSetFor returns the shared fieldSet for some fields of a resource type; nil means all fields. It creates the set
-// if needed.
+// fieldSetFor returns the shared fieldSet for some fields of a resource type. It creates the set if needed.
 func (d *Data) fieldSetFor(resource schema.GroupVersionResource, fields *projection.FieldSet) *fieldSet {
-	if fields == nil {
-		fields = allFields
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := d.fieldSets[resource]

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
 	"github.com/berth-dev/berth/internal/replication"
 )
 
@@ -59,7 +60,7 @@ func (d *Data) Replace(resource schema.GroupVersionResource, objects []*unstruct
 		prepared[i] = o.DeepCopy()
 		replication.Known().Prepare(resource, prepared[i])
 	}
-	return d.Load(resource, nil, prepared)
+	return d.Load(resource, projection.AllFields(), prepared)
 }
 
 // prepared returns an object as the watches deliver it.
@@ -70,7 +71,7 @@ func prepared(r policy.Resource, o *unstructured.Unstructured) *unstructured.Uns
 
 // revisionOf returns the revision of all data of a type.
 func (d *Data) revisionOf(r policy.Resource) uint64 {
-	l := d.fieldSetFor(r.GroupVersionResource, nil)
+	l := d.fieldSetFor(r.GroupVersionResource, projection.AllFields())
 	return d.current.Load().revision(l)
 }
 

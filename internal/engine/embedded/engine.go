@@ -197,7 +197,7 @@ type generated struct {
 
 // Evaluate implements policy.Rules.
 func (g generated) Evaluate(ctx context.Context, input map[string]any) (map[string]any, error) {
-	value, err := allFields.Value(input)
+	value, err := projection.AllFields().Value(input)
 	if err != nil {
 		return nil, fmt.Errorf("converting input: %w", err)
 	}
@@ -266,13 +266,6 @@ func (p *evaluator) currentState() (evaluationState, error) {
 	return state, nil
 }
 
-// allFields is the field set that contains all fields of an object.
-var allFields = func() *projection.FieldSet {
-	f := &projection.FieldSet{}
-	f.AddAll()
-	return f.Seal()
-}()
-
 // Revision implements placement.Evaluator. It is the newest revision of the data that the policy reads. If the policy
 // calls predicates on nodes, the revision of the nodes is added. Revision returns 0, which is no valid revision, while
 // some of that data is missing.
@@ -306,7 +299,7 @@ func (p *evaluator) revision(snap *snapshot) uint64 {
 // found.
 func (p *evaluator) Input() *projection.FieldSet {
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
-		return allFields
+		return projection.AllFields()
 	}
 	return p.fields
 }
@@ -322,7 +315,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 		return placement.Decision{}, err
 	}
 	if p.decisionCache == nil || p.decisionCache.off.Load() {
-		a, err := p.evaluate(ctx, state, allFields, input, nil)
+		a, err := p.evaluate(ctx, state, projection.AllFields(), input, nil)
 		return a.decision, err
 	}
 	buffer := keyBuffers.Get().(*[]byte)
@@ -330,7 +323,7 @@ func (p *evaluator) Evaluate(ctx context.Context, input map[string]any) (placeme
 	key, ok := p.fields.AppendKey((*buffer)[:0], input)
 	*buffer = key
 	if !ok {
-		a, err := p.evaluate(ctx, state, allFields, input, nil)
+		a, err := p.evaluate(ctx, state, projection.AllFields(), input, nil)
 		return a.decision, err
 	}
 	revision := p.revision(state.snapshot)
@@ -365,7 +358,7 @@ func (p *evaluator) useCached(ctx context.Context, state evaluationState, input 
 // result. Regular evaluations have priority: checkCached returns its arguments unchanged if no slot is free, if the
 // policy is in quarantine, or if the check exceeds its deadline.
 func (p *evaluator) checkCached(ctx context.Context, state evaluationState, input map[string]any, cached placement.Decision, failed error) (placement.Decision, error) {
-	value, err := allFields.Value(input)
+	value, err := projection.AllFields().Value(input)
 	if err != nil {
 		return cached, failed
 	}

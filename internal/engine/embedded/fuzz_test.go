@@ -119,7 +119,7 @@ func newFuzzedWorld(g *policytest.Generator, b *policy.Binding) *fuzzedWorld {
 func (c *fuzzedWorld) fields(r policy.Resource) *projection.FieldSet {
 	fields, ok := c.binding.Fields[r.GroupVersionResource]
 	if c.others || !ok {
-		return allFields
+		return projection.AllFields()
 	}
 	return fields
 }

@@ -628,7 +628,7 @@ func TestFieldsGrowWhileRead(t *testing.T) {
 		data.Put(pods.GroupVersionResource, document("x", "p"))
 		if n%10 == 0 {
 			data.Drop(pods.GroupVersionResource)
-			data.Load(pods.GroupVersionResource, nil, nil)
+			data.Load(pods.GroupVersionResource, projection.AllFields(), nil)
 		}
 	}
 	stop()
@@ -643,7 +643,7 @@ func TestSecretsAreNotKept(t *testing.T) {
 	o.Object["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{"manager": "hunter2"}}
 	replication.Known().Prepare(secrets, o)
 	data := NewData()
-	data.Load(secrets, nil, []*unstructured.Unstructured{o})
+	data.Load(secrets, projection.AllFields(), []*unstructured.Unstructured{o})
 	whole := data.current.Load().tables[secrets].documents[ownForm]().String()
 	if want := `{"x": {"s": {"metadata": {"annotations": {"a": "b"}, "name": "s", "namespace": "x"}, "type": "Opaque"}}}`; whole != want {
 		t.Errorf("kept %s, want %s", whole, want)

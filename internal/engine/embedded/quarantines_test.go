@@ -30,6 +30,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/projection"
 )
 
 const runsAway = `package p
@@ -103,7 +104,7 @@ func TestAbandonedEvaluationsEndBeforeTheirSlotIsFree(t *testing.T) {
 	e := New(NewData(), Options{Concurrency: 1})
 	prepared, _ := prepare(t, e, v1(runsAway))
 	p := prepared.(*evaluator)
-	input, err := allFields.Value(map[string]any{"name": "a", "endless": true})
+	input, err := projection.AllFields().Value(map[string]any{"name": "a", "endless": true})
 	if err != nil {
 		t.Fatal(err)
 	}
