@@ -34,7 +34,7 @@ const maxStops = 20
 func TestWalks(t *testing.T) {
 	functions := declaredFunctions(t)
 	sections := regexp.MustCompile(`(?m)^#+ `).Split(contents(t, filepath.Join(root, "docs/architecture.md")), -1)
-	item := regexp.MustCompile("(?m)^\\d+\\. (.*)$")
+	item := regexp.MustCompile(`(?m)^\d+\. (.*)$`)
 	stop := regexp.MustCompile("^`([\\w.]+)`: \\S")
 	walks := 0
 	for _, section := range sections {
