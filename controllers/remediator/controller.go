@@ -136,8 +136,7 @@ func (c *Controller) SetupWithManager(mgr ctrl.Manager) error {
 type scope struct {
 	// key identifies the object. Reconcile sets it.
 	key remediation.Key
-	// object is the newest version of the object, and fields the field set to which it is cut; nil for the whole object.
-	// gather sets both.
+	// object is the newest version of the object, and fields the field set to which it is cut. gather sets both.
 	object *unstructured.Unstructured
 	fields *projection.FieldSet
 	// outcome contains the verdicts of all policies that match the object. decide sets it.

@@ -180,8 +180,7 @@ func (t *objectCache) find(key remediation.Key) (*cachedObject, *typeTable) {
 	return at.objects[key], at
 }
 
-// take returns an object, or nil if it does not exist, and its field set, which is nil for the whole object. The key
-// may be enqueued again from now on.
+// take returns an object and its field set; nil if the object does not exist. The key may be enqueued again from now on.
 func (t *objectCache) take(key remediation.Key) (*unstructured.Unstructured, *projection.FieldSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
