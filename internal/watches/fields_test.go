@@ -107,17 +107,22 @@ func TestHubGrows(t *testing.T) {
 			{labels("read"), 4, projection.AllFields()},
 		}
 		for i, step := range steps {
-			m.Set(ctx, podsWith(step.wanted))
-			if state, _ := m.State(pods); i > 0 && !state.Synced {
-				t.Errorf("step %d: not synced while it is read anew", i)
-			}
-			// The state is not synced for fields that are still being read, and remains synced for fields that the sink
-			// has.
-			fresh := i == 0 || server.listed(pods) != step.lists
-			if state, _ := m.StateOfFields(pods, step.wanted); state.Synced == fresh {
-				t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
-			}
-			told := sink.changes()
+			var fresh bool
+			var told int
+			// While the server's state is being changed, no request ends.
+			server.set(func() {
+				m.Set(ctx, podsWith(step.wanted))
+				if state, _ := m.State(pods); i > 0 && !state.Synced {
+					t.Errorf("step %d: not synced while it is read anew", i)
+				}
+				// The state is not synced for fields that are still being read, and remains synced for fields that the
+				// sink has.
+				fresh = server.lists[pods] != step.lists
+				if state, _ := m.StateOfFields(pods, step.wanted); state.Synced == fresh {
+					t.Errorf("step %d: the wanted fields are synced: %t", i, state.Synced)
+				}
+				told = sink.changes()
+			})
 			later()
 			check(t, m, sink, State{Synced: true}, []string{"a"})
 			if state, _ := m.StateOfFields(pods, step.wanted); !state.Synced {
