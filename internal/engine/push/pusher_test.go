@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,8 +72,8 @@ type pusherFixture struct {
 	past map[schema.GroupVersionResource]map[string]bool
 	// content counts the calls of Options.ContentChanged by policy.
 	content map[string]int
-	// stateChanged is called with Options.StateChanged; nil for nothing.
-	stateChanged func()
+	// stateChanged is called once, at the next call of Options.StateChanged; nil for nothing.
+	stateChanged atomic.Pointer[func()]
 	pending      int
 	pushed       map[engine.Fault]int
 	ctx          context.Context
@@ -113,8 +114,8 @@ func (k *pusherFixture) lead() {
 			k.content[p]++
 		}
 	}, StateChanged: func(...string) {
-		if k.stateChanged != nil {
-			k.stateChanged()
+		if f := k.stateChanged.Swap(nil); f != nil {
+			(*f)()
 		}
 	}})
 	supply := k.pusher
@@ -627,15 +628,15 @@ func TestPusherReturns(t *testing.T) {
 		status = http.StatusBadGateway
 		api.mu.Unlock()
 		// The writer reports another error right before it gives up.
-		k.stateChanged = func() {
-			k.stateChanged = nil
+		again := func() {
 			api.mu.Lock()
 			api.disturb = nil
 			api.mu.Unlock()
 			k.setNeeds(a)
 		}
+		k.stateChanged.Store(&again)
 		settle(time.Minute)
-		if k.stateChanged != nil {
+		if k.stateChanged.Load() != nil {
 			t.Error("no other error was reported")
 		}
 		expectDocument(t, k.wantedDocument(a), api.document())
