@@ -208,7 +208,7 @@ func (t *typeWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if t.unwatchable.Swap(false) && !initial {
 		w.Stop()
 		t.relist.Store(true)
-		return nil, errors.New("listing anew: the list before was withheld")
+		return nil, errors.New("listing again: the previous list was withheld")
 	}
 	t.mu.Lock()
 	t.watch = w
