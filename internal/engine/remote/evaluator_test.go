@@ -66,7 +66,7 @@ func TestCircuitIgnoresCertificates(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
-	p := prepare(t, New(Options{}), "p", placementv1.Remote{URL: server.URL + "/v1/data/p", Retry: noRetry})
+	p := prepare(t, New(Options{}), "p", placementv1.Remote{URL: server.URL + "/v1/data/p", Retry: noRetry, TimeoutSeconds: 30})
 	defer p.client.CloseIdleConnections()
 	for range 2 * faultsToOpen {
 		if got := fails(t, p); got.Fault != engine.FaultNetwork {
