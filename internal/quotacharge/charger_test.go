@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // writes intercepts the handler's writes of status.
@@ -108,7 +109,7 @@ func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
 func setUsed(ctx context.Context, t *testing.T, store client.Client, name string, used corev1.ResourceList) {
 	t.Helper()
 	q := &placementv1.ScopedQuota{}
-	if err := store.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+	if err := store.Get(ctx, client.ObjectKey{Namespace: quotatest.Namespace, Name: name}, q); err != nil {
 		t.Error(err)
 	}
 	q.Status.Used = used
@@ -133,10 +134,10 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 			}
 			return store()
 		}
-		f := newFixture(t, newStore(t, newQuota("a", "pods", "0", "0"), newQuota("b", "count/configmaps", "10", "0")), w.funcs())
-		first := f.together(t, create("configmaps", "first"))
+		f := newFixture(t, newStore(t, quotatest.NewQuota("a", "pods", "0", "0"), quotatest.NewQuota("b", "count/configmaps", "10", "0")), w.funcs())
+		first := f.together(t, quotatest.NewCreate("configmaps", "first"))
 		synctest.Wait()
-		both := f.together(t, create("pods", "pod"), create("configmaps", "map"))
+		both := f.together(t, quotatest.NewCreate("pods", "pod"), quotatest.NewCreate("configmaps", "map"))
 		synctest.Wait()
 		open()
 		if r := first()[0]; r.outcome != allowed {
@@ -157,7 +158,7 @@ func TestConflictOfAnotherQuotaDoesNotAdmit(t *testing.T) {
 // TestConflictThenFull checks that a charged quota is released if another quota turns out to be full.
 func TestConflictThenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, newQuota("a", "pods", "5", "0"), newQuota("b", "pods", "5", "4"))
+		store := newStore(t, quotatest.NewQuota("a", "pods", "5", "0"), quotatest.NewQuota("b", "pods", "5", "4"))
 		w := &writes{}
 		filled := false
 		var mu sync.Mutex
@@ -166,12 +167,12 @@ func TestConflictThenFull(t *testing.T) {
 			defer mu.Unlock()
 			if q.GetName() == "b" && !filled {
 				filled = true
-				setUsed(ctx, t, store, "b", list("pods", "5"))
+				setUsed(ctx, t, store, "b", quotatest.List("pods", "5"))
 			}
 			return write()
 		}
 		f := newFixture(t, store, w.funcs())
-		if r := f.ask(t, create("pods", "one")); r.outcome != denied || r.Denied[0].Message != "exceeded quota: b, requested: pods=1, used: pods=5, limited: pods=5" {
+		if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != denied || r.Denied[0].Message != "exceeded quota: b, requested: pods=1, used: pods=5, limited: pods=5" {
 			t.Errorf("%+v", r)
 		}
 		f.wantUsed(t, "a", "0", 0)
@@ -220,8 +221,8 @@ func TestUndecided(t *testing.T) {
 					}
 					return c.List(ctx, l, opts...)
 				}
-				f := newFixture(t, newStore(t, newQuota("a", "pods", "5", "1"), newQuota("b", "pods", "5", "2")), funcs)
-				r := f.ask(t, create("pods", "one"))
+				f := newFixture(t, newStore(t, quotatest.NewQuota("a", "pods", "5", "1"), quotatest.NewQuota("b", "pods", "5", "2")), funcs)
+				r := f.ask(t, quotatest.NewCreate("pods", "one"))
 				if r.outcome != retry {
 					t.Errorf("%+v", r)
 				}
@@ -237,7 +238,7 @@ func TestUndecided(t *testing.T) {
 // stale cache does not show it.
 func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, newQuota("q", "pods", "5", "1"))
+		store := newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
 		var once sync.Once
 		w := &writes{instead: func(_ context.Context, _ client.Object, write func() error) error {
 			err := write()
@@ -245,8 +246,8 @@ func TestLostAnswerIsGivenBackDespiteTheCache(t *testing.T) {
 			return err
 		}}
 		f := newFixture(t, store, w.funcs())
-		f.charger.Cached = newStore(t, newQuota("q", "pods", "5", "1"))
-		if r := f.ask(t, create("pods", "one")); r.outcome != retry {
+		f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
+		if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != retry {
 			t.Errorf("%+v", r)
 		}
 		synctest.Wait()
@@ -266,8 +267,8 @@ func TestNobodyWaits(t *testing.T) {
 			<-answered
 			return err
 		}}
-		f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), w.funcs())
-		if r := f.askWith(ctx, t, create("pods", "one")); r.outcome != retry {
+		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), w.funcs())
+		if r := f.askWith(ctx, t, quotatest.NewCreate("pods", "one")); r.outcome != retry {
 			t.Errorf("%+v", r)
 		}
 		close(answered)
@@ -287,12 +288,12 @@ func TestGoneBeforeItsTurn(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), w.funcs())
-		first := f.together(t, create("pods", "first"))
+		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), w.funcs())
+		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan answer)
-		go func() { done <- f.askWith(ctx, t, create("pods", "second")) }()
+		go func() { done <- f.askWith(ctx, t, quotatest.NewCreate("pods", "second")) }()
 		synctest.Wait()
 		cancel()
 		if r := <-done; r.outcome != retry {
@@ -323,16 +324,16 @@ func TestStaleCache(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				old := newQuota("q", "pods", "5", test.cached)
-				live := newStore(t, newQuota("q", "pods", "5", test.cached))
-				setUsed(t.Context(), t, live, "q", list("pods", test.live))
+				old := quotatest.NewQuota("q", "pods", "5", test.cached)
+				live := newStore(t, quotatest.NewQuota("q", "pods", "5", test.cached))
+				setUsed(t.Context(), t, live, "q", quotatest.List("pods", test.live))
 				f := newFixture(t, live, interceptor.Funcs{})
 				f.charger.Cached = newStore(t, old)
-				if r := f.ask(t, create("pods", "one")); r.outcome != test.want {
+				if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != test.want {
 					t.Errorf("%+v", r)
 				}
 				q := f.stored(t, "q")
-				if diff := cmp.Diff(list("pods", test.used), corev1.ResourceList(q.Status.Used), sameAmounts); diff != "" {
+				if diff := cmp.Diff(quotatest.List("pods", test.used), corev1.ResourceList(q.Status.Used), sameAmounts); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			})
@@ -343,18 +344,18 @@ func TestStaleCache(t *testing.T) {
 // TestQuotaThatTheCacheLacks checks that a cache without a quota is treated as stale, because the API server calls only
 // where there is a quota.
 func TestQuotaThatTheCacheLacks(t *testing.T) {
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "1")), interceptor.Funcs{})
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "1")), interceptor.Funcs{})
 	f.charger.Cached = newStore(t)
-	if r := f.ask(t, create("pods", "one")); r.outcome != denied {
+	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != denied {
 		t.Errorf("%+v", r)
 	}
 }
 
 // TestQuotaThatIsGone checks that a deleted or renamed quota leaves nothing behind.
 func TestQuotaThatIsGone(t *testing.T) {
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), interceptor.Funcs{})
-	f.charger.Cached = newStore(t, newQuota("q", "pods", "5", "0"), newQuota("gone", "pods", "1", "0"), newQuota("full", "pods", "1", "1"))
-	if r := f.ask(t, create("pods", "one")); r.outcome != allowed {
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "5", "0"), quotatest.NewQuota("gone", "pods", "1", "0"), quotatest.NewQuota("full", "pods", "1", "1"))
+	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != allowed {
 		t.Errorf("%+v", r)
 	}
 	f.wantUsed(t, "q", "1", 1)
@@ -363,17 +364,17 @@ func TestQuotaThatIsGone(t *testing.T) {
 // TestSettledAreDropped checks that settled reservations are not written again, and that their usage remains until the
 // recount.
 func TestSettledAreDropped(t *testing.T) {
-	q := newQuota("q", "pods", "5", "2")
+	q := quotatest.NewQuota("q", "pods", "5", "2")
 	for _, uid := range []string{"there", "under way"} {
 		q.Status.Reservations = append(q.Status.Reservations, placementv1.Reservation{
-			UID: uid, Resource: "pods", Namespace: namespace, Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+			UID: uid, Resource: "pods", Namespace: quotatest.Namespace, Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		})
 	}
 	f := newFixture(t, newStore(t, q), interceptor.Funcs{})
 	f.charger.Unsettled = func(q placementv1.Quota) []placementv1.Reservation {
 		return slices.DeleteFunc(slices.Clone(q.QuotaStatus().Reservations), func(r placementv1.Reservation) bool { return r.UID == "there" })
 	}
-	if r := f.ask(t, create("pods", "one")); r.outcome != allowed {
+	if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != allowed {
 		t.Errorf("%+v", r)
 	}
 	f.wantUsed(t, "q", "3", 2)
@@ -382,29 +383,29 @@ func TestSettledAreDropped(t *testing.T) {
 // TestOwnWritesBeforeTheCache checks that charges that this process wrote count before the cache has them.
 func TestOwnWritesBeforeTheCache(t *testing.T) {
 	w := &writes{}
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), w.funcs())
-	f.charger.Cached = newStore(t, newQuota("q", "pods", "2", "0"))
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
+	f.charger.Cached = newStore(t, quotatest.NewQuota("q", "pods", "2", "0"))
 	var got []outcome
 	for i := range 3 {
-		got = append(got, f.ask(t, create("pods", fmt.Sprint(i))).outcome)
+		got = append(got, f.ask(t, quotatest.NewCreate("pods", fmt.Sprint(i))).outcome)
 	}
 	if diff := cmp.Diff([]outcome{allowed, allowed, denied}, got); diff != "" || w.count.Load() != 2 {
 		t.Errorf("%d writes, -want +got:\n%s", w.count.Load(), diff)
 	}
 	f.charger.Forget("uid-q")
-	if r := f.ask(t, create("pods", "4")); r.outcome != denied {
+	if r := f.ask(t, quotatest.NewCreate("pods", "4")); r.outcome != denied {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestDryRunNeverWrites(t *testing.T) {
 	w := &writes{}
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0"), newQuota("r", "count/configmaps", "0", "0")), w.funcs())
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0"), quotatest.NewQuota("r", "count/configmaps", "0", "0")), w.funcs())
 	for i, test := range []struct {
 		resource string
 		want     outcome
 	}{{"pods", allowed}, {"pods", allowed}, {"configmaps", denied}} {
-		r := create(test.resource, fmt.Sprint(i))
+		r := quotatest.NewCreate(test.resource, fmt.Sprint(i))
 		r.DryRun = new(true)
 		if r := f.ask(t, r); r.outcome != test.want {
 			t.Errorf("%d: %+v", i, r)
@@ -418,8 +419,8 @@ func TestDryRunNeverWrites(t *testing.T) {
 // TestSameObjectAskedTwice checks that an object is charged once. The API server calls once for each webhook that
 // matches, and again after another webhook changed the object.
 func TestSameObjectAskedTwice(t *testing.T) {
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), interceptor.Funcs{})
-	first, second := create("pods", "one"), create("pods", "one")
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{})
+	first, second := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "one")
 	second.UID = "again"
 	for _, r := range []*admissionv1.AdmissionRequest{first, second} {
 		if r := f.ask(t, r); r.outcome != allowed {
@@ -437,10 +438,10 @@ func TestSameObjectAskedTwiceAtOnce(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), w.funcs())
-		first := f.together(t, create("pods", "first"))
+		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), w.funcs())
+		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
-		one, again := create("pods", "one"), create("pods", "one")
+		one, again := quotatest.NewCreate("pods", "one"), quotatest.NewCreate("pods", "one")
 		again.UID = "again"
 		both := f.together(t, one, again)
 		synctest.Wait()
@@ -459,7 +460,7 @@ func resize(uid, version, to string) *admissionv1.AdmissionRequest {
 			`{"metadata":{"name":"data","uid":"data-uid","resourceVersion":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, version, size)}
 	}
 	return &admissionv1.AdmissionRequest{
-		UID: types.UID(uid), Operation: admissionv1.Update, Namespace: namespace, Name: "data",
+		UID: types.UID(uid), Operation: admissionv1.Update, Namespace: quotatest.Namespace, Name: "data",
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, Object: claim(to), OldObject: claim("1Gi"),
 	}
 }
@@ -476,13 +477,13 @@ func TestUpdatesFromOneVersion(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newStore(t, newQuota("q", "requests.storage", "10Gi", "1Gi")), interceptor.Funcs{})
+			f := newFixture(t, newStore(t, quotatest.NewQuota("q", "requests.storage", "10Gi", "1Gi")), interceptor.Funcs{})
 			for _, r := range test.requests {
 				if r := f.ask(t, r); r.outcome != allowed {
 					t.Errorf("%+v", r)
 				}
 			}
-			if diff := cmp.Diff(list("requests.storage", test.want), corev1.ResourceList(f.stored(t, "q").Status.Used), sameAmounts); diff != "" {
+			if diff := cmp.Diff(quotatest.List("requests.storage", test.want), corev1.ResourceList(f.stored(t, "q").Status.Used), sameAmounts); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -491,11 +492,11 @@ func TestUpdatesFromOneVersion(t *testing.T) {
 
 // TestModesTogether checks that a quota that only warns needs no charge, and warns whatever other quotas decide.
 func TestModesTogether(t *testing.T) {
-	warns := newQuota("warns", "pods", "0", "0")
+	warns := quotatest.NewQuota("warns", "pods", "0", "0")
 	warns.Spec.Mode = placementv1.ModeWarn
-	f := newFixture(t, newStore(t, warns, newQuota("denies", "pods", "1", "0")), interceptor.Funcs{})
+	f := newFixture(t, newStore(t, warns, quotatest.NewQuota("denies", "pods", "1", "0")), interceptor.Funcs{})
 	for i, want := range []outcome{allowed, denied} {
-		if r := f.ask(t, create("pods", fmt.Sprint(i))); r.outcome != want || len(r.Warned) != 1 {
+		if r := f.ask(t, quotatest.NewCreate("pods", fmt.Sprint(i))); r.outcome != want || len(r.Warned) != 1 {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -507,16 +508,16 @@ func TestTooManyUnderWay(t *testing.T) {
 	tests := map[placementv1.Mode]outcome{placementv1.ModeEnforce: retry, placementv1.ModeWarn: allowed, placementv1.ModeDryRun: allowed}
 	for mode, want := range tests {
 		t.Run(string(mode), func(t *testing.T) {
-			q := newQuota("q", "pods", "5k", "1024")
+			q := quotatest.NewQuota("q", "pods", "5k", "1024")
 			q.Spec.Mode = mode
 			for i := range placementv1.MaxReservations {
 				q.Status.Reservations = append(q.Status.Reservations, placementv1.Reservation{
-					UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: namespace, Delta: list("pods", "1"), Expires: metav1.NewTime(now),
+					UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: quotatest.Namespace, Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now),
 				})
 			}
 			w := &writes{}
 			f := newFixture(t, newStore(t, q), w.funcs())
-			if r := f.ask(t, create("pods", "one")); r.outcome != want {
+			if r := f.ask(t, quotatest.NewCreate("pods", "one")); r.outcome != want {
 				t.Errorf("%+v", r)
 			}
 			if n := w.count.Load(); n != 0 {
@@ -528,16 +529,16 @@ func TestTooManyUnderWay(t *testing.T) {
 
 // TestNotCountedYet checks that usage that is not counted yet, or not for the newest spec, causes no denial.
 func TestNotCountedYet(t *testing.T) {
-	changed, fresh := newQuota("changed", "pods", "1", "1"), newQuota("fresh", "count/configmaps", "1", "0")
+	changed, fresh := quotatest.NewQuota("changed", "pods", "1", "1"), quotatest.NewQuota("fresh", "count/configmaps", "1", "0")
 	changed.Generation = 2
 	fresh.Status = placementv1.ScopedQuotaStatus{}
 	f := newFixture(t, newStore(t, changed, fresh), interceptor.Funcs{})
 	for _, resource := range []string{"pods", "configmaps"} {
-		if r := f.ask(t, create(resource, "one")); r.outcome != retry {
+		if r := f.ask(t, quotatest.NewCreate(resource, "one")); r.outcome != retry {
 			t.Errorf("%s: %+v", resource, r)
 		}
 	}
-	if r := f.ask(t, create("secrets", "one")); r.outcome != allowed {
+	if r := f.ask(t, quotatest.NewCreate("secrets", "one")); r.outcome != allowed {
 		t.Errorf("%+v", r)
 	}
 }
@@ -557,7 +558,7 @@ func (p panics) Evaluate(ctx context.Context, input map[string]any) (map[string]
 
 func TestPanic(t *testing.T) {
 	engine := embedded.New(embedded.NewData(), embedded.Options{})
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "0")), interceptor.Funcs{})
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "0")), interceptor.Funcs{})
 	var armed atomic.Bool
 	f.charger.Compiler = quota.NewCompiler(func(ctx context.Context, name string, m *policy.Module) (policy.Rules, error) {
 		rules, err := engine.PrepareGenerated(ctx, name, m)
@@ -565,7 +566,7 @@ func TestPanic(t *testing.T) {
 	})
 	for i, want := range []outcome{allowed, failed, allowed} {
 		armed.Store(want == failed)
-		if r := f.ask(t, create("pods", fmt.Sprint(i))); r.outcome != want {
+		if r := f.ask(t, quotatest.NewCreate("pods", fmt.Sprint(i))); r.outcome != want {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -581,10 +582,10 @@ func TestBatches(t *testing.T) {
 			pass()
 			return store()
 		}}
-		f := newFixture(t, newStore(t, newQuota("q", "pods", "200", "0")), w.funcs())
+		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "200", "0")), w.funcs())
 		var requests []*admissionv1.AdmissionRequest
 		for i := range n {
-			requests = append(requests, create("pods", fmt.Sprint(i)))
+			requests = append(requests, quotatest.NewCreate("pods", fmt.Sprint(i)))
 		}
 		wait := f.together(t, requests...)
 		synctest.Wait()
@@ -612,10 +613,10 @@ func TestNewcomersAfterAConflict(t *testing.T) {
 			}
 			return store()
 		}
-		f := newFixture(t, newStore(t, newQuota("q", "pods", "3", "0")), w.funcs())
-		first := f.together(t, create("pods", "first"))
+		f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "3", "0")), w.funcs())
+		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
-		others := f.together(t, create("pods", "a"), create("pods", "b"), create("pods", "c"), create("pods", "d"))
+		others := f.together(t, quotatest.NewCreate("pods", "a"), quotatest.NewCreate("pods", "b"), quotatest.NewCreate("pods", "c"), quotatest.NewCreate("pods", "d"))
 		synctest.Wait()
 		open()
 		if diff := cmp.Diff(map[outcome]int{allowed: 3, denied: 2}, outcomes(append(first(), others()...))); diff != "" {
@@ -631,13 +632,13 @@ func TestNewcomersAfterAConflict(t *testing.T) {
 // TestReplicas checks that three independent replicas with caches that are never updated admit exactly as much as fits.
 func TestReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore(t, newQuota("a", "pods", "40", "0"), newQuota("b", "count/pods", "30", "0"))
+		store := newStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
 		var waits []func() []answer
 		for replica := range 3 {
 			f := newFixture(t, store, interceptor.Funcs{})
-			f.charger.Cached = newStore(t, newQuota("a", "pods", "40", "0"), newQuota("b", "count/pods", "30", "0"))
+			f.charger.Cached = newStore(t, quotatest.NewQuota("a", "pods", "40", "0"), quotatest.NewQuota("b", "count/pods", "30", "0"))
 			for i := range 20 {
-				waits = append(waits, f.together(t, create("pods", fmt.Sprintf("%d-%d", replica, i))))
+				waits = append(waits, f.together(t, quotatest.NewCreate("pods", fmt.Sprintf("%d-%d", replica, i))))
 			}
 		}
 		var all []answer
@@ -659,20 +660,20 @@ func TestReplicas(t *testing.T) {
 func TestClusterScopedQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "uid-all", Generation: 1}}
-		q.Spec.Hard = list("pods", "3")
+		q.Spec.Hard = quotatest.List("pods", "3")
 		q.Spec.NamespaceSelector = &placementv1.NamespaceSelector{}
 		q.Status.ObservedGeneration = 1
-		q.Status.Used = list("pods", "0")
+		q.Status.Used = quotatest.List("pods", "0")
 		w := &writes{}
 		f := newFixture(t, newStore(t, q), w.funcs())
 		var requests []*admissionv1.AdmissionRequest
 		for i := range 8 {
-			r := create("pods", fmt.Sprint(i))
+			r := quotatest.NewCreate("pods", fmt.Sprint(i))
 			r.Namespace = fmt.Sprintf("ns-%d", i%3)
 			requests = append(requests, r)
 		}
 		for i, exempt := range []string{"kube-system", "berth-system"} {
-			r := create("pods", fmt.Sprintf("exempt-%d", i))
+			r := quotatest.NewCreate("pods", fmt.Sprintf("exempt-%d", i))
 			r.Namespace = exempt
 			requests = append(requests, r)
 		}
@@ -683,7 +684,7 @@ func TestClusterScopedQuota(t *testing.T) {
 		if err := f.store.Get(t.Context(), client.ObjectKeyFromObject(q), got); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(list("pods", "3"), corev1.ResourceList(got.Status.Used), sameAmounts); diff != "" || len(got.Status.Reservations) != 3 {
+		if diff := cmp.Diff(quotatest.List("pods", "3"), corev1.ResourceList(got.Status.Used), sameAmounts); diff != "" || len(got.Status.Reservations) != 3 {
 			t.Errorf("%d reservations, -want +got:\n%s", len(got.Status.Reservations), diff)
 		}
 	})
@@ -704,8 +705,8 @@ func (l labelsOf) Labels(_ context.Context, name string) (map[string]string, err
 func TestSelectors(t *testing.T) {
 	prod := &placementv1.NamespaceSelector{MatchLabels: map[string]placementv1.LabelValue{"env": "prod"}}
 	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "prod", UID: "uid-prod", Generation: 1}}
-	q.Spec.Hard, q.Spec.NamespaceSelector = list("pods", "0"), prod
-	q.Status.ObservedGeneration, q.Status.Used = 1, list("pods", "0")
+	q.Spec.Hard, q.Spec.NamespaceSelector = quotatest.List("pods", "0"), prod
+	q.Status.ObservedGeneration, q.Status.Used = 1, quotatest.List("pods", "0")
 	l := &placementv1.LimitedResource{ObjectMeta: metav1.ObjectMeta{Name: "services", UID: "uid-services", Generation: 1}}
 	l.Spec.Resource, l.Spec.MatchContains, l.Spec.NamespaceSelector = "services", []string{"services"}, prod
 	f := newFixture(t, newStore(t, q, l), interceptor.Funcs{})
@@ -716,7 +717,7 @@ func TestSelectors(t *testing.T) {
 	}
 	for _, resource := range []string{"pods", "services"} {
 		for namespace, want := range want {
-			r := create(resource, "one")
+			r := quotatest.NewCreate(resource, "one")
 			r.Namespace = namespace
 			if r := f.ask(t, r); r.outcome != want {
 				t.Errorf("%s in %s: %s, want %s: %+v", resource, namespace, r.outcome, want, r)
@@ -728,8 +729,8 @@ func TestSelectors(t *testing.T) {
 // shared returns a ClusterScopedQuota over all namespaces, which puts their requests into one queue.
 func shared() *placementv1.ClusterScopedQuota {
 	q := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
-	q.Spec.Hard = list("pods", "100")
-	q.Status.ObservedGeneration, q.Status.Used = 1, list("pods", "0")
+	q.Spec.Hard = quotatest.List("pods", "100")
+	q.Status.ObservedGeneration, q.Status.Used = 1, quotatest.List("pods", "0")
 	return q
 }
 
@@ -751,9 +752,9 @@ func TestOneNamespaceCantBeRead(t *testing.T) {
 				return c.Status().Update(ctx, o, options...)
 			},
 		})
-		first := f.together(t, create("pods", "first"))
+		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
-		bad, good := create("pods", "bad"), create("pods", "good")
+		bad, good := quotatest.NewCreate("pods", "bad"), quotatest.NewCreate("pods", "good")
 		bad.Namespace, good.Namespace = "broken", "fine"
 		both := f.together(t, bad, good)
 		synctest.Wait()
@@ -787,11 +788,11 @@ func TestUncoveredAreReadOnce(t *testing.T) {
 				return c.List(ctx, to, options...)
 			},
 		})
-		first := f.together(t, create("pods", "first"))
+		first := f.together(t, quotatest.NewCreate("pods", "first"))
 		synctest.Wait()
 		var requests []*admissionv1.AdmissionRequest
 		for i := range 50 {
-			requests = append(requests, create("services", fmt.Sprint("service-", i)))
+			requests = append(requests, quotatest.NewCreate("services", fmt.Sprint("service-", i)))
 		}
 		all := f.together(t, requests...)
 		synctest.Wait()
@@ -811,24 +812,24 @@ func TestUncoveredAreReadOnce(t *testing.T) {
 // others.
 func TestTooManyOfOneNamespace(t *testing.T) {
 	shared := &placementv1.ClusterScopedQuota{ObjectMeta: metav1.ObjectMeta{Name: "shared", UID: "uid-shared", Generation: 1}}
-	shared.Spec.Hard = list("pods", "5k")
-	shared.Status.ObservedGeneration, shared.Status.Used = 1, list("pods", "256")
+	shared.Spec.Hard = quotatest.List("pods", "5k")
+	shared.Status.ObservedGeneration, shared.Status.Used = 1, quotatest.List("pods", "256")
 	for i := range placementv1.MaxNamespaceReservations {
 		shared.Status.Reservations = append(shared.Status.Reservations, placementv1.Reservation{
-			UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: namespace, Name: fmt.Sprintf("failed-%d", i), Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+			UID: fmt.Sprintf("r%d", i), Resource: "pods", Namespace: quotatest.Namespace, Name: fmt.Sprintf("failed-%d", i), Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		})
 	}
 	f := newFixture(t, newStore(t, shared), interceptor.Funcs{})
-	elsewhere := create("pods", "neighbor")
+	elsewhere := quotatest.NewCreate("pods", "neighbor")
 	elsewhere.Namespace = "team-b"
-	dryRun := create("pods", "dry-run")
+	dryRun := quotatest.NewCreate("pods", "dry-run")
 	dryRun.DryRun = new(true)
 	for name, test := range map[string]struct {
 		request *admissionv1.AdmissionRequest
 		want    outcome
 	}{
-		"one more":                     {request: create("pods", "one"), want: retry},
-		"under a name of those before": {request: create("pods", "failed-7"), want: allowed},
+		"one more":                     {request: quotatest.NewCreate("pods", "one"), want: retry},
+		"under a name of those before": {request: quotatest.NewCreate("pods", "failed-7"), want: allowed},
 		"dry run":                      {request: dryRun, want: allowed},
 		"in another namespace":         {request: elsewhere, want: allowed},
 	} {
@@ -843,12 +844,12 @@ func TestTooManyOfOneNamespace(t *testing.T) {
 // TestStoreWentBack checks a restore of etcd from a backup. What the replica wrote since the backup never happened, and
 // the versions that it knows are ahead of every version that it can store.
 func TestStoreWentBack(t *testing.T) {
-	lagging := newStore(t, newQuota("q", "pods", "5", "1"))
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), interceptor.Funcs{})
+	lagging := newStore(t, quotatest.NewQuota("q", "pods", "5", "1"))
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), interceptor.Funcs{})
 	rewound := 0
 	f.charger.Cached, f.charger.StoreRestored = lagging, func() { rewound++ }
 	for _, name := range []string{"one", "two"} {
-		if r := f.ask(t, create("pods", name)); r.outcome != allowed {
+		if r := f.ask(t, quotatest.NewCreate("pods", name)); r.outcome != allowed {
 			t.Fatalf("%s: %+v", name, r)
 		}
 	}
@@ -856,15 +857,15 @@ func TestStoreWentBack(t *testing.T) {
 		t.Errorf("%d restores were found before there was one", rewound)
 	}
 
-	restored := newQuota("q", "pods", "5", "4")
+	restored := quotatest.NewQuota("q", "pods", "5", "4")
 	restored.ResourceVersion = "7"
 	f.store = newStore(t, restored)
 	f.charger.Live, f.charger.Writer = f.store, f.store.Status()
-	if r := f.ask(t, create("pods", "three")); r.outcome != allowed {
+	if r := f.ask(t, quotatest.NewCreate("pods", "three")); r.outcome != allowed {
 		t.Errorf("three: %+v", r)
 	}
 	f.wantUsed(t, "q", "5", 1)
-	if r := f.ask(t, create("pods", "four")); r.outcome != denied {
+	if r := f.ask(t, quotatest.NewCreate("pods", "four")); r.outcome != denied {
 		t.Errorf("four: %+v", r)
 	}
 	if rewound == 0 {

@@ -19,7 +19,6 @@ package quotacharge_test
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,10 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	upstream "k8s.io/apiserver/pkg/quota/v1"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +36,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/internal/quotacharge"
 )
 
@@ -48,9 +45,6 @@ var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 // ttl is the lifetime of a reservation.
 const ttl = time.Minute
-
-// namespace is the namespace of all quotas and objects, unless a test says otherwise.
-const namespace = "team-a"
 
 // sameAmounts compares quantities by value.
 var sameAmounts = cmp.Comparer(func(a, b corev1.ResourceList) bool { return upstream.Equals(a, b) })
@@ -143,35 +137,8 @@ func (f *fixture) askWith(ctx context.Context, t *testing.T, r *admissionv1.Admi
 func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
 	t.Helper()
 	q := &placementv1.ScopedQuota{}
-	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: quotatest.Namespace, Name: name}, q); err != nil {
 		t.Fatal(err)
 	}
 	return q
-}
-
-func list(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
-// newQuota returns a quota of one resource with the given usage.
-func newQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
-	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
-	q.Spec.Hard = list(resourceName, hard)
-	q.Status.ObservedGeneration = 1
-	q.Status.Used = list(resourceName, used)
-	return q
-}
-
-// create returns a request to create an object. uid is the UID of the request and part of the UID of the object, which
-// an object has before it is stored.
-func create(resource, uid string) *admissionv1.AdmissionRequest {
-	return &admissionv1.AdmissionRequest{
-		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: namespace, Name: uid,
-		Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
-		Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q}}`, uid, "object-"+uid)},
-	}
 }

@@ -34,9 +34,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,6 +50,7 @@ import (
 	"github.com/berth-dev/berth/internal/metrics"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/quota"
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 	"github.com/berth-dev/berth/internal/quotacharge"
 	"github.com/berth-dev/berth/webhooks/quotavalidator"
 )
@@ -154,7 +153,7 @@ func (f *fixture) askWith(ctx context.Context, t *testing.T, r *admissionv1.Admi
 func (f *fixture) stored(t *testing.T, name string) *placementv1.ScopedQuota {
 	t.Helper()
 	q := &placementv1.ScopedQuota{}
-	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+	if err := f.store.Get(t.Context(), client.ObjectKey{Namespace: quotatest.Namespace, Name: name}, q); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -183,36 +182,6 @@ func (f *fixture) wantUsed(t *testing.T, name, used string, reservations int) {
 	}
 }
 
-// namespace is the namespace of all tests except for the transcribed cases.
-const namespace = "team-a"
-
-func list(pairs ...string) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
-// newQuota returns a quota of one resource with the given usage.
-func newQuota(name, resourceName, hard, used string) *placementv1.ScopedQuota {
-	q := &placementv1.ScopedQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
-	q.Spec.Hard = list(resourceName, hard)
-	q.Status.ObservedGeneration = 1
-	q.Status.Used = list(resourceName, used)
-	return q
-}
-
-// create returns a request to create an object. uid is the UID of the request and part of the UID of the object, which
-// an object has before it is stored.
-func create(resource, uid string) *admissionv1.AdmissionRequest {
-	return &admissionv1.AdmissionRequest{
-		UID: types.UID(uid), Operation: admissionv1.Create, Namespace: namespace, Name: uid,
-		Resource: metav1.GroupVersionResource{Version: "v1", Resource: resource},
-		Object:   runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q}}`, uid, "object-"+uid)},
-	}
-}
-
 // TestHandleUnread checks that a request whose object was not read is denied, or, by a lenient handler, admitted with a
 // warning and an Event.
 func TestHandleUnread(t *testing.T) {
@@ -238,21 +207,21 @@ func TestHandleUnread(t *testing.T) {
 }
 
 func TestCharge(t *testing.T) {
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "1")), interceptor.Funcs{})
-	if r := f.ask(t, create("pods", "one")); !r.Allowed {
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "1")), interceptor.Funcs{})
+	if r := f.ask(t, quotatest.NewCreate("pods", "one")); !r.Allowed {
 		t.Fatalf("%+v", r.Result)
 	}
 	q := f.stored(t, "q")
 	want := placementv1.QuotaStatus{
-		ObservedGeneration: 1, Used: list("pods", "2"), Summary: "pods: 2/2",
+		ObservedGeneration: 1, Used: quotatest.List("pods", "2"), Summary: "pods: 2/2",
 		Reservations: []placementv1.Reservation{{
-			Resource: "pods", Namespace: namespace, Name: "one", ObjectUID: "object-one", Delta: list("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
+			Resource: "pods", Namespace: quotatest.Namespace, Name: "one", ObjectUID: "object-one", Delta: quotatest.List("pods", "1"), Expires: metav1.NewTime(now.Add(ttl)),
 		}},
 	}
 	if diff := cmp.Diff(want, q.Status.QuotaStatus, cmpopts.IgnoreFields(placementv1.Reservation{}, "UID")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if r := f.ask(t, create("pods", "two")); code(r) != http.StatusForbidden {
+	if r := f.ask(t, quotatest.NewCreate("pods", "two")); code(r) != http.StatusForbidden {
 		t.Errorf("%+v", r)
 	}
 	wantNotes := []string{"q: QuotaDenied: in namespace team-a: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"}
@@ -263,7 +232,7 @@ func TestCharge(t *testing.T) {
 
 func TestNotRead(t *testing.T) {
 	f := newFixture(t, newStore(t), interceptor.Funcs{})
-	r := create("pods", "one")
+	r := quotatest.NewCreate("pods", "one")
 	r.Object.Raw = []byte(`{"spec":3}`)
 	if r := f.ask(t, r); code(r) != http.StatusBadRequest {
 		t.Errorf("%+v", r)
@@ -290,10 +259,10 @@ func TestModes(t *testing.T) {
 	}
 	for mode, want := range tests {
 		t.Run(string(mode), func(t *testing.T) {
-			q := newQuota("q.1", "pods", "1", "1")
+			q := quotatest.NewQuota("q.1", "pods", "1", "1")
 			q.Spec.Mode = mode
 			f := newFixture(t, newStore(t, q), interceptor.Funcs{})
-			r := f.ask(t, create("pods", "one"))
+			r := f.ask(t, quotatest.NewCreate("pods", "one"))
 			used := f.stored(t, "q.1").Status.Used["pods"]
 			got := answer{Code: code(r), Warnings: r.Warnings, Audit: r.AuditAnnotations, Used: used.String(), Events: len(f.notes.lines)}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -308,12 +277,12 @@ func TestAudit(t *testing.T) {
 	quotas := func(hard ...string) []client.Object {
 		var out []client.Object
 		for i, amount := range hard {
-			out = append(out, newQuota(fmt.Sprintf("q-%d", i), "pods", amount, "0"))
+			out = append(out, quotatest.NewQuota(fmt.Sprintf("q-%d", i), "pods", amount, "0"))
 		}
-		unconcerned := newQuota("unconcerned", "services", "1", "0")
+		unconcerned := quotatest.NewQuota("unconcerned", "services", "1", "0")
 		return append(out, unconcerned)
 	}
-	dryRun := create("pods", "one")
+	dryRun := quotatest.NewCreate("pods", "one")
 	dryRun.DryRun = new(true)
 	unreachable := interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 		return errors.New("no")
@@ -324,12 +293,12 @@ func TestAudit(t *testing.T) {
 		request *admissionv1.AdmissionRequest
 		want    map[string]string
 	}{
-		"charged":   {quotas: quotas("1", "2"), request: create("pods", "one"), want: map[string]string{"outcome": "allowed", "charged": "ScopedQuota/team-a/q-0,ScopedQuota/team-a/q-1"}},
-		"denied":    {quotas: quotas("1", "0"), request: create("pods", "one"), want: map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q-1"}},
+		"charged":   {quotas: quotas("1", "2"), request: quotatest.NewCreate("pods", "one"), want: map[string]string{"outcome": "allowed", "charged": "ScopedQuota/team-a/q-0,ScopedQuota/team-a/q-1"}},
+		"denied":    {quotas: quotas("1", "0"), request: quotatest.NewCreate("pods", "one"), want: map[string]string{"outcome": "denied", "denied": "ScopedQuota/team-a/q-1"}},
 		"dry run":   {quotas: quotas("1"), request: dryRun, want: map[string]string{"outcome": "allowed"}},
-		"undecided": {quotas: quotas("1"), funcs: unreachable, request: create("pods", "one"), want: map[string]string{"outcome": "pending"}},
+		"undecided": {quotas: quotas("1"), funcs: unreachable, request: quotatest.NewCreate("pods", "one"), want: map[string]string{"outcome": "pending"}},
 		"uncounted": {quotas: quotas("1"), request: func() *admissionv1.AdmissionRequest {
-			r := create("pods", "one")
+			r := quotatest.NewCreate("pods", "one")
 			r.Namespace = ""
 			return r
 		}()},
@@ -349,14 +318,14 @@ func TestAudit(t *testing.T) {
 func TestReviewsNameNoCharge(t *testing.T) {
 	for name, dryRun := range map[string]bool{"dry run": true, "create": false} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newStore(t, newQuota("q", "pods", "2", "0")), interceptor.Funcs{})
-			if r := f.ask(t, create("pods", "one")); !r.Allowed {
+			f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "2", "0")), interceptor.Funcs{})
+			if r := f.ask(t, quotatest.NewCreate("pods", "one")); !r.Allowed {
 				t.Fatalf("%+v", r.Result)
 			}
 			shown := f.stored(t, "q").Status.Reservations[0].UID
 			used, reservations := int64(1), 1
 			for i, uid := range []types.UID{"one", types.UID(shown)} {
-				forged := create("pods", fmt.Sprintf("forged-%d", i))
+				forged := quotatest.NewCreate("pods", fmt.Sprintf("forged-%d", i))
 				forged.UID, forged.DryRun = uid, &dryRun
 				if r := f.ask(t, forged); !dryRun && i == 0 {
 					used, reservations = used+1, reservations+1
@@ -396,16 +365,16 @@ func TestUndecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, newStore(t, newQuota("q", "pods", "5", "1")), test.funcs)
+				f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "5", "1")), test.funcs)
 				if test.panic {
 					f.charger.Compiler = quota.NewCompiler(func(context.Context, string, *policy.Module) (policy.Rules, error) { panic("armed") })
 				}
-				r := f.ask(t, create("pods", "one"))
+				r := f.ask(t, quotatest.NewCreate("pods", "one"))
 				if code(r) != test.want || test.want == http.StatusTooManyRequests && (r.Result.Details == nil || r.Result.Details.RetryAfterSeconds < 1) {
 					t.Errorf("%+v", r)
 				}
 				f.handler = f.handler.Lenient()
-				if r := f.ask(t, create("pods", "two")); !r.Allowed || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "quota was not checked: ") {
+				if r := f.ask(t, quotatest.NewCreate("pods", "two")); !r.Allowed || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "quota was not checked: ") {
 					t.Errorf("lenient: %+v", r)
 				}
 			})
@@ -415,8 +384,8 @@ func TestUndecided(t *testing.T) {
 
 // TestDryRunHasNoEvents checks that the denial of a dry run is not reported.
 func TestDryRunHasNoEvents(t *testing.T) {
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "0", "0")), interceptor.Funcs{})
-	r := create("pods", "one")
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "0", "0")), interceptor.Funcs{})
+	r := quotatest.NewCreate("pods", "one")
 	r.DryRun = new(true)
 	if r := f.ask(t, r); code(r) != http.StatusForbidden || len(f.notes.lines) != 0 {
 		t.Errorf("%+v, events %q", r, f.notes.lines)

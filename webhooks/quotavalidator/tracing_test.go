@@ -27,13 +27,15 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/berth-dev/berth/internal/quota/quotatest"
 )
 
 // TestTracesOfRounds checks that a trace contains every round in which its request was decided and charged, and no
 // other request.
 func TestTracesOfRounds(t *testing.T) {
 	failures := 1
-	f := newFixture(t, newStore(t, newQuota("q", "pods", "1", "0")), interceptor.Funcs{
+	f := newFixture(t, newStore(t, quotatest.NewQuota("q", "pods", "1", "0")), interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, q client.Object, options ...client.SubResourceUpdateOption) error {
 			if failures--; failures >= 0 {
 				return conflict(q)
@@ -46,7 +48,7 @@ func TestTracesOfRounds(t *testing.T) {
 	shown := []string{"berth.outcome", "berth.charged", "berth.denied", "berth.quota.read", "berth.quota.round", "berth.quota.conflicts"}
 	spans := func(uid string) []string {
 		ctx, span := tracer.Start(t.Context(), uid)
-		f.askWith(ctx, t, create("pods", uid))
+		f.askWith(ctx, t, quotatest.NewCreate("pods", uid))
 		span.End()
 		var out []string
 		for _, s := range recorder.Ended() {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package quotatest reads test cases for quotas that the tests of several packages share.
+// Package quotatest has test cases and objects for quotas that the tests of several packages share.
 package quotatest
 
 import (
