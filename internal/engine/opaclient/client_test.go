@@ -23,7 +23,6 @@ import (
 	"errors"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +38,7 @@ import (
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
+	"github.com/berth-dev/berth/internal/engine/opaclient/opaclienttest"
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/test/framework/pki"
 )
@@ -143,38 +143,6 @@ const eu = `{"result": {"annotations": {"region": "eu"}}}`
 // token is the content of a Secret that no message may contain.
 const token = "s3cr3t-t0k3n"
 
-// secrets are Secrets that tests replace.
-type secrets struct {
-	mu   sync.Mutex
-	data map[string]map[string][]byte
-}
-
-// set replaces a Secret, or deletes it if there is no data.
-func (s *secrets) set(name string, data map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.data == nil {
-		s.data = map[string]map[string][]byte{}
-	}
-	delete(s.data, name)
-	for key, value := range data {
-		if s.data[name] == nil {
-			s.data[name] = map[string][]byte{}
-		}
-		s.data[name][key] = []byte(value)
-	}
-}
-
-func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data, ok := s.data[name]
-	if !ok {
-		return nil, errors.New("there is none")
-	}
-	return maps.Clone(data), nil
-}
-
 // clientOf returns the client for a policy with the address of a server.
 func clientOf(t *testing.T, p *Pool, spec placementv1.Remote) *Client {
 	t.Helper()
@@ -236,7 +204,7 @@ func TestRotation(t *testing.T) {
 	ours, theirs := pki.NewAuthority(t), pki.NewAuthority(t)
 	certificate, key := ours.Server(time.Hour)
 	server.use(t, certificate, key, ours.PEM)
-	s := &secrets{}
+	s := &opaclienttest.Secrets{}
 	pool := NewPool(Options{Secrets: s})
 	c := clientOf(t, pool, placementv1.Remote{
 		URL:                        server.URL + "/v1/data/policy",
@@ -246,9 +214,9 @@ func TestRotation(t *testing.T) {
 	})
 	set := func(token string, ca *pki.Authority, client string) {
 		certificate, key := ca.Client(client)
-		s.set("token", map[string]string{"token": token})
-		s.set("ca", map[string]string{"ca.crt": string(ca.PEM)})
-		s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
+		s.Set("token", map[string]string{"token": token})
+		s.Set("ca", map[string]string{"ca.crt": string(ca.PEM)})
+		s.Set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
 	}
 	set("one", ours, "alice")
 	answers(t, c)
@@ -258,7 +226,7 @@ func TestRotation(t *testing.T) {
 	server.waitOpen(t, 1, false)
 	first := c.current
 
-	s.set("token", map[string]string{"token": "two"})
+	s.Set("token", map[string]string{"token": "two"})
 	answers(t, c)
 	if got := server.last(); got != "two/alice" || c.current != first {
 		t.Errorf("asked by %s, new connections %t", got, c.current != first)
@@ -296,7 +264,7 @@ func TestRotation(t *testing.T) {
 	certificate, key = theirs.Server(time.Hour)
 	server.use(t, certificate, key, theirs.PEM)
 	certificate, key = ours.Client("carol")
-	s.set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
+	s.Set("client", map[string]string{"tls.crt": string(certificate), "tls.key": string(key)})
 	if got := fails(t, c); got.Fault != engine.FaultNetwork || !strings.Contains(got.Error(), "Secret client") {
 		t.Error(got)
 	}
@@ -310,9 +278,9 @@ func TestConnectionsAreShared(t *testing.T) {
 	ca := pki.NewAuthority(t)
 	certificate, key := ca.Server(time.Hour)
 	server.use(t, certificate, key, nil)
-	s := &secrets{}
-	s.set("one", map[string]string{"token": "one"})
-	s.set("two", map[string]string{"token": "two"})
+	s := &opaclienttest.Secrets{}
+	s.Set("one", map[string]string{"token": "one"})
+	s.Set("two", map[string]string{"token": "two"})
 	pool := NewPool(Options{Secrets: s})
 	of := func(name, token string) *Client {
 		c := clientOf(t, pool, placementv1.Remote{
@@ -378,8 +346,8 @@ func TestUnusableSecrets(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &secrets{}
-			s.set("s", tc.data)
+			s := &opaclienttest.Secrets{}
+			s.Set("s", tc.data)
 			tc.spec.URL = "https://127.0.0.1:1/v1/data/p"
 			got := fails(t, clientOf(t, NewPool(Options{Secrets: s}), tc.spec))
 			if got.Fault != engine.FaultCredentials {

@@ -149,7 +149,7 @@ func TestFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, tc.answer)
 				f.refuse.Store(tc.refuse)
-				f.secrets.set("opa", map[string]string{"token": token + "\n"})
+				f.secrets.Set("opa", map[string]string{"token": token + "\n"})
 				p := f.put(t, "p", placementv1.Remote{Retry: noRetry, TokenSecretRef: &placementv1.TokenSecretReference{SecretReference: placementv1.SecretReference{Name: "opa"}}})
 				got := fails(t, p)
 				if got.Fault != tc.fault || got.Status != tc.status || got.RetryAfter != tc.after || got.Attempts != 1 || got.Endpoint != address0 {

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -36,43 +35,12 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/engine/opaclient/opaclienttest"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/policy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// secrets are Secrets that tests replace.
-type secrets struct {
-	mu   sync.Mutex
-	data map[string]map[string][]byte
-}
-
-// set replaces a Secret, or deletes it if there is no data.
-func (s *secrets) set(name string, data map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.data == nil {
-		s.data = map[string]map[string][]byte{}
-	}
-	delete(s.data, name)
-	for key, value := range data {
-		if s.data[name] == nil {
-			s.data[name] = map[string][]byte{}
-		}
-		s.data[name][key] = []byte(value)
-	}
-}
-
-func (s *secrets) Secret(_ context.Context, name string) (map[string][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	data, ok := s.data[name]
-	if !ok {
-		return nil, errors.New("there is none")
-	}
-	return maps.Clone(data), nil
-}
 
 // recorder records the notifications of an observer.
 type recorder struct {
@@ -177,7 +145,7 @@ func (m *memory) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 type fixture struct {
 	*memory
 	*recorder
-	secrets *secrets
+	secrets *opaclienttest.Secrets
 	engine  *Engine
 
 	mu       sync.Mutex
@@ -191,7 +159,7 @@ const address0 = "http://opa.example:8181"
 // testing/synctest.
 func newFixture(t *testing.T, handler http.HandlerFunc) *fixture {
 	t.Helper()
-	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &secrets{}}
+	f := &fixture{memory: &memory{conns: make(chan net.Conn), done: make(chan struct{})}, recorder: &recorder{}, secrets: &opaclienttest.Secrets{}}
 	clients := opaclient.NewPool(opaclient.Options{Secrets: f.secrets, UserAgent: "berth/test", Dial: f.dial})
 	f.engine = New(Options{Clients: clients, Policies: f.policies, Observer: f.recorder})
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}

@@ -27,6 +27,7 @@ import (
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/engine"
 	"github.com/berth-dev/berth/internal/engine/opaclient"
+	"github.com/berth-dev/berth/internal/engine/opaclient/opaclienttest"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/test/framework/opaserver"
 	"github.com/berth-dev/berth/test/framework/pki"
@@ -136,8 +137,8 @@ func TestOPAWithTokens(t *testing.T) {
 	certificate, key := ca.Server(time.Hour)
 	server := opaserver.Start(t, opaserver.Options{Certificate: certificate, Key: key, Tokens: []string{"one"}})
 	server.PutPolicy("region", regionModule)
-	s := &secrets{}
-	s.set("opa", map[string]string{"token": "one"})
+	s := &opaclienttest.Secrets{}
+	s.Set("opa", map[string]string{"token": "one"})
 	e := New(Options{Clients: opaclient.NewPool(opaclient.Options{Secrets: s})})
 	p := prepare(t, e, "p", placementv1.Remote{
 		URL: server.URL() + "/v1/data/io/k8s/federation/admission", CABundle: ca.PEM, TimeoutSeconds: 30, Retry: noRetry,
@@ -149,7 +150,7 @@ func TestOPAWithTokens(t *testing.T) {
 	if got.Fault != engine.FaultUnauthorized || got.Status != 401 || !strings.Contains(got.Error(), "unauthorized") {
 		t.Error(got)
 	}
-	s.set("opa", map[string]string{"token": "two"})
+	s.Set("opa", map[string]string{"token": "two"})
 	decides(t, p)
 	runtime.KeepAlive(e)
 }
