@@ -55,7 +55,6 @@ import (
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/policy/language"
 	"github.com/berth-dev/berth/internal/predicates"
-	"github.com/berth-dev/berth/internal/projection"
 )
 
 // Catalog knows the types that the API server serves, and can read them from the API server again.
@@ -540,7 +539,7 @@ func (c *Controller) putInForce(ctx context.Context, obj *placementv1.PlacementP
 		return nil, err
 	}
 	return &placement.PolicyState{
-		Policy:     inForce(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
+		Policy:     placement.NewPolicy(obj.Name, text.generation, text.spec, text.matcher, evaluator, slices.Contains(text.module.Rules, language.RuleScheduling)),
 		Generation: obj.Generation,
 		Err:        text.invalid,
 		Binding:    binding,
@@ -567,50 +566,19 @@ func (c *Controller) bind(ctx context.Context, name string, text compiled) (*pol
 	return binding, err
 }
 
-func inForce(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e placement.Evaluator, schedules bool) *placement.Policy {
-	return &placement.Policy{
-		Name:          name,
-		Generation:    generation,
-		Priority:      spec.Priority,
-		Mode:          spec.Mode,
-		FailurePolicy: spec.FailurePolicy,
-		Remediation:   spec.Remediation.Mode,
-		Clusters:      spec.Clusters.WithDefaults(),
-		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
-		Matcher:       matcher,
-		Schedules:     schedules,
-		Evaluator:     e,
-	}
-}
-
 // broken returns the registry entry of a policy of which no version ever compiled.
 func broken(obj *placementv1.PlacementPolicy, err error) *placement.PolicyState {
-	failing := failing{fmt.Errorf("the policy does not compile: %w", err)}
 	spec := obj.Spec.WithDefaults()
 	// The errors of the match were reported before. Without the invalid parts the policy matches, and denies, more
 	// objects.
 	matcher, _ := match.New(spec.Match, matchPath)
 	return &placement.PolicyState{
-		Policy:     inForce(obj.Name, obj.Generation, spec, matcher, failing, false),
+		Policy:     placement.NewPolicy(obj.Name, obj.Generation, spec, matcher, placement.NewFailing(fmt.Errorf("the policy does not compile: %w", err)), false),
 		Generation: obj.Generation,
 		Err:        err,
 		Broken:     true,
 	}
 }
-
-// failing is the evaluator of a policy that can't decide. Each evaluation returns err.
-type failing struct{ err error }
-
-// Evaluate implements placement.Evaluator.
-func (f failing) Evaluate(context.Context, map[string]any) (placement.Decision, error) {
-	return placement.Decision{}, f.err
-}
-
-// Revision implements placement.Evaluator.
-func (failing) Revision() uint64 { return 0 }
-
-// Input implements placement.Evaluator.
-func (failing) Input() *projection.FieldSet { return projection.AllFields() }
 
 // differs reports whether subscribers must be notified of a new registry entry. Entries of the same generation in force
 // share the Policy pointer.

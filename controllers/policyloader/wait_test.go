@@ -144,7 +144,7 @@ type elsewhere struct {
 func (elsewhere) Check(*policy.Module) error { return nil }
 
 func (elsewhere) Prepare(_ context.Context, _ string, m *policy.Module, _ *policy.Binding) (placement.Evaluator, error) {
-	return failing{errors.New(m.Remote.ModulesDigest)}, nil
+	return placement.NewFailing(errors.New(m.Remote.ModulesDigest)), nil
 }
 
 func (e elsewhere) settled(b *policy.Binding) bool { return e.held[b.Remote.ModulesDigest] }

@@ -128,6 +128,24 @@ type Policy struct {
 	Evaluator Evaluator
 }
 
+// NewPolicy returns a version of a PlacementPolicy with the given parts. spec has its defaults (WithDefaults), and matcher
+// is compiled from its match.
+func NewPolicy(name string, generation int64, spec placementv1.PlacementPolicySpec, matcher *match.Matcher, e Evaluator, schedules bool) *Policy {
+	return &Policy{
+		Name:          name,
+		Generation:    generation,
+		Priority:      spec.Priority,
+		Mode:          spec.Mode,
+		FailurePolicy: spec.FailurePolicy,
+		Remediation:   spec.Remediation.Mode,
+		Clusters:      spec.Clusters.WithDefaults(),
+		BlastRadius:   spec.Remediation.BlastRadius.WithDefaults(),
+		Matcher:       matcher,
+		Schedules:     schedules,
+		Evaluator:     e,
+	}
+}
+
 // Quarantined returns the time at which the policy's quarantine began. ok is false if the policy is not in quarantine.
 func (p *Policy) Quarantined() (since time.Time, ok bool) {
 	if e, can := p.Evaluator.(Quarantinable); can {
