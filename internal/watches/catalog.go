@@ -43,7 +43,7 @@ var _ policy.ServedTypes = (*Catalog)(nil)
 // Catalog knows the resource types that the API server serves and that can be listed and watched. It is safe for
 // concurrent use.
 type Catalog struct {
-	client      discovery.DiscoveryInterface
+	discover    discoverFunc
 	inventories *replication.Inventories
 	stale       notify.Signal
 	current     atomic.Pointer[catalog]
@@ -51,6 +51,10 @@ type Catalog struct {
 
 	refresh sync.Mutex
 }
+
+// discoverFunc returns the groups that the API server serves and the types of each of their versions. An error may be a
+// *discovery.ErrGroupDiscoveryFailed besides a result.
+type discoverFunc func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 
 // Discovery follows changes of objects with a delay, and an extension API server comes and goes without any change of
 // an object. So the catalog runs discovery with discoveryDelays after an invalidation, and every refreshPeriod besides.
@@ -73,8 +77,20 @@ type catalog struct {
 // NewCatalog returns a catalog that is empty until the first Refresh. inventories lists the types that represent
 // clusters.
 func NewCatalog(client discovery.DiscoveryInterface, inventories *replication.Inventories) *Catalog {
-	c := &Catalog{client: client, inventories: inventories, stale: notify.NewSignal()}
+	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+		return discovery.ServerGroupsAndResources(client)
+	}}
 	c.current.Store(&catalog{})
+	return c
+}
+
+// NewStaticCatalog returns a catalog of the given types, which Refresh does not change. groups and lists have the form
+// in which discovery returns them.
+func NewStaticCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, inventories *replication.Inventories) *Catalog {
+	c := &Catalog{inventories: inventories, stale: notify.NewSignal(), discover: func() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+		return groups, lists, nil
+	}}
+	c.store(groups, lists, nil)
 	return c
 }
 
@@ -116,7 +132,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 func (c *Catalog) Refresh(ctx context.Context) error {
 	c.refresh.Lock()
 	defer c.refresh.Unlock()
-	groups, lists, err := discovery.ServerGroupsAndResources(c.client)
+	groups, lists, err := c.discover()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
 		return fmt.Errorf("asking the API server what it serves: %w", err)
@@ -124,15 +140,23 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if c.store(groups, lists, partial) {
+		c.changes.Publish(struct{}{})
+	}
+	return nil
+}
+
+// store replaces the result of discovery, and reports whether it differs from the one before.
+func (c *Catalog) store(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, failed *discovery.ErrGroupDiscoveryFailed) bool {
 	next := newCatalog(groups, lists)
-	next.served = servedTypes(groups, lists, partial)
+	next.served = servedTypes(groups, lists, failed)
 	// The comparison includes the plurals because they change when another version becomes the preferred one.
-	if current := c.current.Load(); maps.Equal(current.kinds, next.kinds) && maps.Equal(current.scalable, next.scalable) && maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) && next.served.Equal(current.served) {
-		return nil
+	if current := c.current.Load(); current != nil && maps.Equal(current.kinds, next.kinds) && maps.Equal(current.scalable, next.scalable) &&
+		maps.EqualFunc(current.byPlural, next.byPlural, slices.Equal) && next.served.Equal(current.served) {
+		return false
 	}
 	c.current.Store(next)
-	c.changes.Publish(struct{}{})
-	return nil
+	return true
 }
 
 func newCatalog(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) *catalog {
