@@ -1,0 +1,171 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/pager"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Live is the cluster behind an API server. It reads with the rights of the user in its configuration.
+type Live struct {
+	catalog   *watches.Catalog
+	discovery discovery.CachedDiscoveryInterface
+	mapper    meta.RESTMapper
+	client    dynamic.Interface
+}
+
+var _ Cluster = (*Live)(nil)
+
+// pageSize is the number of objects that one request lists.
+const pageSize = 500
+
+// NewLive returns the cluster behind an API server. It runs discovery.
+func NewLive(ctx context.Context, config *rest.Config, inventories *replication.Inventories) (*Live, error) {
+	config = rest.CopyConfig(config)
+	// The API server sends a warning for each deprecated type that is listed.
+	config.WarningHandler = rest.NoWarnings{}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	cached := memory.NewMemCacheClient(discoveryClient)
+	out := &Live{catalog: watches.NewCatalog(cached, inventories), discovery: cached, client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}
+	return out, out.catalog.Refresh(ctx)
+}
+
+// Discovery returns what discovery returned for the cluster.
+func (l *Live) Discovery() (Discovery, error) {
+	groups, resources, err := discovery.ServerGroupsAndResources(l.discovery)
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return Discovery{}, fmt.Errorf("asking the API server what it serves: %w", err)
+	}
+	return Discovery{Groups: groups, Resources: resources}, nil
+}
+
+// Catalog implements Cluster.
+func (l *Live) Catalog() *watches.Catalog { return l.catalog }
+
+// Resource implements Cluster.
+func (l *Live) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
+	mapping, err := l.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return policy.Resource{}, fmt.Errorf("the API server does not serve the kind %s of %s: install its CustomResourceDefinition, or correct apiVersion and kind",
+			gvk.Kind, gvk.GroupVersion())
+	}
+	if err != nil {
+		return policy.Resource{}, err
+	}
+	return policy.Resource{GroupVersionResource: mapping.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+}
+
+// Policies implements Cluster.
+func (l *Live) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
+	objects, err := l.List(ctx, placementv1.GroupVersion.WithResource("placementpolicies"), nil)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the API server has no PlacementPolicies: install Berth, or check the kubeconfig's context")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]placementv1.PlacementPolicy, len(objects))
+	for i, obj := range objects {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &out[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", Describe(obj), err)
+		}
+	}
+	return out, nil
+}
+
+// List implements Cluster. It reads page by page, and keeps only the given fields of each object.
+func (l *Live) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	keep := keptFields(fields)
+	var out []*unstructured.Unstructured
+	lists := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return l.client.Resource(resource).List(ctx, o)
+	})
+	lists.PageSize = pageSize
+	err := lists.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		obj, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("listing %s: unexpected type %T", resource.GroupResource(), item)
+		}
+		if keep != nil {
+			obj = &unstructured.Unstructured{Object: keep.Project(obj.Object)}
+		}
+		out = append(out, obj)
+		return nil
+	})
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("policies read %s, and you may not list them: ask for the right to list %s, or use a snapshot (%w)",
+			resource.GroupResource(), resource.GroupResource(), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+	}
+	return out, nil
+}
+
+// keptFields adds an object's identity, labels, and annotations to the fields; nil stands for all fields.
+func keptFields(fields *projection.FieldSet) *projection.FieldSet {
+	if fields == nil {
+		return nil
+	}
+	own := &projection.FieldSet{}
+	own.AddName("apiVersion")
+	own.AddName("kind")
+	metadata := own.AddName("metadata")
+	for _, name := range []string{"name", "namespace", "generateName", "uid", "resourceVersion", "generation", "deletionTimestamp"} {
+		metadata.AddName(name)
+	}
+	for _, name := range []string{"labels", "annotations", "ownerReferences"} {
+		metadata.AddName(name).AddAll()
+	}
+	return projection.Union(own.Seal(), fields)
+}
+
+// Get implements Cluster.
+func (l *Live) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	obj, err := l.client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return obj, err
+}

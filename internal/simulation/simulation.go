@@ -1,0 +1,393 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/match"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/policy/language"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/workload"
+)
+
+// Options are the settings of the manager that decisions depend on.
+type Options struct {
+	// Predicates are the allowed predicates. If it is nil, a policy that uses predicates can't decide.
+	Predicates *predicates.Set
+	// Templates finds pod templates; nil for the built-in kinds.
+	Templates *workload.Templates
+	// Keyring verifies records; nil trusts all of them.
+	Keyring *placement.Keyring
+	// OwnNamespace is the namespace that the manager runs in, in which nothing is matched.
+	OwnNamespace string
+	// Identity is the manager's user, which match conditions can read. Remediation acts as this user.
+	Identity authenticationv1.UserInfo
+}
+
+// evaluationTimeout limits one evaluation. The manager's limit is for a server that others wait for.
+const evaluationTimeout = 30 * time.Second
+
+// concurrency is the number of evaluations that may run at once. One policy gets at most half of them.
+const concurrency = 64
+
+// Simulation decides objects by the policies of a cluster. It is safe for concurrent use, and does not follow changes of
+// the cluster.
+type Simulation struct {
+	cluster  Cluster
+	options  Options
+	policies []*Policy
+	decider  *placement.Decider
+	data     *embedded.Data
+	world    *predicates.NodeCache
+	engine   *embedded.Engine
+}
+
+// Policy is a policy of a simulation. Its version in force is the newest one, even if the manager still uses an earlier
+// one because this one does not compile.
+type Policy struct {
+	*placement.Policy
+	// Object is the PlacementPolicy.
+	Object *placementv1.PlacementPolicy
+	// Module and Binding are nil if the policy does not compile.
+	Module  *policy.Module
+	Binding *policy.Binding
+	// Err says why the policy can't decide any object; nil if it can.
+	Err error
+}
+
+// New compiles the policies of a cluster and loads what they read. An error means that the cluster could not be read; an
+// error of one policy is in its Policy.
+func New(ctx context.Context, cluster Cluster, o Options) (*Simulation, error) {
+	if o.Keyring == nil {
+		o.Keyring = placement.NewTrustingKeyring()
+	}
+	s := &Simulation{cluster: cluster, options: o, data: embedded.NewData(), world: predicates.NewNodeCache()}
+	s.engine = embedded.New(s.data, embedded.Options{
+		Timeout: evaluationTimeout, Concurrency: concurrency, Predicates: o.Predicates, Templates: o.Templates, World: s.world,
+	})
+	objects, err := cluster.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range objects {
+		s.policies = append(s.policies, s.compile(ctx, &objects[i]))
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	inForce := make([]*placement.Policy, len(s.policies))
+	for i, p := range s.policies {
+		inForce[i] = p.Policy
+	}
+	namespaces, err := s.readNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.decider = &placement.Decider{
+		Policies: fixedPolicies{placement.NewIndex(inForce...)}, Namespaces: namespaces, Owners: owners{cluster}, Keyring: o.Keyring,
+		OwnNamespace: o.OwnNamespace, Templates: o.Templates,
+	}
+	return s, nil
+}
+
+// fixedPolicies implements placement.Policies.
+type fixedPolicies struct {
+	index *match.Index[*placement.Policy]
+}
+
+func (f fixedPolicies) Index() *match.Index[*placement.Policy] { return f.index }
+
+// compile compiles and binds a policy as the manager does. Its evaluator fails if that is not possible.
+func (s *Simulation) compile(ctx context.Context, obj *placementv1.PlacementPolicy) *Policy {
+	spec := obj.Spec.WithDefaults()
+	out := &Policy{Object: obj}
+	matcher, invalid := match.New(spec.Match, field.NewPath("spec", "match"))
+	evaluator, err := s.prepare(ctx, obj.Name, spec, out, obj.Status.Dependencies)
+	if out.Err = errors.Join(invalid.ToAggregate(), err); err != nil {
+		evaluator = placement.NewFailing(err)
+	}
+	schedules := out.Module != nil && slices.Contains(out.Module.Rules, language.RuleScheduling)
+	out.Policy = placement.NewPolicy(obj.Name, obj.Generation, spec, matcher, evaluator, schedules)
+	return out
+}
+
+// prepare sets the policy's module and binding, and returns its evaluator.
+func (s *Simulation) prepare(ctx context.Context, name string, spec placementv1.PlacementPolicySpec, out *Policy, before []placementv1.Dependency) (placement.Evaluator, error) {
+	module, err := policy.Compile(name, spec)
+	if err != nil {
+		return nil, fmt.Errorf("the policy does not compile: %w", err)
+	}
+	binding, err := policy.BindToCurrent(ctx, name, module, spec.Replicate, s.cluster.Catalog(), module.BindingsFromStatus(before))
+	if err != nil {
+		return nil, err
+	}
+	out.Module, out.Binding = module, binding
+	if module.Remote != nil {
+		return nil, &RemoteError{URL: module.Remote.Document.String()}
+	}
+	if module.Nodes {
+		binding.PredicateReads = predicates.Reads()
+	}
+	if err := s.engine.Check(module); err != nil {
+		return nil, err
+	}
+	return s.engine.Prepare(ctx, name, module, binding)
+}
+
+// RemoteError means that a remote engine decides the policy. A Simulation does not query it.
+type RemoteError struct{ URL string }
+
+func (e *RemoteError) Error() string {
+	return "the remote engine at " + e.URL + " decides this policy, and is not queried here"
+}
+
+// load loads what the policies read.
+func (s *Simulation) load(ctx context.Context) error {
+	inventories := s.cluster.Catalog().Inventories()
+	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.Fields }) {
+		objects, err := s.cluster.List(ctx, resource, nil)
+		if err != nil {
+			return err
+		}
+		prepared := make([]*unstructured.Unstructured, len(objects))
+		for i, obj := range objects {
+			prepared[i] = obj.DeepCopy()
+			inventories.Prepare(resource, prepared[i])
+		}
+		s.data.Load(resource, fields, prepared)
+	}
+	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }) {
+		objects, err := s.cluster.List(ctx, resource, fields)
+		if err != nil {
+			return err
+		}
+		s.world.Load(resource, objects)
+	}
+	return nil
+}
+
+type fieldsByType = map[schema.GroupVersionResource]*projection.FieldSet
+
+// union returns the types and fields that any of the policies reads.
+func (s *Simulation) union(reads func(*policy.Binding) fieldsByType) fieldsByType {
+	sets := map[schema.GroupVersionResource][]*projection.FieldSet{}
+	for _, p := range s.policies {
+		if p.Binding == nil {
+			continue
+		}
+		for resource, fields := range reads(p.Binding) {
+			sets[resource] = append(sets[resource], fields)
+		}
+	}
+	out := fieldsByType{}
+	for resource, all := range sets {
+		out[resource] = projection.Union(all...)
+	}
+	return out
+}
+
+// Policies returns the policies, sorted by name.
+func (s *Simulation) Policies() []*Policy { return s.policies }
+
+// Policy returns the policy of that name, or nil.
+func (s *Simulation) Policy(name string) *Policy {
+	i := slices.IndexFunc(s.policies, func(p *Policy) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.policies[i]
+}
+
+// Cluster returns the cluster that the simulation was made from.
+func (s *Simulation) Cluster() Cluster { return s.cluster }
+
+// Object is an object to decide.
+type Object struct {
+	Resource schema.GroupVersionResource
+	// Namespace is empty for cluster-scoped objects.
+	Namespace string
+	Content   *unstructured.Unstructured
+	// Exists reports whether the object exists. It is then decided as remediation decides it; otherwise as its creation.
+	Exists bool
+}
+
+// NewObject returns an object with the type and namespace that the cluster knows for it.
+func (s *Simulation) NewObject(content *unstructured.Unstructured, exists bool) (Object, error) {
+	resource, err := s.cluster.Resource(content.GroupVersionKind())
+	if err != nil {
+		return Object{}, err
+	}
+	out := Object{Resource: resource.GroupVersionResource, Content: content, Exists: exists}
+	if resource.Namespaced {
+		if out.Namespace = content.GetNamespace(); out.Namespace == "" {
+			out.Namespace = metav1.NamespaceDefault
+		}
+	}
+	return out, nil
+}
+
+// Decide decides an object. The outcome contains the placed object.
+func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, error) {
+	return s.decider.Decide(ctx, s.request(o))
+}
+
+// Verdicts decides an object, and returns the verdicts of the policies that match it, in order of precedence. It costs
+// less than Decide.
+func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdict, error) {
+	request := s.request(o)
+	request.VerdictsOnly = true
+	outcome, err := s.decider.Decide(ctx, request)
+	return outcome.Verdicts, err
+}
+
+// Requested returns an existing object as its developer requested it.
+func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Unstructured, error) {
+	undone, err := s.decider.Undo(ctx, o.Resource, o.Content)
+	if err != nil {
+		return nil, err
+	}
+	return undone.Object, nil
+}
+
+func (s *Simulation) request(o Object) placement.Request {
+	gvk := o.Content.GroupVersionKind()
+	out := placement.Request{
+		Resource: o.Resource, Namespace: o.Namespace, Object: o.Content,
+		Admission: &admissionv1.AdmissionRequest{
+			Kind: metav1.GroupVersionKind(gvk), Resource: metav1.GroupVersionResource(o.Resource), RequestKind: (*metav1.GroupVersionKind)(&gvk),
+			RequestResource: (*metav1.GroupVersionResource)(&o.Resource), Name: o.Content.GetName(), Namespace: o.Namespace,
+			Operation: admissionv1.Create, UserInfo: s.options.Identity, DryRun: new(false),
+		},
+	}
+	if o.Exists {
+		out.Old, out.AutomaticOnly, out.Admission.Operation = o.Content, true, admissionv1.Update
+	}
+	return out
+}
+
+// Matched yields the existing objects that policies may match, by type. The objects have at least the fields that
+// policies and their merging read. An error ends the sequence of a type.
+func (s *Simulation) Matched(ctx context.Context) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		for _, resource := range s.cluster.Catalog().Select(s.selects) {
+			objects, err := s.cluster.List(ctx, resource.GroupVersionResource, s.inputFields(resource.GroupVersionResource))
+			if err != nil {
+				if !yield(Object{Resource: resource.GroupVersionResource}, err) {
+					return
+				}
+				continue
+			}
+			for _, content := range objects {
+				o := Object{Resource: resource.GroupVersionResource, Content: content, Exists: true}
+				if resource.Namespaced {
+					o.Namespace = content.GetNamespace()
+				}
+				if !yield(o, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *Simulation) selects(resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsResource(resource) })
+}
+
+// inputFields returns the fields of a type's objects that deciding them reads; nil for all.
+func (s *Simulation) inputFields(resource schema.GroupVersionResource) *projection.FieldSet {
+	var sets []*projection.FieldSet
+	for _, p := range s.policies {
+		if !p.Matcher.SelectsResource(resource) {
+			continue
+		}
+		if p.Matcher.Conditional() || p.Evaluator.Input().IsAll() {
+			return nil
+		}
+		sets = append(sets, p.Evaluator.Input())
+		if p.Schedules {
+			if path, ok := s.options.Templates.Path(resource.GroupResource()); ok {
+				sets = append(sets, placement.SchedulingFields(path))
+			}
+		}
+	}
+	return projection.Union(sets...)
+}
+
+// namespaceLabels are the labels of the namespaces.
+type namespaceLabels map[string]map[string]string
+
+// Labels implements placement.Namespaces.
+func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]string, error) {
+	if labels, ok := n[name]; ok {
+		return labels, nil
+	}
+	// The API server sets this label on every namespace.
+	return map[string]string{corev1.LabelMetadataName: name}, nil
+}
+
+// readNamespaces returns the labels of all namespaces if a policy selects by them.
+func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error) {
+	out := namespaceLabels{}
+	if !slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsNamespaces() || p.Matcher.Conditional() }) {
+		return out, nil
+	}
+	list, err := s.cluster.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range list {
+		labels := map[string]string{}
+		maps.Copy(labels, obj.GetLabels())
+		labels[corev1.LabelMetadataName] = obj.GetName()
+		out[obj.GetName()] = labels
+	}
+	return out, nil
+}
+
+// owners looks up owners in a cluster.
+type owners struct{ Cluster }
+
+// Owner implements placement.Owners.
+func (o owners) Owner(ctx context.Context, namespace string, reference metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	resource, err := o.Resource(schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind))
+	if err != nil {
+		// There is no object of a kind that is not served.
+		return nil, nil
+	}
+	return o.Get(ctx, resource.GroupVersionResource, namespace, reference.Name)
+}

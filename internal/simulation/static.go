@@ -1,0 +1,306 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/watches"
+)
+
+// Discovery is what discovery returns for a cluster.
+type Discovery struct {
+	Groups    []*metav1.APIGroup        `json:"groups"`
+	Resources []*metav1.APIResourceList `json:"resources"`
+}
+
+// kubernetes is what discovery returns for an API server without custom resources and without flags. A test compares it
+// with the API server.
+//
+//go:embed kubernetes.json
+var kubernetes []byte
+
+// KubernetesDiscovery returns the types of Kubernetes itself, in the version that Berth is built for.
+func KubernetesDiscovery() Discovery {
+	var out Discovery
+	decoder := json.NewDecoder(bytes.NewReader(kubernetes))
+	if err := decoder.Decode(&out); err != nil {
+		panic(fmt.Sprintf("kubernetes.json: %v", err))
+	}
+	return out
+}
+
+// Static is a Cluster with a fixed content.
+type Static struct {
+	catalog   *watches.Catalog
+	resources map[schema.GroupVersionKind]policy.Resource
+	objects   map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
+	policies  []placementv1.PlacementPolicy
+}
+
+var _ Cluster = (*Static)(nil)
+
+// NewStatic returns a cluster that serves the discovered types and contains the objects. PlacementPolicies among them
+// are its policies. CustomResourceDefinitions among them add their types. A kind that nothing else defines gets the
+// plural name that Kubernetes would guess, and is namespaced if an object of it has a namespace.
+//
+// Of two objects of one name the last one counts. Objects of namespaced types without a namespace are in the namespace
+// "default". An error names the object.
+func NewStatic(served Discovery, inventories *replication.Inventories, objects ...*unstructured.Unstructured) (*Static, error) {
+	d := newDefinitions(served)
+	for _, obj := range objects {
+		if err := d.addDefinition(obj); err != nil {
+			return nil, err
+		}
+	}
+	for _, obj := range objects {
+		d.guess(obj)
+	}
+	out := &Static{
+		resources: d.resources, objects: map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured{},
+		catalog: watches.NewStaticCatalog(d.Groups, d.Resources, inventories),
+	}
+	for _, obj := range objects {
+		if err := out.add(obj); err != nil {
+			return nil, fmt.Errorf("%s: %w", Describe(obj), err)
+		}
+	}
+	slices.SortFunc(out.policies, func(a, b placementv1.PlacementPolicy) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Describe returns the kind and name of an object for messages, for example "Deployment shop/web".
+func Describe(obj *unstructured.Unstructured) string {
+	name := obj.GetName()
+	if namespace := obj.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return strings.TrimSpace(obj.GetKind() + " " + name)
+}
+
+func (s *Static) add(obj *unstructured.Unstructured) error {
+	resource, err := s.Resource(obj.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	if obj.GetName() == "" {
+		return fmt.Errorf("metadata.name is missing")
+	}
+	key := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	switch {
+	case !resource.Namespaced:
+		key.Namespace = ""
+	case key.Namespace == "":
+		key.Namespace = metav1.NamespaceDefault
+	}
+	if key.Namespace != obj.GetNamespace() {
+		obj = obj.DeepCopy()
+		obj.SetNamespace(key.Namespace)
+	}
+	if s.objects[resource.GroupVersionResource] == nil {
+		s.objects[resource.GroupVersionResource] = map[types.NamespacedName]*unstructured.Unstructured{}
+	}
+	s.objects[resource.GroupVersionResource][key] = obj
+	if resource.GroupVersionResource != placementv1.GroupVersion.WithResource("placementpolicies") {
+		return nil
+	}
+	var p placementv1.PlacementPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
+		return err
+	}
+	s.policies = append(slices.DeleteFunc(s.policies, func(q placementv1.PlacementPolicy) bool { return q.Name == p.Name }), p)
+	return nil
+}
+
+// Catalog implements Cluster.
+func (s *Static) Catalog() *watches.Catalog { return s.catalog }
+
+// Policies implements Cluster.
+func (s *Static) Policies(context.Context) ([]placementv1.PlacementPolicy, error) {
+	return s.policies, nil
+}
+
+// Resource implements Cluster.
+func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) {
+	if r, ok := s.resources[gvk]; ok {
+		return r, nil
+	}
+	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it", gvk.Kind, gvk.GroupVersion())
+}
+
+// List implements Cluster. The objects are sorted by namespace and name.
+func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _ *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	objects := s.objects[resource]
+	out := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, key := range slices.SortedFunc(maps.Keys(objects), compareNames) {
+		out = append(out, objects[key])
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	for other, found := range s.objects {
+		if other.GroupResource() == resource.GroupResource() && len(found) > 0 {
+			return nil, fmt.Errorf("policies read %s in version %s, and the objects are of version %s: write them in version %s",
+				resource.GroupResource(), resource.Version, other.Version, resource.Version)
+		}
+	}
+	return out, nil
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// Get implements Cluster.
+func (s *Static) Get(_ context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	return s.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}], nil
+}
+
+// definitions are the types of a Static.
+type definitions struct {
+	Discovery
+	resources map[schema.GroupVersionKind]policy.Resource
+}
+
+func newDefinitions(served Discovery) *definitions {
+	d := &definitions{resources: map[schema.GroupVersionKind]policy.Resource{}}
+	// The lists grow, and belong to the caller.
+	d.Groups = slices.Clone(served.Groups)
+	for _, list := range served.Resources {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		d.Resources = append(d.Resources, list)
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				d.resources[gv.WithKind(r.Kind)] = policy.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+			}
+		}
+	}
+	for kind, r := range map[string]metav1.APIResource{
+		"PlacementPolicy":    {Name: "placementpolicies", SingularName: "placementpolicy", ShortNames: []string{"plpol"}},
+		"ScopedQuota":        {Name: "scopedquotas", SingularName: "scopedquota", Namespaced: true},
+		"ClusterScopedQuota": {Name: "clusterscopedquotas", SingularName: "clusterscopedquota"},
+		"LimitedResource":    {Name: "limitedresources", SingularName: "limitedresource"},
+	} {
+		r.Kind = kind
+		d.add(placementv1.GroupVersion, r)
+	}
+	return d
+}
+
+// add adds a type or a subresource, unless it is known. The preferred version of a group that it adds versions to is the
+// one that the API server would prefer.
+func (d *definitions) add(gv schema.GroupVersion, r metav1.APIResource) {
+	i := slices.IndexFunc(d.Resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
+	list := &metav1.APIResourceList{GroupVersion: gv.String()}
+	if i >= 0 {
+		list = d.Resources[i].DeepCopy()
+	}
+	if slices.ContainsFunc(list.APIResources, func(known metav1.APIResource) bool { return known.Name == r.Name }) {
+		return
+	}
+	r.Verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	list.APIResources = append(list.APIResources, r)
+	if !strings.Contains(r.Name, "/") {
+		d.resources[gv.WithKind(r.Kind)] = policy.Resource{GroupVersionResource: gv.WithResource(r.Name), Namespaced: r.Namespaced}
+	}
+	if i >= 0 {
+		d.Resources[i] = list
+		return
+	}
+	d.Resources = append(d.Resources, list)
+	d.addVersion(gv)
+}
+
+// addVersion adds a version to its group.
+func (d *definitions) addVersion(gv schema.GroupVersion) {
+	added := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+	i := slices.IndexFunc(d.Groups, func(g *metav1.APIGroup) bool { return g.Name == gv.Group })
+	if i < 0 {
+		d.Groups = append(d.Groups, &metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{added}, PreferredVersion: added})
+		return
+	}
+	group := d.Groups[i].DeepCopy()
+	group.Versions = append(group.Versions, added)
+	group.PreferredVersion = slices.MaxFunc(group.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+		return version.CompareKubeAwareVersionStrings(a.Version, b.Version)
+	})
+	d.Groups[i] = group
+}
+
+// addDefinition adds the types of a CustomResourceDefinition. It ignores other objects.
+func (d *definitions) addDefinition(obj *unstructured.Unstructured) error {
+	if gk := obj.GroupVersionKind().GroupKind(); gk != apiextensionsv1.Kind("CustomResourceDefinition") {
+		return nil
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &crd); err != nil {
+		return fmt.Errorf("%s: %w", Describe(obj), err)
+	}
+	names := crd.Spec.Names
+	for _, v := range crd.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}
+		d.add(gv, metav1.APIResource{
+			Name: names.Plural, SingularName: names.Singular, Kind: names.Kind, ShortNames: names.ShortNames,
+			Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		})
+		if v.Subresources != nil && v.Subresources.Scale != nil {
+			d.add(gv, metav1.APIResource{Name: names.Plural + "/scale", Kind: "Scale", Group: "autoscaling", Version: "v1"})
+		}
+	}
+	return nil
+}
+
+// guess adds the type of an object if no definition has it.
+func (d *definitions) guess(obj *unstructured.Unstructured) {
+	gvk := obj.GroupVersionKind()
+	if _, known := d.resources[gvk]; known || gvk.Kind == "" || gvk.Version == "" {
+		return
+	}
+	plural, singular := meta.UnsafeGuessKindToResource(gvk)
+	d.add(gvk.GroupVersion(), metav1.APIResource{
+		Name: plural.Resource, SingularName: singular.Resource, Kind: gvk.Kind, Namespaced: obj.GetNamespace() != "",
+	})
+}
