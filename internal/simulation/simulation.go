@@ -283,6 +283,18 @@ func (s *Simulation) Requested(ctx context.Context, o Object) (*unstructured.Uns
 	return undone.Object, nil
 }
 
+// Mismatch returns why a policy does not match an object, or nil if it does.
+func (s *Simulation) Mismatch(ctx context.Context, p *Policy, o Object) (*match.Mismatch, error) {
+	request := s.request(o)
+	labels, err := s.decider.Namespaces.Labels(ctx, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return p.Matcher.Mismatch(ctx, match.Object{
+		Resource: o.Resource, Namespace: o.Namespace, NamespaceLabels: labels, Content: o.Content, Old: request.Old, Request: request.Admission,
+	}, s.options.OwnNamespace), nil
+}
+
 func (s *Simulation) request(o Object) placement.Request {
 	gvk := o.Content.GroupVersionKind()
 	out := placement.Request{

@@ -1,0 +1,82 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package match
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Mismatch is the first part of a match that excludes an object.
+type Mismatch struct {
+	// Part is the path of that part below spec.match, for example "objectSelector" or "matchConditions[1]".
+	Part string
+	// Reason says why the part excludes the object.
+	Reason string
+}
+
+// Mismatch returns the first part of the match that excludes the object, in the order in which Matches checks them, or nil
+// if Matches is true.
+func (m *Matcher) Mismatch(ctx context.Context, o Object, ownNamespace string) *Mismatch {
+	switch {
+	case NeverMatched(o.Resource.GroupResource()):
+		return &Mismatch{"resourceRules", fmt.Sprintf("no policy matches %s", o.Resource.GroupResource())}
+	case !m.SelectsResource(o.Resource):
+		return &Mismatch{"resourceRules", fmt.Sprintf("no rule selects %s in version %s", o.Resource.GroupResource(), o.Resource.Version)}
+	case o.Namespace != "" && IsProtectedNamespace(o.Namespace, ownNamespace):
+		return &Mismatch{"namespaceSelector", fmt.Sprintf("no policy matches objects in the namespace %s", o.Namespace)}
+	case !m.SelectsNamespace(o.Namespace, o.NamespaceLabels):
+		return &Mismatch{"namespaceSelector", unmet(m.namespaces, o.NamespaceLabels, "the namespace "+o.Namespace)}
+	case m.needsGuard && sentByAPIServer(o.Request):
+		return &Mismatch{"resourceRules", "the API server itself sent the request"}
+	case !m.SelectsLabels(o.Content.GetLabels()) && (o.Old == nil || !m.SelectsLabels(o.Old.GetLabels())):
+		return &Mismatch{"objectSelector", unmet(m.objects, o.Content.GetLabels(), "the object")}
+	case m.conditions == nil:
+		return nil
+	}
+	for i, condition := range m.match.MatchConditions {
+		// Conditions that compiled together compile alone.
+		alone, errs := sharedConditions(m.match.MatchConditions[i:i+1], nil)
+		if len(errs) > 0 {
+			continue
+		}
+		one := &Matcher{conditions: alone}
+		if matches, err := one.evaluateConditions(ctx, o); err == nil && !matches {
+			return &Mismatch{fmt.Sprintf("matchConditions[%d]", i), fmt.Sprintf("the condition %q is false: %s", condition.Name, condition.Expression)}
+		}
+	}
+	return nil
+}
+
+// unmet returns the first requirement that labels do not meet.
+func unmet(selector labels.Selector, of labels.Set, what string) string {
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		if r.Matches(of) {
+			continue
+		}
+		has := "does not have this label"
+		if value, ok := of[r.Key()]; ok {
+			has = fmt.Sprintf("has %s=%s", r.Key(), value)
+		}
+		return fmt.Sprintf("requires %s, and %s %s", strings.TrimSpace(r.String()), what, has)
+	}
+	return what + " is not selected"
+}
