@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/internal/predicates"
 	"github.com/berth-dev/berth/internal/workload"
 )
 
@@ -120,6 +121,15 @@ func (c *ManagerConfiguration) Templates() (*workload.Templates, error) {
 		templates[i] = workload.Template{GroupResource: schema.GroupResource{Group: t.Group, Resource: t.Resource}, Kind: t.Kind, Path: t.Fields()}
 	}
 	return workload.NewTemplates(templates...)
+}
+
+// PredicateArguments returns the arguments of predicates.
+func (c *ManagerConfiguration) PredicateArguments() []predicates.PluginConfig {
+	out := make([]predicates.PluginConfig, len(c.Predicates.PluginConfig))
+	for i, p := range c.Predicates.PluginConfig {
+		out[i] = predicates.PluginConfig{Name: p.Name, Args: p.Args}
+	}
+	return out
 }
 
 // Fields returns the path as a list of field names; nil if the path is empty.

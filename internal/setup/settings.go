@@ -57,11 +57,7 @@ func readSettings(o Options) (*settings, error) {
 	if _, err := registry.New(o.Predicates); err != nil {
 		return nil, fmt.Errorf("--predicates: %w", err)
 	}
-	arguments := make([]predicates.PluginConfig, len(config.Predicates.PluginConfig))
-	for i, c := range config.Predicates.PluginConfig {
-		arguments[i] = predicates.PluginConfig{Name: c.Name, Args: c.Args}
-	}
-	allowed, err := registry.New(o.Predicates, arguments...)
+	allowed, err := registry.New(o.Predicates, config.PredicateArguments()...)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %s: predicates: %w", o.Config, err)
 	}
