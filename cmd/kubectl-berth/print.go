@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -40,6 +41,26 @@ func printPolicies(out io.Writer, policies []migration.Policy) error {
 		}
 	}
 	return nil
+}
+
+// printStructured writes a value as JSON or YAML.
+func printStructured(out io.Writer, format string, value any) error {
+	var text []byte
+	var err error
+	switch format {
+	case "json":
+		text, err = json.MarshalIndent(value, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(value)
+	default:
+		return fmt.Errorf("--output: %q is none of json, yaml", format)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
+	}
+	_, err = out.Write(text)
+	return err
 }
 
 // manifest renders a policy without its status.

@@ -1,0 +1,168 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/berth-dev/berth/internal/explain"
+)
+
+const explainLong = `Explain why an object is placed as it is: the policies that match it and those that nearly do, what each of them decides,
+and which one determines each annotation, label, and scheduling field.
+
+The command decides the object itself, by the same code as Berth, from what the API server has now. It reads with your
+rights and changes nothing. With --filename it explains objects that do not exist yet.`
+
+const explainExample = `  # Why is the Deployment web there?
+  kubectl berth explain deployment/web -n shop
+
+  # Where would this manifest go?
+  kubectl berth explain -f web.yaml`
+
+// explainOptions are the flags of the explain command.
+type explainOptions struct {
+	simulationFlags
+	files  resource.FilenameOptions
+	output string
+}
+
+func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &explainOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "explain (TYPE/NAME | -f FILENAME)",
+		Short:   "Explain why an object is placed as it is",
+		Long:    explainLong,
+		Example: explainExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	return cmd
+}
+
+func (o *explainOptions) run(ctx context.Context, args []string) error {
+	if (len(args) == 0) == (len(o.files.Filenames) == 0) {
+		return errors.New("name an object, for example deployment/web, or a file with -f")
+	}
+	s, err := o.live(ctx)
+	if err != nil {
+		return err
+	}
+	objects, err := o.read(&o.files, args)
+	if err != nil {
+		return err
+	}
+	var all []*explain.Explanation
+	for _, content := range objects {
+		object, err := s.NewObject(content, len(args) > 0)
+		if err != nil {
+			return err
+		}
+		e, err := explain.Explain(ctx, s, object)
+		if err != nil {
+			return err
+		}
+		all = append(all, e)
+	}
+	if o.output != "" {
+		return printStructured(o.Out, o.output, all)
+	}
+	p := &printer{out: o.Out}
+	for i, e := range all {
+		if i > 0 {
+			p.line("")
+		}
+		printExplanation(p, e)
+	}
+	return p.err
+}
+
+func printExplanation(p *printer, e *explain.Explanation) {
+	name := e.Object.Name
+	if e.Object.Namespace != "" {
+		name = e.Object.Namespace + "/" + name
+	}
+	p.line("%s %s", e.Object.Kind, name)
+	if len(e.Policies) == 0 {
+		p.line("No policy matches it.")
+	}
+	for _, policy := range e.Policies {
+		p.line("")
+		p.line("Policy %s (generation %d, priority %d, %s)", policy.Name, policy.Generation, policy.Priority, policy.Mode)
+		if len(policy.Reads) > 0 {
+			p.line("  reads %s", strings.Join(policy.Reads, ", "))
+		}
+		if policy.Error != "" {
+			p.line("  can't decide: %s", policy.Error)
+			continue
+		}
+		printDecision(p, policy.Decision)
+	}
+	if len(e.Keys) > 0 {
+		p.line("")
+		p.line("Values")
+	}
+	for _, k := range e.Keys {
+		p.line("  %s %s: %s", strings.TrimSuffix(k.Field, "s"), k.Key, optionalText(k.Decided))
+		if k.Policy != "" {
+			p.line("    decided by %s; requested: %s; current: %s", k.Policy, optionalText(k.Requested), optionalText(k.Current))
+		}
+		for _, other := range k.Overrides {
+			p.line("    %s sets another value and has less precedence", other)
+		}
+		if k.Kept != "" {
+			p.line("    the current value stays: %s", k.Kept)
+		}
+	}
+	if len(e.Mismatches) > 0 {
+		p.line("")
+		p.line("Policies that do not match")
+	}
+	for _, m := range e.Mismatches {
+		p.line("  %s: spec.match.%s: %s", m.Policy, m.Part, m.Reason)
+	}
+}
+
+func printDecision(p *printer, d *explain.Decision) {
+	for _, text := range d.Errors {
+		p.line("  denies it: %s", text)
+	}
+	for _, text := range d.Warnings {
+		p.line("  warns: %s", text)
+	}
+	if d.Clusters != nil {
+		p.line("  allows the clusters: %s", cmp.Or(strings.Join(*d.Clusters, ", "), "none"))
+	}
+}
+
+func optionalText(value *string) string {
+	if value == nil {
+		return "(none)"
+	}
+	return fmt.Sprintf("%q", *value)
+}

@@ -1,0 +1,177 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-dev/berth/internal/certs"
+	"github.com/berth-dev/berth/internal/configuration"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// simulationFlags are the flags of the commands that decide objects.
+type simulationFlags struct {
+	genericiooptions.IOStreams
+	flags *genericclioptions.ConfigFlags
+
+	config, berthNamespace string
+	predicates             []string
+}
+
+func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, and predicates.")
+	flags.StringSliceVar(&f.predicates, "predicates", nil, "The manager's --predicates. Without it, the manager's default.")
+	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
+}
+
+// settings returns the options of a simulation and the inventories, from the flags alone.
+func (f *simulationFlags) settings() (simulation.Options, *replication.Inventories, error) {
+	out := simulation.Options{
+		OwnNamespace: f.berthNamespace,
+		Identity:     authenticationv1.UserInfo{Username: "system:serviceaccount:" + f.berthNamespace + ":berth-controller-manager"},
+	}
+	config := &configuration.ManagerConfiguration{}
+	var err error
+	if f.config != "" {
+		if config, err = configuration.Load(f.config); err != nil {
+			return out, nil, fmt.Errorf("--config: %w", err)
+		}
+	}
+	inventories, invalid := replication.NewInventories(field.NewPath("inventories"), config.Inventories...)
+	if len(invalid) > 0 {
+		return out, nil, fmt.Errorf("--config: %s: %w", f.config, invalid.ToAggregate())
+	}
+	if out.Templates, err = config.Templates(); err != nil {
+		return out, nil, fmt.Errorf("--config: %s: %w", f.config, err)
+	}
+	if out.Predicates, err = f.allowedPredicates(config); err != nil {
+		return out, nil, err
+	}
+	return out, inventories, nil
+}
+
+func (f *simulationFlags) allowedPredicates(config *configuration.ManagerConfiguration) (*predicates.Set, error) {
+	registry, err := predicates.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	names := f.predicates
+	if len(names) == 0 {
+		names = registry.Default()
+	}
+	out, err := registry.New(names, config.PredicateArguments()...)
+	if err != nil {
+		return nil, fmt.Errorf("predicates: %w", err)
+	}
+	return out, nil
+}
+
+// live returns a simulation of the cluster that the kubeconfig names.
+func (f *simulationFlags) live(ctx context.Context) (*simulation.Simulation, error) {
+	options, inventories, err := f.settings()
+	if err != nil {
+		return nil, err
+	}
+	config, err := f.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100
+	cluster, err := simulation.NewLive(ctx, config, inventories)
+	if err != nil {
+		return nil, err
+	}
+	if options.Keyring, err = f.keyring(ctx, config); err != nil {
+		return nil, err
+	}
+	return simulation.New(ctx, cluster, options)
+}
+
+// keyring returns the manager's key, or nil for users who can't read it.
+func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*placement.Keyring, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := client.CoreV1().Secrets(f.berthNamespace).Get(ctx, certs.KeySecretName, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the key that verifies records: %w", err)
+	}
+	return certs.KeyringOf(secret)
+}
+
+// read returns the objects that the arguments name in the cluster, or that the files contain. Files are read without a
+// cluster.
+func (f *simulationFlags) read(files *resource.FilenameOptions, args []string) ([]*unstructured.Unstructured, error) {
+	namespace, explicit, err := f.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("finding the namespace: %w", err)
+	}
+	builder := resource.NewBuilder(f.flags).Unstructured().NamespaceParam(namespace).DefaultNamespace().Flatten()
+	if len(files.Filenames) > 0 {
+		builder = builder.Local().FilenameParam(explicit, files)
+	} else {
+		builder = builder.ResourceTypeOrNameArgs(true, args...).Latest()
+	}
+	var out []*unstructured.Unstructured
+	err = builder.Do().Visit(func(info *resource.Info, err error) error {
+		if err != nil {
+			return err
+		}
+		if obj, ok := info.Object.(*unstructured.Unstructured); ok {
+			out = append(out, obj)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// printer writes text, and keeps the first error.
+type printer struct {
+	out io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " "))
+	}
+}

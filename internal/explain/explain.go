@@ -1,0 +1,235 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package explain says why an object is placed as it is: which policies match it and which nearly do, what each decides,
+// which one determines each key, and why each cluster or node that is not chosen lost.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Explanation is the explanation of the placement of one object. Its JSON form is the output of the plugin.
+type Explanation struct {
+	Object ObjectReference `json:"object"`
+	// Exists reports whether the object exists. Otherwise the explanation is about its creation.
+	Exists bool `json:"exists"`
+	// Policies are the policies that match the object, in order of precedence.
+	Policies []Policy `json:"policies"`
+	// Mismatches are the policies that match objects of this type and do not match this one, sorted by name.
+	Mismatches []Mismatch `json:"mismatches,omitempty"`
+	// Keys are the annotations, labels, and scheduling fields that policies set, restore, or compete for.
+	Keys []Key `json:"keys,omitempty"`
+}
+
+// ObjectReference identifies an object.
+type ObjectReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// Policy is a policy that matches the object.
+type Policy struct {
+	Name       string           `json:"name"`
+	Generation int64            `json:"generation"`
+	Priority   int32            `json:"priority"`
+	Mode       placementv1.Mode `json:"mode"`
+	// Decision is what the policy decides; nil if Error is set.
+	Decision *Decision `json:"decision,omitempty"`
+	// Error says why the policy can't decide.
+	Error string `json:"error,omitempty"`
+	// Reads are the types that the policy reads.
+	Reads []string `json:"reads,omitempty"`
+}
+
+// Decision is the decision of one policy in the form of the decision contract.
+type Decision struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	// Scheduling is flat: package podscheduling describes its keys.
+	Scheduling map[string]string `json:"scheduling,omitempty"`
+	// Clusters is nil if the policy does not restrict clusters.
+	Clusters *[]string `json:"clusters,omitempty"`
+	Errors   []string  `json:"errors,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
+}
+
+// Mismatch is a policy that does not match the object.
+type Mismatch struct {
+	Policy string `json:"policy"`
+	// Part is the path below spec.match that excludes the object, and Reason says why.
+	Part   string `json:"part"`
+	Reason string `json:"reason"`
+}
+
+// Key is one annotation, label, or scheduling field. A value is nil if the key is absent.
+type Key struct {
+	// Field is annotations, labels, or scheduling.
+	Field string `json:"field"`
+	Key   string `json:"key"`
+	// Requested is the developer's value, Current the object's, and Decided the one that the object should have.
+	Requested *string `json:"requested"`
+	Current   *string `json:"current"`
+	Decided   *string `json:"decided"`
+	// Policy is the policy that determines the value; empty if the developer's value stands.
+	Policy string `json:"policy,omitempty"`
+	// Overrides are the policies that set the key to another value and lost.
+	Overrides []string `json:"overrides,omitempty"`
+	// Kept says why the object keeps its current value although another one is decided.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Explain explains the placement of an object.
+func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object) (*Explanation, error) {
+	outcome, err := s.Decide(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	out := &Explanation{Object: referenceTo(o), Exists: o.Exists}
+	for _, v := range outcome.Verdicts {
+		out.Policies = append(out.Policies, policyOf(s, v))
+	}
+	if out.Mismatches, err = mismatches(ctx, s, o, outcome.Verdicts); err != nil {
+		return nil, err
+	}
+	requested := o.Content
+	if o.Exists {
+		if requested, err = s.Requested(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	out.Keys = keysOf(o.Content, requested, outcome.Verdicts)
+	return out, nil
+}
+
+func referenceTo(o simulation.Object) ObjectReference {
+	return ObjectReference{APIVersion: o.Content.GetAPIVersion(), Kind: o.Content.GetKind(), Namespace: o.Namespace, Name: cmp.Or(o.Content.GetName(), o.Content.GetGenerateName())}
+}
+
+func policyOf(s *simulation.Simulation, v *placement.Verdict) Policy {
+	out := Policy{Name: v.Policy.Name, Generation: v.Policy.Generation, Priority: v.Policy.Priority, Mode: v.Policy.Mode}
+	if p := s.Policy(v.Policy.Name); p.Binding != nil {
+		for _, r := range p.Binding.Resources {
+			out.Reads = append(out.Reads, r.GroupResource().String())
+		}
+	}
+	if v.Err != nil {
+		out.Error = v.Err.Error()
+		return out
+	}
+	d := v.Decision
+	out.Decision = &Decision{Annotations: d.Annotations, Labels: d.Labels, Scheduling: d.Scheduling, Errors: d.Errors, Warnings: d.Warnings}
+	if d.Clusters != nil {
+		out.Decision.Clusters = &d.Clusters
+	}
+	return out
+}
+
+// mismatches returns the policies for the object's type that do not match it.
+func mismatches(ctx context.Context, s *simulation.Simulation, o simulation.Object, verdicts []*placement.Verdict) ([]Mismatch, error) {
+	var out []Mismatch
+	for _, p := range s.Policies() {
+		if slices.ContainsFunc(verdicts, func(v *placement.Verdict) bool { return v.Policy == p.Policy }) || !selectsPlural(p, o.Resource) {
+			continue
+		}
+		mismatch, err := s.Mismatch(ctx, p, o)
+		if err != nil {
+			return nil, err
+		}
+		if mismatch != nil {
+			out = append(out, Mismatch{Policy: p.Name, Part: mismatch.Part, Reason: mismatch.Reason})
+		}
+	}
+	return out, nil
+}
+
+// selectsPlural reports whether a rule of the policy names the object's resource in any group and version, or selects it
+// by a wildcard.
+func selectsPlural(p *simulation.Policy, resource schema.GroupVersionResource) bool {
+	return p.Matcher.SelectsResource(resource) || slices.ContainsFunc(p.Object.Spec.Match.ResourceRules, func(r placementv1.ResourceRule) bool {
+		return slices.Contains(r.Resources, resource.Resource)
+	})
+}
+
+type keyName struct{ field, key string }
+
+// keysOf returns the keys that the verdicts decide or change.
+func keysOf(current, requested *unstructured.Unstructured, verdicts []*placement.Verdict) []Key {
+	keys := map[keyName]*Key{}
+	get := func(field, name string) *Key {
+		k, ok := keys[keyName{field, name}]
+		if !ok {
+			k = &Key{Field: field, Key: name}
+			if field != "scheduling" {
+				k.Current, k.Requested = valueAt(current, field, name), valueAt(requested, field, name)
+			}
+			k.Decided = k.Current
+			keys[keyName{field, name}] = k
+		}
+		return k
+	}
+	for _, v := range verdicts {
+		if v.Err != nil || v.Policy.Mode != placementv1.ModeEnforce {
+			continue
+		}
+		for field, decided := range map[string]map[string]string{"annotations": v.Decision.Annotations, "labels": v.Decision.Labels, "scheduling": v.Decision.Scheduling} {
+			for name, value := range decided {
+				k := get(field, name)
+				if k.Policy == "" {
+					k.Policy, k.Decided = v.Policy.Name, &value
+				} else if *k.Decided != value {
+					k.Overrides = append(k.Overrides, v.Policy.Name)
+				}
+			}
+		}
+		for _, c := range v.Changes {
+			k := get(c.Field, c.Key)
+			k.Policy, k.Current, k.Decided, k.Kept = v.Policy.Name, c.From, c.To, c.Immutable
+		}
+	}
+	return slices.SortedFunc(valuesOf(maps.Values(keys)), func(a, b Key) int { return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Key, b.Key)) })
+}
+
+func valuesOf(keys func(func(*Key) bool)) func(func(Key) bool) {
+	return func(yield func(Key) bool) {
+		for k := range keys {
+			if !yield(*k) {
+				return
+			}
+		}
+	}
+}
+
+// valueAt returns the value of an annotation or label.
+func valueAt(obj *unstructured.Unstructured, field, key string) *string {
+	value, ok, _ := unstructured.NestedString(obj.Object, "metadata", field, key)
+	if !ok {
+		return nil
+	}
+	return &value
+}
