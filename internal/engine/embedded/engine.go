@@ -117,7 +117,7 @@ func (e *Engine) Check(m *policy.Module) error {
 // need to be released.
 func (e *Engine) Prepare(ctx context.Context, name string, m *policy.Module, b *policy.Binding) (placement.Evaluator, error) {
 	out := &evaluator{
-		engine: e, name: name, fieldSets: e.data.fieldSetsOf(b), fields: m.Input, inputBytes: m.InputBytes, ruleCache: newRuleCache(m),
+		engine: e, name: name, module: m, fieldSets: e.data.fieldSetsOf(b), fields: m.Input, inputBytes: m.InputBytes, ruleCache: newRuleCache(m),
 		callsNodePredicates: m.Nodes, candidates: m.Candidates, inventories: e.data.inventoriesOf(b.Clusters),
 	}
 	out.quarantine.clock, out.quarantine.wholePolicy.clock = e.clock, e.clock
@@ -219,6 +219,7 @@ func queryText(m *policy.Module) string {
 type evaluator struct {
 	engine *Engine
 	name   string
+	module *policy.Module
 	query  *rego.PreparedEvalQuery
 	view   *view
 	// fieldSets are the field sets of the resource types that the policy reads.

@@ -65,6 +65,8 @@ type predicateCaller struct {
 	// reports are the reports on nodes, which a change of the nodes may outdate. Reports on clusters are not kept: they
 	// derive from the data of the evaluation.
 	reports []*predicates.Report
+	// observed is called with each report, also with those on clusters; nil for no calls.
+	observed func(predicates.Candidates, *predicates.Report)
 	// failed is the error of the call that ended the evaluation. OPA returns only its text.
 	failed error
 }
@@ -90,6 +92,9 @@ func (c *predicateCaller) evaluate(ctx context.Context, w workload.Workload, q p
 	report, err := c.set.Evaluate(ctx, snapshot, w, q)
 	if err == nil && q.Kind == predicates.Nodes {
 		c.reports = append(c.reports, report)
+	}
+	if err == nil && c.observed != nil {
+		c.observed(q.Kind, report)
 	}
 	return report, err
 }

@@ -1,0 +1,138 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package embedded
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
+	"github.com/open-policy-agent/opa/v1/rego"
+
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Inspectable is an evaluator whose policy can be inspected for one input. The evaluators of an Engine are inspectable.
+type Inspectable interface {
+	// Inspect returns an Inspection of the policy on the current data and an input, an object as decoded JSON. The error
+	// is the one of Evaluate if data is missing.
+	Inspect(input map[string]any) (*Inspection, error)
+}
+
+// Inspection evaluates parts of a policy, on one input and one state of the data. It uses neither caches nor evaluation
+// slots, and never decides anything. It is not safe for concurrent use.
+type Inspection struct {
+	evaluator *evaluator
+	module    *policy.Module
+	state     evaluationState
+	input     ast.Value
+	caller    *predicateCaller
+	reports   []CandidateReport
+}
+
+// CandidateReport is a report of predicates with the kind of its candidates.
+type CandidateReport struct {
+	Kind predicates.Candidates
+	*predicates.Report
+}
+
+var _ Inspectable = (*evaluator)(nil)
+
+// Inspect implements Inspectable.
+func (p *evaluator) Inspect(input map[string]any) (*Inspection, error) {
+	state, err := p.currentState()
+	if err != nil {
+		return nil, err
+	}
+	value, err := projection.AllFields().Value(input)
+	if err != nil {
+		return nil, fmt.Errorf("converting input: %w", err)
+	}
+	out := &Inspection{evaluator: p, module: p.module, state: state, input: value}
+	out.caller = &predicateCaller{
+		set: p.predicates, templates: p.engine.templates, evaluationState: state, inventories: p.inventories,
+		observed: func(kind predicates.Candidates, report *predicates.Report) {
+			out.reports = append(out.reports, CandidateReport{kind, report})
+		},
+	}
+	return out, nil
+}
+
+// Reports decides the object and returns the reports of the predicates that the policy evaluated for the decision.
+func (i *Inspection) Reports(ctx context.Context) ([]CandidateReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+	defer cancel()
+	decision, err := i.evaluator.evaluateRules(ctx, i.caller, i.input, nil)
+	if err == nil && i.evaluator.candidates != "" {
+		_, err = i.caller.checkDecision(ctx, i.evaluator.candidates, i.input, decision)
+	}
+	return i.reports, err
+}
+
+// Solve returns the values of the variables in a solution of a conjunction of expressions, as they may be written in the
+// body of a rule of the policy; imports are those of its text. ok is false if there is no solution. The error is an
+// ast.Errors if the expressions do not compile, for example because a variable is unsafe.
+func (i *Inspection) Solve(ctx context.Context, body ast.Body, imports []*ast.Import) (solution map[string]any, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+	defer cancel()
+	guardBuiltins()
+	body = withUnification(body)
+	options := append([]func(*rego.Rego){
+		rego.ParsedQuery(body), rego.Compiler(i.module.Compiler), rego.ParsedImports(imports), rego.Store(emptyStore),
+		rego.ParsedPackage(&ast.Package{Path: i.module.Package}),
+	}, builtins...)
+	query, err := rego.New(options...).PrepareForEval(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	results, err := query.Eval(context.WithValue(ctx, predicateCallerKey{}, i.caller), rego.EvalParsedInput(i.input),
+		rego.EvalTransaction(i.evaluator.view.transaction(i.state.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON))
+	if err != nil || len(results) == 0 {
+		return nil, false, err
+	}
+	return results[0].Bindings, true, nil
+}
+
+// withUnification returns a copy of a body with "=" in place of "==", as OPA's compiler has it in modules and not in
+// queries. It matters in negations: the operands of "==" are evaluated outside of them, so an undefined operand would make
+// the negation undefined.
+func withUnification(body ast.Body) ast.Body {
+	body = body.Copy()
+	ast.WalkExprs(body, func(e *ast.Expr) bool {
+		if e.IsCall() && e.Operator().Equal(ast.Equal.Ref()) && len(e.Operands()) == 2 {
+			e.SetOperator(ast.NewTerm(ast.Equality.Ref()))
+		}
+		return false
+	})
+	return body
+}
+
+// Lookup returns the value at a path below data as the policy sees it, or nil if there is none.
+func (i *Inspection) Lookup(ctx context.Context, path []string) any {
+	found, err := i.evaluator.view.Read(ctx, i.evaluator.view.transaction(i.state.snapshot), path)
+	if err != nil {
+		return nil
+	}
+	value, err := ast.JSON(found.(ast.Value))
+	if err != nil {
+		return nil
+	}
+	return value
+}
