@@ -19,6 +19,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,6 +49,8 @@ type explainOptions struct {
 	simulationFlags
 	files  resource.FilenameOptions
 	output string
+	whyNot string
+	limit  int
 }
 
 func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -62,6 +65,8 @@ func newExplain(flags *genericclioptions.ConfigFlags, streams genericiooptions.I
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that need not exist.")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	cmd.Flags().StringVar(&o.whyNot, "why-not", "", "The name of the only cluster or node to explain.")
+	cmd.Flags().IntVar(&o.limit, "limit", 20, "The number of clusters and of nodes that are not chosen and for which to find the reasons.")
 	return cmd
 }
 
@@ -83,7 +88,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		e, err := explain.Explain(ctx, s, object)
+		e, err := explain.Explain(ctx, s, object, explain.Options{WhyNot: o.whyNot, Limit: o.limit})
 		if err != nil {
 			return err
 		}
@@ -139,6 +144,8 @@ func printExplanation(p *printer, e *explain.Explanation) {
 			p.line("    the current value stays: %s", k.Kept)
 		}
 	}
+	printCandidates(p, "Clusters", e.Clusters)
+	printCandidates(p, "Nodes", e.Nodes)
 	if len(e.Mismatches) > 0 {
 		p.line("")
 		p.line("Policies that do not match")
@@ -165,4 +172,47 @@ func optionalText(value *string) string {
 		return "(none)"
 	}
 	return fmt.Sprintf("%q", *value)
+}
+
+func printCandidates(p *printer, title string, c *explain.Candidates) {
+	if c == nil {
+		return
+	}
+	p.line("")
+	p.line("%s: %d of %d chosen", title, c.Chosen, c.Total)
+	for _, candidate := range c.Listed {
+		if candidate.Chosen {
+			p.line("  %s is chosen", candidate.Name)
+			continue
+		}
+		p.line("  %s", candidate.Name)
+		for i := range candidate.Reasons {
+			printReason(p, "    ", &candidate.Reasons[i])
+		}
+	}
+}
+
+func printReason(p *printer, indent string, r *explain.Reason) {
+	switch {
+	case r.Expression != "":
+		p.line("%s%s.rego:%d (rule %s): fails: %s", indent, r.Policy, r.Line, r.Rule, r.Expression)
+	case r.Rule != "":
+		p.line("%s%s.rego:%d: rule %s %s", indent, r.Policy, r.Line, r.Rule, r.Message)
+	case r.Policy != "":
+		p.line("%s%s: %s", indent, r.Policy, r.Message)
+	default:
+		p.line("%s%s", indent, r.Message)
+	}
+	for _, v := range r.Values {
+		text := "undefined"
+		if v.Value != nil {
+			// The values come from JSON.
+			encoded, _ := json.Marshal(v.Value)
+			text = string(encoded)
+		}
+		p.line("%s  %s is %s", indent, v.Reference, text)
+	}
+	for i := range r.Because {
+		printReason(p, indent+"  ", &r.Because[i])
+	}
 }

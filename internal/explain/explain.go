@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
 	"github.com/berth-dev/berth/internal/placement"
 	"github.com/berth-dev/berth/internal/simulation"
 )
@@ -43,6 +44,10 @@ type Explanation struct {
 	Mismatches []Mismatch `json:"mismatches,omitempty"`
 	// Keys are the annotations, labels, and scheduling fields that policies set, restore, or compete for.
 	Keys []Key `json:"keys,omitempty"`
+	// Clusters are the clusters, if a policy restricts them.
+	Clusters *Candidates `json:"clusters,omitempty"`
+	// Nodes are the nodes on which policies evaluated predicates.
+	Nodes *Candidates `json:"nodes,omitempty"`
 }
 
 // ObjectReference identifies an object.
@@ -105,7 +110,7 @@ type Key struct {
 }
 
 // Explain explains the placement of an object.
-func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object) (*Explanation, error) {
+func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object, options Options) (*Explanation, error) {
 	outcome, err := s.Decide(ctx, o)
 	if err != nil {
 		return nil, err
@@ -124,7 +129,12 @@ func Explain(ctx context.Context, s *simulation.Simulation, o simulation.Object)
 		}
 	}
 	out.Keys = keysOf(o.Content, requested, outcome.Verdicts)
-	return out, nil
+	e := &explainer{
+		simulation: s, options: options, object: o, requested: requested, outcome: outcome, searches: map[string]*search{}, reports: map[string][]embedded.CandidateReport{},
+	}
+	out.Nodes = e.nodes(ctx)
+	out.Clusters, err = e.clusters(ctx)
+	return out, err
 }
 
 func referenceTo(o simulation.Object) ObjectReference {

@@ -31,6 +31,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
@@ -230,6 +231,27 @@ func (s *Simulation) Policy(name string) *Policy {
 		return nil
 	}
 	return s.policies[i]
+}
+
+// Clusters returns the names of the clusters in the inventories that policies read, sorted.
+func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
+	inventories := s.cluster.Catalog().Inventories()
+	names := sets.New[string]()
+	for resource := range s.union(func(b *policy.Binding) fieldsByType { return b.Fields }) {
+		if !slices.Contains(inventories.Resources(), resource) {
+			continue
+		}
+		objects, err := s.cluster.List(ctx, resource, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if cluster, ok := inventories.Cluster(resource, obj.Object); ok {
+				names.Insert(cluster["name"].(string))
+			}
+		}
+	}
+	return sets.List(names), nil
 }
 
 // Cluster returns the cluster that the simulation was made from.

@@ -1,0 +1,249 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/predicates"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Candidate is a cluster or node that policies choose among.
+type Candidate struct {
+	Name   string `json:"name"`
+	Chosen bool   `json:"chosen"`
+	// Reasons are why it is not chosen.
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Candidates are the candidates of one kind.
+type Candidates struct {
+	// Total and Chosen count all of them.
+	Total  int `json:"total"`
+	Chosen int `json:"chosen"`
+	// Listed are the chosen ones and, as far as the limit allows, the others, sorted by name.
+	Listed []Candidate `json:"listed"`
+}
+
+// Options say which candidates are explained.
+type Options struct {
+	// WhyNot is the name of the only candidate to explain; empty for all.
+	WhyNot string
+	// Limit is the number of candidates that are not chosen and for which the reasons are found.
+	Limit int
+}
+
+// explainer explains one object.
+type explainer struct {
+	simulation *simulation.Simulation
+	options    Options
+	object     simulation.Object
+	requested  *unstructured.Unstructured
+	outcome    *placement.Outcome
+	searches   map[string]*search
+	reports    map[string][]embedded.CandidateReport
+}
+
+// clusters explains the clusters, if a policy restricts them. The error says that --why-not names no cluster.
+func (e *explainer) clusters(ctx context.Context) (*Candidates, error) {
+	restricts := func(v *placement.Verdict) bool { return v.Err == nil && v.Decision.Clusters != nil }
+	if !slices.ContainsFunc(e.outcome.Verdicts, restricts) {
+		return nil, nil
+	}
+	names, err := e.simulation.Clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chosen := clustersIn(e.outcome.Object)
+	for _, v := range e.outcome.Verdicts {
+		names = append(names, v.Decision.Clusters...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if e.options.WhyNot != "" && !slices.Contains(names, e.options.WhyNot) {
+		return nil, fmt.Errorf("--why-not: no inventory has a cluster %q; there are %s", e.options.WhyNot, shortList(names))
+	}
+	out := &Candidates{Total: len(names), Chosen: len(chosen)}
+	explained := 0
+	for _, name := range names {
+		candidate := Candidate{Name: name, Chosen: slices.Contains(chosen, name)}
+		switch {
+		case e.options.WhyNot != "" && name != e.options.WhyNot:
+			continue
+		case !candidate.Chosen && explained == e.options.Limit:
+			continue
+		case !candidate.Chosen:
+			explained++
+			candidate.Reasons = e.lost(ctx, name)
+		}
+		out.Listed = append(out.Listed, candidate)
+	}
+	return out, nil
+}
+
+// maxNames is the number of names that a message lists.
+const maxNames = 10
+
+func shortList(names []string) string {
+	if len(names) > maxNames {
+		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// clustersIn returns the clusters in the annotation of a placed object.
+func clustersIn(obj *unstructured.Unstructured) []string {
+	if obj == nil {
+		return nil
+	}
+	var out []string
+	// Another form of the annotation is the developer's, which the merge has left alone.
+	_ = json.Unmarshal([]byte(obj.GetAnnotations()[placementv1.ClustersAnnotation]), &out)
+	return out
+}
+
+// lost returns why a cluster is not chosen.
+func (e *explainer) lost(ctx context.Context, name string) []Reason {
+	var out []Reason
+	for _, v := range e.outcome.Verdicts {
+		switch {
+		case v.Err != nil:
+			out = append(out, Reason{Policy: v.Policy.Name, Message: "can't decide: " + v.Err.Error()})
+		case v.Decision.Clusters != nil && !slices.Contains(v.Decision.Clusters, name):
+			out = append(out, e.notAllowed(ctx, v, name)...)
+		}
+	}
+	requested := clustersIn(e.requested)
+	if len(out) == 0 && len(requested) > 0 && !slices.Contains(requested, name) {
+		out = append(out, Reason{Message: "the developer requested only " + shortList(requested)})
+	}
+	if len(out) == 0 {
+		out = append(out, Reason{Message: "the object keeps its current clusters"})
+	}
+	return out
+}
+
+// notAllowed returns why a policy does not allow a cluster.
+func (e *explainer) notAllowed(ctx context.Context, v *placement.Verdict, name string) []Reason {
+	s := e.searchIn(v.Policy)
+	if s != nil {
+		if reasons := s.notIn(ctx, "clusters", name, 0); len(reasons) > 0 {
+			return reasons
+		}
+	}
+	for _, report := range e.reportsOf(ctx, v.Policy) {
+		if report.Kind != predicates.Clusters {
+			continue
+		}
+		for _, verdict := range report.Verdicts {
+			if verdict.Name == name && !verdict.Feasible {
+				return []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate, strings.Join(verdict.Reasons, "; "))}}
+			}
+		}
+	}
+	return []Reason{{Policy: v.Policy.Name, Message: "its rule clusters does not contain it"}}
+}
+
+// searchIn returns the search in a policy, or nil if its text can't be inspected.
+func (e *explainer) searchIn(p *placement.Policy) *search {
+	if s, ok := e.searches[p.Name]; ok {
+		return s
+	}
+	e.searches[p.Name] = nil
+	inspectable, ok := p.Evaluator.(embedded.Inspectable)
+	own := e.simulation.Policy(p.Name)
+	if !ok || own.Object.Spec.Rego == "" {
+		return nil
+	}
+	module, _, err := policy.ParseRego(p.Name+".rego", own.Object.Spec.Rego, own.Object.Spec.WithDefaults().RegoVersion)
+	if err != nil {
+		return nil
+	}
+	inspection, err := inspectable.Inspect(e.requested.Object)
+	if err != nil {
+		return nil
+	}
+	e.searches[p.Name] = newSearch(inspection, p.Name, module, e.requested.Object)
+	return e.searches[p.Name]
+}
+
+// reportsOf returns the reports of the predicates that a policy evaluates for the object.
+func (e *explainer) reportsOf(ctx context.Context, p *placement.Policy) []embedded.CandidateReport {
+	if known, ok := e.reports[p.Name]; ok {
+		return known
+	}
+	e.reports[p.Name] = nil
+	own := e.simulation.Policy(p.Name)
+	inspectable, ok := p.Evaluator.(embedded.Inspectable)
+	if !ok || own.Module == nil || !own.Module.Nodes && !own.Module.Clusters {
+		return nil
+	}
+	inspection, err := inspectable.Inspect(e.requested.Object)
+	if err != nil {
+		return nil
+	}
+	// If the evaluation fails, the policy's verdict has the error, and the reports before it remain.
+	e.reports[p.Name], _ = inspection.Reports(ctx)
+	return e.reports[p.Name]
+}
+
+// nodes explains the nodes on which the policies evaluated predicates; nil if they evaluated none.
+func (e *explainer) nodes(ctx context.Context) *Candidates {
+	var out *Candidates
+	explained := 0
+	for _, v := range e.outcome.Verdicts {
+		for _, report := range e.reportsOf(ctx, v.Policy) {
+			if report.Kind != predicates.Nodes {
+				continue
+			}
+			if out == nil {
+				out = &Candidates{}
+			}
+			for _, verdict := range report.Verdicts {
+				candidate := Candidate{Name: verdict.Name, Chosen: verdict.Feasible}
+				out.Total++
+				switch {
+				case verdict.Feasible:
+					out.Chosen++
+				case explained == e.options.Limit && e.options.WhyNot == "":
+					continue
+				default:
+					explained++
+					candidate.Reasons = []Reason{{Policy: v.Policy.Name, Message: fmt.Sprintf("predicate %s: %s", verdict.Predicate, strings.Join(verdict.Reasons, "; "))}}
+				}
+				if e.options.WhyNot == "" || e.options.WhyNot == verdict.Name {
+					out.Listed = append(out.Listed, candidate)
+				}
+			}
+		}
+	}
+	return out
+}

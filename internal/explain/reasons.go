@@ -1,0 +1,457 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/berth-dev/berth/internal/engine/embedded"
+)
+
+// Reason is why a policy does not choose a candidate.
+type Reason struct {
+	Policy string `json:"policy"`
+	// Message is the reason as a sentence without a subject, if it is not an expression.
+	Message string `json:"message,omitempty"`
+	// Rule is the rule whose Expression, at Line of the policy's text, is the first that fails for the candidate. The
+	// expressions before it, in the order of the text, have a solution for the candidate.
+	Rule       string `json:"rule,omitempty"`
+	Line       int    `json:"line,omitempty"`
+	Expression string `json:"expression,omitempty"`
+	// Values are what the Expression reads for the candidate.
+	Values []Value `json:"values,omitempty"`
+	// Because are the reasons why a rule or function that the Expression uses fails.
+	Because []Reason `json:"because,omitempty"`
+}
+
+// Value is a reference in an expression and its value.
+type Value struct {
+	Reference string `json:"reference"`
+	// Value is nil if the reference is undefined.
+	Value any `json:"value"`
+}
+
+// Limits of one search, so that it ends soon for any text.
+const (
+	maxDepth   = 4
+	maxReasons = 8
+)
+
+// search finds the first expressions of a policy that fail for candidates.
+type search struct {
+	inspection *embedded.Inspection
+	policy     string
+	module     *ast.Module
+	input      map[string]any
+	// rules are the policy's rules by name.
+	rules map[string][]*ast.Rule
+	// renamed counts the bodies of functions whose variables were renamed.
+	renamed int
+}
+
+func newSearch(inspection *embedded.Inspection, policy string, module *ast.Module, input map[string]any) *search {
+	s := &search{inspection: inspection, policy: policy, module: module, input: input, rules: map[string][]*ast.Rule{}}
+	for _, rule := range module.Rules {
+		if rule.Default {
+			continue
+		}
+		name := string(rule.Head.Ref()[0].Value.(ast.Var))
+		s.rules[name] = append(s.rules[name], rule)
+	}
+	return s
+}
+
+// notIn returns why the value of a rule, a set or an array, does not contain the candidate. It returns nothing if a clause
+// contains it.
+func (s *search) notIn(ctx context.Context, name, candidate string, depth int) []Reason {
+	var out []Reason
+	for _, rule := range s.rules[name] {
+		for r := rule; r != nil; r = r.Else {
+			reason, contains := s.clauseLacks(ctx, r, name, candidate, depth)
+			if contains {
+				return nil
+			}
+			if reason != nil && len(out) < maxReasons {
+				out = append(out, *reason)
+			}
+		}
+	}
+	return out
+}
+
+// clauseLacks returns why one clause of a rule does not give the candidate, or that it does.
+func (s *search) clauseLacks(ctx context.Context, rule *ast.Rule, name, candidate string, depth int) (reason *Reason, contains bool) {
+	if rule.Head.Key != nil {
+		return s.firstFailure(ctx, name, nil, isCandidate(candidate, rule.Head.Key), rule.Body, depth)
+	}
+	if reason, _ := s.firstFailure(ctx, name, nil, nil, rule.Body, depth); reason != nil {
+		return reason, false
+	}
+	return s.termLacks(ctx, rule, name, rule.Body, rule.Head.Value, candidate, depth)
+}
+
+// termLacks returns why the value of a term does not contain the candidate, or that it does. The term is evaluated after
+// the expressions in before, which have a solution.
+func (s *search) termLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, term *ast.Term, candidate string, depth int) (reason *Reason, contains bool) {
+	member := ast.Member.Expr(ast.StringTerm(candidate), term)
+	if _, ok, err := s.inspection.Solve(ctx, append(slices.Clone(before), member), s.module.Imports); ok || err != nil {
+		return nil, ok
+	}
+	whole := s.reasonAt(name, term.Location, rule.Location)
+	whole.Message = "does not contain it"
+	if depth >= maxDepth {
+		return whole, false
+	}
+	switch value := term.Value.(type) {
+	case *ast.SetComprehension:
+		return s.firstFailure(ctx, name, before, isCandidate(candidate, value.Term), value.Body, depth)
+	case *ast.ArrayComprehension:
+		return s.firstFailure(ctx, name, before, isCandidate(candidate, value.Term), value.Body, depth)
+	case ast.Var:
+		if _, isRule := s.rules[string(value)]; isRule {
+			whole.Because = s.notIn(ctx, string(value), candidate, depth+1)
+			return whole, false
+		}
+		if assigned := assignedTo(before, value); assigned != nil {
+			return s.termLacks(ctx, rule, name, before, assigned, candidate, depth+1)
+		}
+	case ast.Call:
+		return s.operationLacks(ctx, rule, name, before, value, whole, candidate, depth)
+	}
+	return whole, false
+}
+
+// operationLacks does the same for an operation on sets.
+func (s *search) operationLacks(ctx context.Context, rule *ast.Rule, name string, before ast.Body, call ast.Call, whole *Reason, candidate string, depth int) (*Reason, bool) {
+	if len(call) != 3 {
+		return whole, false
+	}
+	operator := call[0].Value.String()
+	left, right := call[1], call[2]
+	if operator == ast.Minus.Name {
+		member := ast.Member.Expr(ast.StringTerm(candidate), right)
+		if _, excluded, _ := s.inspection.Solve(ctx, append(slices.Clone(before), member), s.module.Imports); excluded {
+			whole.Message = "excludes it: " + textOf(right.Location) + " contains it"
+			return whole, false
+		}
+		return s.termLacks(ctx, rule, name, before, left, candidate, depth+1)
+	}
+	if operator != ast.And.Name && operator != ast.Or.Name {
+		return whole, false
+	}
+	for _, side := range []*ast.Term{left, right} {
+		if reason, contains := s.termLacks(ctx, rule, name, before, side, candidate, depth+1); !contains && reason != nil {
+			whole.Because = append(whole.Because, *reason)
+		}
+	}
+	return whole, false
+}
+
+// firstFailure returns the first expression of a body after which there is no solution, or that there is one for the whole
+// body. before are expressions that have a solution, and also are conditions on the variables of all of them. An expression
+// that is only safe together with later ones is tried with those.
+func (s *search) firstFailure(ctx context.Context, rule string, before ast.Body, also []*ast.Expr, body ast.Body, depth int) (reason *Reason, holds bool) {
+	solved, pending := slices.Clone(before), ast.Body(nil)
+	var solution map[string]any
+	for _, e := range body {
+		pending = append(pending, e)
+		// The conditions come last, because a declaration by "some" must not follow a use of its variables.
+		next, ok, err := s.inspection.Solve(ctx, slices.Concat(solved, pending, also), s.module.Imports)
+		if err != nil {
+			continue
+		}
+		if ok {
+			solved, pending, solution = append(solved, pending...), nil, next
+			continue
+		}
+		failed := e
+		if i, others := s.culprit(ctx, solved, pending, also); i >= 0 {
+			failed, solution = pending[i], others
+		}
+		return s.failure(ctx, rule, slices.Concat(solved, also), failed, solution, depth), false
+	}
+	return nil, len(pending) == 0
+}
+
+// culprit returns the index of the expression in pending without which the others have a solution, and that solution. The
+// index is -1 if there is none.
+func (s *search) culprit(ctx context.Context, solved, pending ast.Body, also []*ast.Expr) (index int, solution map[string]any) {
+	for i := len(pending) - 1; i >= 0; i-- {
+		others := slices.Concat(solved, pending[:i], pending[i+1:], also)
+		if len(others) == 0 {
+			continue
+		}
+		if next, ok, err := s.inspection.Solve(ctx, others, s.module.Imports); ok && err == nil {
+			return i, next
+		}
+	}
+	return -1, nil
+}
+
+// failure describes an expression that fails after others that have a solution.
+func (s *search) failure(ctx context.Context, rule string, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) *Reason {
+	out := s.reasonAt(rule, e.Location, e.Location)
+	out.Expression = textOf(e.Location)
+	out.Values = s.valuesIn(ctx, e, solution)
+	if depth < maxDepth && !e.Negated {
+		out.Because = s.causes(ctx, solved, e, solution, depth+1)
+	}
+	return out
+}
+
+// causes returns why a rule or function that an expression uses fails.
+func (s *search) causes(ctx context.Context, solved ast.Body, e *ast.Expr, solution map[string]any, depth int) []Reason {
+	switch terms := e.Terms.(type) {
+	case *ast.Term:
+		name, key := "", (*ast.Term)(nil)
+		switch value := terms.Value.(type) {
+		case ast.Var:
+			name = string(value)
+		case ast.Ref:
+			if head, ok := value[0].Value.(ast.Var); ok && len(value) == 2 {
+				name, key = string(head), value[1]
+			}
+		}
+		return s.ruleFails(ctx, name, key, solution, depth)
+	case []*ast.Term:
+		if !e.IsCall() {
+			return nil
+		}
+		operator := e.Operator().String()
+		if operator == ast.Member.Name && len(terms) == 3 {
+			if name, ok := terms[2].Value.(ast.Var); ok {
+				return s.ruleFails(ctx, string(name), terms[1], solution, depth)
+			}
+		}
+		return s.functionFails(ctx, operator, terms[1:], solved, depth)
+	}
+	return nil
+}
+
+// ruleFails returns why a rule is undefined, or lacks a key.
+func (s *search) ruleFails(ctx context.Context, name string, key *ast.Term, solution map[string]any, depth int) []Reason {
+	if key != nil {
+		if text, ok := textValue(key, solution); ok {
+			return s.notIn(ctx, name, text, depth)
+		}
+		return nil
+	}
+	var out []Reason
+	for _, rule := range s.rules[name] {
+		if reason, _ := s.firstFailure(ctx, name, nil, nil, rule.Body, depth); reason != nil && len(out) < maxReasons {
+			out = append(out, *reason)
+		}
+	}
+	return out
+}
+
+// functionFails returns why a function of the policy is undefined for the operands.
+func (s *search) functionFails(ctx context.Context, name string, operands []*ast.Term, solved ast.Body, depth int) []Reason {
+	var out []Reason
+	for _, rule := range s.rules[name] {
+		if len(rule.Head.Args) != len(operands) || len(out) >= maxReasons {
+			continue
+		}
+		own := s.rename(rule)
+		var arguments []*ast.Expr
+		for i, argument := range own.Head.Args {
+			arguments = append(arguments, ast.Equality.Expr(argument, operands[i]))
+		}
+		if reason, _ := s.firstFailure(ctx, name, solved, arguments, own.Body, depth); reason != nil {
+			out = append(out, *reason)
+		}
+	}
+	return out
+}
+
+// rename returns a copy of a function whose variables have names that nothing else has.
+func (s *search) rename(rule *ast.Rule) *ast.Rule {
+	s.renamed++
+	prefix := fmt.Sprintf("berth%d_", s.renamed)
+	imported := map[ast.Var]bool{}
+	for _, i := range s.module.Imports {
+		imported[i.Name()] = true
+	}
+	renamed, err := ast.TransformVars(rule.Copy(), func(v ast.Var) (ast.Value, error) {
+		if _, isRule := s.rules[string(v)]; isRule || imported[v] || v.Equal(ast.DefaultRootDocument.Value) || v.Equal(ast.InputRootDocument.Value) || v.IsWildcard() || isBuiltin(v) {
+			return v, nil
+		}
+		return ast.Var(prefix + string(v)), nil
+	})
+	if out, ok := renamed.(*ast.Rule); ok && err == nil {
+		return out
+	}
+	return rule
+}
+
+// isBuiltin reports whether a name is, or begins, the name of a builtin function.
+func isBuiltin(v ast.Var) bool {
+	for name := range ast.BuiltinMap {
+		if head, _, _ := strings.Cut(name, "."); head == string(v) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *search) reasonAt(rule string, at, otherwise *ast.Location) *Reason {
+	if at == nil {
+		at = otherwise
+	}
+	out := &Reason{Policy: s.policy, Rule: rule}
+	if at != nil {
+		out.Line = at.Row
+	}
+	return out
+}
+
+// isCandidate returns the condition that a term is the candidate.
+func isCandidate(candidate string, t *ast.Term) []*ast.Expr {
+	return []*ast.Expr{ast.Equality.Expr(ast.StringTerm(candidate), t)}
+}
+
+// assignedTo returns the term that a body assigns to a variable, or nil.
+func assignedTo(body ast.Body, v ast.Var) *ast.Term {
+	for _, e := range body {
+		if e.IsAssignment() && e.Operand(0).Value.Compare(v) == 0 {
+			return e.Operand(1)
+		}
+	}
+	return nil
+}
+
+// maxText is the number of characters of an expression that messages show.
+const maxText = 160
+
+// textOf returns the text at a location in one line.
+func textOf(l *ast.Location) string {
+	if l == nil {
+		return ""
+	}
+	text := strings.Join(strings.Fields(string(l.Text)), " ")
+	if len(text) > maxText {
+		text = text[:maxText] + "..."
+	}
+	return text
+}
+
+// textValue returns the string that a term has in a solution.
+func textValue(t *ast.Term, solution map[string]any) (string, bool) {
+	switch value := t.Value.(type) {
+	case ast.String:
+		return string(value), true
+	case ast.Var:
+		text, ok := solution[string(value)].(string)
+		return text, ok
+	}
+	return "", false
+}
+
+// valuesIn returns the values of the references in an expression, in the order of the text, each once.
+func (s *search) valuesIn(ctx context.Context, e *ast.Expr, solution map[string]any) []Value {
+	var out []Value
+	add := func(reference string, value any) {
+		if !slices.ContainsFunc(out, func(v Value) bool { return v.Reference == reference }) {
+			out = append(out, Value{reference, value})
+		}
+	}
+	ast.WalkTerms(e, func(t *ast.Term) bool {
+		switch value := t.Value.(type) {
+		case ast.Call, *ast.SetComprehension, *ast.ArrayComprehension, *ast.ObjectComprehension:
+			return false
+		case ast.Var:
+			if found, ok := solution[string(value)]; ok && isScalar(found) && t.Location != nil && !value.IsWildcard() {
+				add(readable(t), found)
+			}
+		case ast.Ref:
+			if found, known := s.valueOf(ctx, value, solution); known {
+				add(readable(t), found)
+			}
+			return true
+		}
+		return false
+	})
+	return out
+}
+
+// readable returns a term as it is written, without the prefixes of renamed variables.
+func readable(t *ast.Term) string {
+	if t.Location != nil && len(t.Location.Text) > 0 {
+		return textOf(t.Location)
+	}
+	return t.String()
+}
+
+// valueOf returns the value of a reference to the input, the data, or a variable. known is false for other references,
+// and for those with a key whose value is not known.
+func (s *search) valueOf(ctx context.Context, ref ast.Ref, solution map[string]any) (value any, known bool) {
+	path := make([]string, 0, len(ref))
+	for _, key := range ref[1:] {
+		text, ok := textValue(key, solution)
+		if number, isNumber := key.Value.(ast.Number); isNumber {
+			text, ok = number.String(), true
+		}
+		if !ok {
+			return nil, false
+		}
+		path = append(path, text)
+	}
+	head, _ := ref[0].Value.(ast.Var)
+	switch {
+	case ref[0].Equal(ast.InputRootDocument):
+		return lookup(s.input, path), true
+	case ref[0].Equal(ast.DefaultRootDocument):
+		return s.inspection.Lookup(ctx, path), true
+	}
+	from, known := solution[string(head)]
+	if !known {
+		return nil, false
+	}
+	return lookup(from, path), true
+}
+
+// lookup returns the value at a path below a decoded JSON value, or nil.
+func lookup(value any, path []string) any {
+	for _, name := range path {
+		switch at := value.(type) {
+		case map[string]any:
+			value = at[name]
+		case []any:
+			var index int
+			if _, err := fmt.Sscanf(name, "%d", &index); err != nil || index < 0 || index >= len(at) {
+				return nil
+			}
+			value = at[index]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,245 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package explain_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+const fleet = `apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: eu-1, namespace: fleet, labels: {region: eu, pci: "2"}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: eu-2, namespace: fleet, labels: {region: eu, pci: "1"}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: us-1, namespace: fleet, labels: {region: us, pci: "2"}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: bare, namespace: fleet}
+`
+
+const web = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {region: eu, pci: "2"}}
+spec: {template: {spec: {containers: [{name: main, image: web}]}}}`
+
+func parse(t *testing.T, text string) []*unstructured.Unstructured {
+	t.Helper()
+	var out []*unstructured.Unstructured
+	for document := range strings.SplitSeq(text, "---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, obj)
+	}
+	return out
+}
+
+// policyOf returns a PlacementPolicy for Deployments with the text.
+func policyOf(name, rego string) string {
+	return fmt.Sprintf(`apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: %s}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rego: |
+    %s
+`, name, strings.ReplaceAll(strings.TrimSpace(rego), "\n", "\n    "))
+}
+
+func explainObject(t *testing.T, world, object string, options explain.Options) *explain.Explanation {
+	t.Helper()
+	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), parse(t, world)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := simulation.New(t.Context(), cluster, simulation.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.NewObject(parse(t, object)[0], false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := explain.Explain(t.Context(), s, o, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// lines renders the reasons of a candidate, one per line, with nested ones after a dash.
+func lines(reasons []explain.Reason, prefix string) []string {
+	var out []string
+	for _, r := range reasons {
+		text := prefix
+		if r.Rule != "" {
+			text += fmt.Sprintf("%s:%d ", r.Rule, r.Line)
+		}
+		text += r.Expression + r.Message
+		for _, v := range r.Values {
+			text += fmt.Sprintf(" | %s=%v", v.Reference, v.Value)
+		}
+		out = append(out, text)
+		out = append(out, lines(r.Because, prefix+"- ")...)
+	}
+	return out
+}
+
+func TestReasons(t *testing.T) {
+	for name, test := range map[string]struct {
+		rego string
+		want map[string][]string
+	}{
+		"a partial rule": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == input.metadata.labels.region
+  c.labels.pci == input.metadata.labels.pci
+}`, map[string][]string{
+			"us-1": {`clusters:5 c.labels.region == input.metadata.labels.region | c.labels.region=us | input.metadata.labels.region=eu`},
+			"eu-2": {`clusters:6 c.labels.pci == input.metadata.labels.pci | c.labels.pci=1 | input.metadata.labels.pci=2`},
+			"bare": {`clusters:5 c.labels.region == input.metadata.labels.region | c.labels.region=<nil> | input.metadata.labels.region=eu`},
+		}},
+		"an expression that iterates": {`
+package p
+
+clusters contains name if data.clusters[name].labels.region == "eu"`, map[string][]string{
+			"us-1": {`clusters:3 data.clusters[name].labels.region == "eu" | data.clusters[name].labels.region=us`},
+			"bare": {`clusters:3 data.clusters[name].labels.region == "eu" | data.clusters[name].labels.region=<nil>`},
+		}},
+		"a comprehension": {`
+package p
+
+clusters := {c.name |
+  some c in data.clusters
+  c.labels.region == "eu"
+  c.labels.pci == "2"
+}`, map[string][]string{
+			"us-1": {`clusters:5 c.labels.region == "eu" | c.labels.region=us`},
+			"eu-2": {`clusters:6 c.labels.pci == "2" | c.labels.pci=1`},
+			"bare": {`clusters:5 c.labels.region == "eu" | c.labels.region=<nil>`},
+		}},
+		"a function": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  suitable(c)
+}
+
+suitable(c) if {
+  c.labels.region == "eu"
+  c.labels.pci == input.metadata.labels.pci
+}`, map[string][]string{
+			"us-1": {`clusters:5 suitable(c)`, `- suitable:9 c.labels.region == "eu" | c.labels.region=us`},
+			"eu-2": {`clusters:5 suitable(c)`, `- suitable:10 c.labels.pci == input.metadata.labels.pci | c.labels.pci=1 | input.metadata.labels.pci=2`},
+			"bare": {`clusters:5 suitable(c)`, `- suitable:9 c.labels.region == "eu" | c.labels.region=<nil>`},
+		}},
+		"sets that are combined": {`
+package p
+
+clusters := (european & certified) - closed
+
+european contains name if data.clusters[name].labels.region == "eu"
+
+certified contains name if {
+  some name, c in data.clusters
+  c.labels.pci == "2"
+}
+
+closed contains "eu-1"`, map[string][]string{
+			"eu-1": {`clusters:3 excludes it: closed contains it`},
+			"us-1": {
+				`clusters:3 does not contain it`, `- clusters:3 does not contain it`,
+				`- - european:5 data.clusters[name].labels.region == "eu" | data.clusters[name].labels.region=us`,
+			},
+			"eu-2": {`clusters:3 does not contain it`, `- clusters:3 does not contain it`, `- - certified:9 c.labels.pci == "2" | c.labels.pci=1`},
+		}},
+		"a negation and a condition on the object": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  not c.labels.region == "us"
+}
+
+clusters contains "us-1" if input.metadata.labels.region == "us"`, map[string][]string{
+			"us-1": {`clusters:5 not c.labels.region == "us" | c.labels.region=us`, `clusters:8 input.metadata.labels.region == "us" | input.metadata.labels.region=eu`},
+		}},
+		"several clauses": {`
+package p
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == "eu"
+}
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.pci == "3"
+}`, map[string][]string{
+			"us-1": {`clusters:5 c.labels.region == "eu" | c.labels.region=us`, `clusters:10 c.labels.pci == "3" | c.labels.pci=2`},
+		}},
+		"a constant": {`
+package p
+
+clusters := {"eu-1"} if data.clusters`, map[string][]string{"us-1": {`clusters:3 does not contain it`}}},
+		"a name that no inventory has": {`
+package p
+
+clusters contains name if {
+  some name in ["eu-9", "eu-1"]
+  data.clusters[name].labels.pci == "2"
+}`, map[string][]string{"us-1": {`clusters:4 some name in ["eu-9", "eu-1"] | name=us-1`}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := explainObject(t, fleet+"---\n"+policyOf("p", test.rego), web, explain.Options{Limit: 10})
+			if e.Clusters == nil {
+				t.Fatalf("no clusters: %+v", e.Policies)
+			}
+			got := map[string][]string{}
+			for _, c := range e.Clusters.Listed {
+				if _, ok := test.want[c.Name]; ok {
+					got[c.Name] = lines(c.Reasons, "")
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
