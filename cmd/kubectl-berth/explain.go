@@ -25,11 +25,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/simulation"
 )
 
 const explainLong = `Explain why an object is placed as it is: the policies that match it and those that nearly do, what each of them decides,
@@ -74,11 +76,11 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if (len(args) == 0) == (len(o.files.Filenames) == 0) {
 		return errors.New("name an object, for example deployment/web, or a file with -f")
 	}
-	s, err := o.live(ctx)
+	s, err := o.simulate(ctx)
 	if err != nil {
 		return err
 	}
-	objects, err := o.read(&o.files, args)
+	objects, err := o.objects(ctx, s, args)
 	if err != nil {
 		return err
 	}
@@ -105,6 +107,14 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		printExplanation(p, e)
 	}
 	return p.err
+}
+
+// objects returns the objects to explain: those that exist, or the manifests.
+func (o *explainOptions) objects(ctx context.Context, s *simulation.Simulation, args []string) ([]*unstructured.Unstructured, error) {
+	if len(args) > 0 {
+		return o.existing(ctx, s.Cluster(), args)
+	}
+	return o.manifests(&o.files)
 }
 
 func printExplanation(p *printer, e *explain.Explanation) {

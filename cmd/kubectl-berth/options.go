@@ -17,9 +17,12 @@ limitations under the License.
 package main
 
 import (
+	"bufio"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -49,10 +52,12 @@ type simulationFlags struct {
 	flags *genericclioptions.ConfigFlags
 
 	config, berthNamespace string
-	predicates             []string
+	predicates, from       []string
 }
 
 func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.from, "from", nil,
+		"A snapshot, or files and directories with manifests, in place of the cluster that the kubeconfig names.")
 	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, and predicates.")
 	flags.StringSliceVar(&f.predicates, "predicates", nil, "The manager's --predicates. Without it, the manager's default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")
@@ -100,27 +105,89 @@ func (f *simulationFlags) allowedPredicates(config *configuration.ManagerConfigu
 	return out, nil
 }
 
-// live returns a simulation of the cluster that the kubeconfig names.
-func (f *simulationFlags) live(ctx context.Context) (*simulation.Simulation, error) {
+// cluster returns the cluster that --from contains or that the kubeconfig names, and the options of its simulation.
+func (f *simulationFlags) cluster(ctx context.Context) (simulation.Cluster, simulation.Options, error) {
 	options, inventories, err := f.settings()
 	if err != nil {
-		return nil, err
+		return nil, options, err
+	}
+	if len(f.from) > 0 {
+		cluster, err := f.recorded(inventories)
+		return cluster, options, err
 	}
 	config, err := f.flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, options, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
 	cluster, err := simulation.NewLive(ctx, config, inventories)
 	if err != nil {
-		return nil, err
+		return nil, options, err
 	}
-	if options.Keyring, err = f.keyring(ctx, config); err != nil {
+	options.Keyring, err = f.keyring(ctx, config)
+	return cluster, options, err
+}
+
+// simulate returns a simulation of the cluster.
+func (f *simulationFlags) simulate(ctx context.Context) (*simulation.Simulation, error) {
+	cluster, options, err := f.cluster(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return simulation.New(ctx, cluster, options)
 }
+
+// recorded returns the cluster in the files of --from.
+func (f *simulationFlags) recorded(inventories *replication.Inventories) (*simulation.Static, error) {
+	if len(f.from) == 1 {
+		snapshot, err := readSnapshot(f.from[0])
+		if err != nil {
+			return nil, fmt.Errorf("--from: %s: %w", f.from[0], err)
+		}
+		if snapshot != nil {
+			return snapshot.Cluster(inventories)
+		}
+	}
+	objects, err := f.manifests(&resource.FilenameOptions{Filenames: f.from, Recursive: true})
+	if err != nil {
+		return nil, fmt.Errorf("--from: %w", err)
+	}
+	return simulation.NewStatic(simulation.KubernetesDiscovery(), inventories, objects...)
+}
+
+// readSnapshot reads a snapshot. It returns nil for other files.
+func readSnapshot(path string) (*simulation.Snapshot, error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		// Reading manifests gives a better error, or reads a directory.
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var reader io.Reader = file
+	if strings.HasSuffix(path, ".gz") {
+		if reader, err = gzip.NewReader(file); err != nil {
+			return nil, err
+		}
+	}
+	buffered := bufio.NewReader(reader)
+	// The plugin writes the type first.
+	if start, _ := buffered.Peek(len(snapshotStart)); string(start) != snapshotStart {
+		return nil, nil
+	}
+	text, err := io.ReadAll(buffered)
+	if err != nil {
+		return nil, err
+	}
+	return simulation.DecodeSnapshot(text)
+}
+
+// snapshotStart is how each snapshot starts.
+const snapshotStart = `{"kind":"` + simulation.SnapshotKind + `"`
 
 // keyring returns the manager's key, or nil for users who can't read it.
 func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*placement.Keyring, error) {
@@ -138,21 +205,54 @@ func (f *simulationFlags) keyring(ctx context.Context, config *rest.Config) (*pl
 	return certs.KeyringOf(secret)
 }
 
-// read returns the objects that the arguments name in the cluster, or that the files contain. Files are read without a
-// cluster.
-func (f *simulationFlags) read(files *resource.FilenameOptions, args []string) ([]*unstructured.Unstructured, error) {
-	namespace, explicit, err := f.flags.ToRawKubeConfigLoader().Namespace()
+// manifests returns the objects in files, without a cluster.
+func (f *simulationFlags) manifests(files *resource.FilenameOptions) ([]*unstructured.Unstructured, error) {
+	return collect(resource.NewBuilder(f.flags).Unstructured().Local().FilenameParam(false, files).Flatten())
+}
+
+// existing returns the objects that the arguments, TYPE/NAME or TYPE NAME, name in the cluster.
+func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Cluster, args []string) ([]*unstructured.Unstructured, error) {
+	namespace, _, err := f.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("finding the namespace: %w", err)
 	}
-	builder := resource.NewBuilder(f.flags).Unstructured().NamespaceParam(namespace).DefaultNamespace().Flatten()
-	if len(files.Filenames) > 0 {
-		builder = builder.Local().FilenameParam(explicit, files)
-	} else {
-		builder = builder.ResourceTypeOrNameArgs(true, args...).Latest()
+	static, ok := cluster.(*simulation.Static)
+	if !ok {
+		return collect(resource.NewBuilder(f.flags).Unstructured().NamespaceParam(namespace).DefaultNamespace().ResourceTypeOrNameArgs(true, args...).Latest().Flatten())
+	}
+	if len(args) == 2 && !strings.Contains(args[0], "/") {
+		args = []string{args[0] + "/" + args[1]}
 	}
 	var out []*unstructured.Unstructured
-	err = builder.Do().Visit(func(info *resource.Info, err error) error {
+	for _, arg := range args {
+		typeName, name, ok := strings.Cut(arg, "/")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%q does not name an object: write TYPE/NAME, for example deployment/web", arg)
+		}
+		found, err := static.Find(typeName)
+		if err != nil {
+			return nil, err
+		}
+		in := namespace
+		if !found.Namespaced {
+			in = ""
+		}
+		obj, err := static.Get(ctx, found.GroupVersionResource, in, name)
+		if err != nil {
+			return nil, err
+		}
+		if obj == nil {
+			return nil, fmt.Errorf("%s %q is not in --from: name its namespace by -n, or explain a manifest of it by -f", found.GroupResource(), name)
+		}
+		out = append(out, obj)
+	}
+	return out, nil
+}
+
+// collect returns the objects that a builder finds.
+func collect(builder *resource.Builder) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	err := builder.Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
 			return err
 		}

@@ -394,13 +394,18 @@ func (n namespaceLabels) Labels(_ context.Context, name string) (map[string]stri
 	return map[string]string{corev1.LabelMetadataName: name}, nil
 }
 
+// needsNamespaces reports whether a policy selects objects by the labels of their namespaces, or may.
+func (s *Simulation) needsNamespaces() bool {
+	return slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsNamespaces() || p.Matcher.Conditional() })
+}
+
 // readNamespaces returns the labels of all namespaces if a policy selects by them.
 func (s *Simulation) readNamespaces(ctx context.Context) (namespaceLabels, error) {
 	out := namespaceLabels{}
-	if !slices.ContainsFunc(s.policies, func(p *Policy) bool { return p.Matcher.SelectsNamespaces() || p.Matcher.Conditional() }) {
+	if !s.needsNamespaces() {
 		return out, nil
 	}
-	list, err := s.cluster.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), nil)
+	list, err := s.cluster.List(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), (&projection.FieldSet{}).Seal())
 	if err != nil {
 		return nil, err
 	}

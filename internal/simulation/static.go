@@ -17,7 +17,6 @@ limitations under the License.
 package simulation
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -54,11 +53,13 @@ type Discovery struct {
 //go:embed kubernetes.json
 var kubernetes []byte
 
+// KubernetesMinor is the minor version of Kubernetes whose types KubernetesDiscovery returns.
+const KubernetesMinor = "36"
+
 // KubernetesDiscovery returns the types of Kubernetes itself, in the version that Berth is built for.
 func KubernetesDiscovery() Discovery {
 	var out Discovery
-	decoder := json.NewDecoder(bytes.NewReader(kubernetes))
-	if err := decoder.Decode(&out); err != nil {
+	if err := json.Unmarshal(kubernetes, &out); err != nil {
 		panic(fmt.Sprintf("kubernetes.json: %v", err))
 	}
 	return out
@@ -160,6 +161,23 @@ func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) 
 		return r, nil
 	}
 	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it", gvk.Kind, gvk.GroupVersion())
+}
+
+// Find returns the type that a user names, by its plural, singular, or short name or its kind, optionally followed by a dot
+// and its group. The error suggests a similar name.
+func (s *Static) Find(name string) (policy.Resource, error) {
+	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
+	served := s.catalog.Served()
+	for resource, kind := range s.catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group }) {
+		plural, ok := served.FindPlural(name, []string{resource.Group})
+		if !ok || plural != resource.Resource || !slices.ContainsFunc(s.catalog.ByPlural(plural), func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
+			continue
+		}
+		if found := s.resources[resource.GroupVersion().WithKind(kind)]; served.HasName(schema.GroupResource{Group: resource.Group, Resource: name}) {
+			return found, nil
+		}
+	}
+	return policy.Resource{}, fmt.Errorf("the type %q is not known%s", name, served.SuggestPlural(name))
 }
 
 // List implements Cluster. The objects are sorted by namespace and name.

@@ -1,0 +1,119 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+const snapshotLong = `Record what the policies of a cluster read into one file: the types that the API server serves, the policies, the objects
+that they read, and the objects that they match. Of most objects it keeps only the fields that policies read, their
+labels, and their annotations. Secrets have no payload.
+
+Other commands take the file in place of the cluster with --from. Their answers are those of the cluster at that time.`
+
+const snapshotExample = `  # Record the cluster, compressed
+  kubectl berth snapshot -o cluster.json.gz
+
+  # Explain a decision later, without the cluster
+  kubectl berth explain deployment/web -n shop --from cluster.json.gz`
+
+// snapshotOptions are the flags of the snapshot command.
+type snapshotOptions struct {
+	simulationFlags
+	output string
+}
+
+func newSnapshot(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &snapshotOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "snapshot -o FILENAME",
+		Short:   "Record what the policies of a cluster read",
+		Long:    snapshotLong,
+		Example: snapshotExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "The file to write. It is compressed if its name ends with .gz. - stands for the standard output.")
+	return cmd
+}
+
+func (o *snapshotOptions) run(ctx context.Context) error {
+	if o.output == "" {
+		return errors.New("name the file to write with -o, for example -o cluster.json.gz")
+	}
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	live, ok := s.Cluster().(*simulation.Live)
+	if !ok {
+		return errors.New("a snapshot is of a live cluster: leave out --from")
+	}
+	served, err := live.Discovery()
+	if err != nil {
+		return err
+	}
+	snapshot, err := s.Snapshot(ctx, served)
+	if err != nil {
+		return err
+	}
+	if o.output == "-" {
+		return encodeSnapshot(o.Out, snapshot)
+	}
+	if err := writeSnapshot(o.output, snapshot); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(o.ErrOut, "Recorded %s in %s\n", objects(len(snapshot.Objects)), o.output)
+	return err
+}
+
+// encodeSnapshot writes a snapshot as one JSON document.
+func encodeSnapshot(out io.Writer, s *simulation.Snapshot) error {
+	if err := json.NewEncoder(out).Encode(s); err != nil {
+		return fmt.Errorf("writing the snapshot: %w", err)
+	}
+	return nil
+}
+
+func writeSnapshot(path string, s *simulation.Snapshot) (err error) {
+	// The snapshot may contain what not everybody may read.
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if !strings.HasSuffix(path, ".gz") {
+		return encodeSnapshot(file, s)
+	}
+	compressed := gzip.NewWriter(file)
+	return errors.Join(encodeSnapshot(compressed, s), compressed.Close())
+}

@@ -1,0 +1,146 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+// The type that a snapshot declares.
+const (
+	SnapshotAPIVersion = "config.berth.dev/v1alpha1"
+	SnapshotKind       = "ClusterSnapshot"
+)
+
+// Snapshot is the part of a cluster's state that its policies read, and the objects that they match. Decisions on it equal
+// those in the cluster at that time.
+type Snapshot struct {
+	metav1.TypeMeta `json:",inline"`
+	// Discovery are the types that the cluster served.
+	Discovery Discovery `json:"discovery"`
+	// Objects are the policies, what they read, and what they match. Objects of all types but policies and inventories have
+	// only the fields that policies read, and their identity, labels, and annotations. Secrets have no payload.
+	Objects []map[string]any `json:"objects"`
+}
+
+// Snapshot records what the policies of the simulation read from the cluster. served is what discovery returned for it.
+func (s *Simulation) Snapshot(ctx context.Context, served Discovery) (*Snapshot, error) {
+	out := &Snapshot{TypeMeta: metav1.TypeMeta{APIVersion: SnapshotAPIVersion, Kind: SnapshotKind}, Discovery: served}
+	fields := s.snapshotFields()
+	for _, resource := range slices.SortedFunc(maps.Keys(fields), compareResources) {
+		objects, err := s.cluster.List(ctx, resource, fields[resource])
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			kept := obj.DeepCopy()
+			if keep := keptFields(fields[resource]); keep != nil {
+				kept.Object = keep.Project(kept.Object)
+			}
+			replication.Strip(resource.GroupResource(), kept)
+			out.Objects = append(out.Objects, kept.Object)
+		}
+	}
+	return out, nil
+}
+
+// snapshotFields returns the types that a snapshot contains, and the fields of their objects; nil stands for all fields.
+func (s *Simulation) snapshotFields() fieldsByType {
+	inventories := s.cluster.Catalog().Inventories().Resources()
+	out := fieldsByType{placementv1.GroupVersion.WithResource("placementpolicies"): nil}
+	add := func(resource schema.GroupVersionResource, fields *projection.FieldSet) {
+		before, known := out[resource]
+		switch {
+		case known && before == nil, fields == nil, slices.Contains(inventories, resource):
+			// The normal form of a cluster derives from fields that no policy names.
+			out[resource] = nil
+		case known:
+			out[resource] = projection.Union(before, fields)
+		default:
+			out[resource] = fields
+		}
+	}
+	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.Fields }) {
+		add(resource, fields)
+	}
+	for resource, fields := range s.union(func(b *policy.Binding) fieldsByType { return b.PredicateReads }) {
+		add(resource, fields)
+	}
+	for _, resource := range s.cluster.Catalog().Select(s.selects) {
+		add(resource.GroupVersionResource, s.inputFields(resource.GroupVersionResource))
+	}
+	if s.needsNamespaces() {
+		add(corev1.SchemeGroupVersion.WithResource("namespaces"), (&projection.FieldSet{}).Seal())
+	}
+	return out
+}
+
+func compareResources(a, b schema.GroupVersionResource) int {
+	return strings.Compare(a.String(), b.String())
+}
+
+// DecodeSnapshot decodes a snapshot. The error says what to do if the text is none, or one of another version of Berth.
+func DecodeSnapshot(text []byte) (*Snapshot, error) {
+	var header metav1.TypeMeta
+	if err := json.Unmarshal(text, &header); err != nil {
+		return nil, fmt.Errorf("not a snapshot: %w", err)
+	}
+	if header.Kind != SnapshotKind || header.APIVersion != SnapshotAPIVersion {
+		return nil, fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s: record it again with this version of the plugin",
+			header.APIVersion, header.Kind, SnapshotAPIVersion, SnapshotKind)
+	}
+	out := &Snapshot{}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	decoder.UseNumber()
+	if err := decoder.Decode(out); err != nil {
+		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
+	}
+	for _, obj := range out.Objects {
+		// Numbers are int64 or float64, as in objects from the API server.
+		if err := utiljson.ConvertMapNumbers(obj, 0); err != nil {
+			return nil, fmt.Errorf("the snapshot is damaged: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Cluster returns the recorded cluster.
+func (s *Snapshot) Cluster(inventories *replication.Inventories) (*Static, error) {
+	objects := make([]*unstructured.Unstructured, len(s.Objects))
+	for i, obj := range s.Objects {
+		objects[i] = &unstructured.Unstructured{Object: obj}
+	}
+	return NewStatic(s.Discovery, inventories, objects...)
+}

@@ -1,0 +1,282 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package plugin_test compares what the kubectl plugin says with what a manager does, on a real API server.
+package plugin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/test/framework"
+)
+
+var f *framework.Framework
+
+func TestPlugin(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Plugin")
+}
+
+var clusterProfile = schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Kind: "ClusterProfile"}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	f = framework.Start(ctx)
+	DeferCleanup(f.Stop)
+	f.InstallPlugin(ctx)
+	f.InstallClusterProfiles(ctx)
+	m := f.StartReadyManager(ctx)
+	DeferCleanup(m.Stop)
+})
+
+// simulate returns a simulation of the cluster as it is now.
+func simulate(ctx context.Context) *simulation.Simulation {
+	GinkgoHelper()
+	cluster, err := simulation.NewLive(ctx, f.Config, replication.Known())
+	Expect(err).NotTo(HaveOccurred())
+	s, err := simulation.New(ctx, cluster, simulation.Options{OwnNamespace: "berth-system"})
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+func createCluster(ctx context.Context, name string, labels map[string]string) {
+	GinkgoHelper()
+	obj := framework.NewObject(clusterProfile, "fleet-system", name, nil)
+	obj.SetLabels(labels)
+	obj.Object["spec"] = map[string]any{"clusterManager": map[string]any{"name": "test"}}
+	Expect(f.Client.Create(ctx, obj)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(f.Client.Delete(ctx, obj)).To(Succeed()) })
+}
+
+var _ = Describe("kubectl berth explain", func() {
+	BeforeEach(func(ctx SpecContext) {
+		_ = f.Client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "fleet-system"}}})
+	})
+
+	It("says of an object in the cluster which cluster lost by which line", func(ctx SpecContext) {
+		createCluster(ctx, "eu-1", map[string]string{"region": "eu"})
+		createCluster(ctx, "us-1", map[string]string{"region": "us"})
+		namespace := f.NewNamespace(ctx, nil)
+		f.CreateReadyPolicy(ctx, framework.NewPolicy("region", `package region
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == "eu"
+}
+`, "apps", "deployments", namespace))
+		Expect(f.Client.Create(ctx, framework.NewObject(framework.Deployment, namespace, "web", nil))).To(Succeed())
+
+		out := f.MustKubectl(ctx, "", "berth", "explain", "deployment/web", "-n", namespace)
+		AddReportEntry("explanation", out)
+		Expect(out).To(And(
+			ContainSubstring("Policy region (generation 1, priority 0, Enforce)"), ContainSubstring("eu-1 is chosen"),
+			ContainSubstring("region.rego:5 (rule clusters): fails: c.labels.region == \"eu\""), ContainSubstring("c.labels.region is \"us\"")))
+
+		By("explaining it from a snapshot, without the cluster")
+		snapshot := filepath.Join(GinkgoT().TempDir(), "cluster.json.gz")
+		f.MustKubectl(ctx, "", "berth", "snapshot", "-o", snapshot)
+		Expect(f.Shell(ctx, "KUBECONFIG=/dev/null kubectl berth explain deploy/web -n "+namespace+" --from "+snapshot)).To(Equal(out))
+
+		By("explaining a manifest of what does not exist")
+		manifest := filepath.Join(GinkgoT().TempDir(), "api.yaml")
+		text, err := json.Marshal(framework.NewObject(framework.Deployment, namespace, "api", nil))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(manifest, text, 0o600)).To(Succeed())
+		out = f.MustKubectl(ctx, "", "berth", "explain", "-f", manifest, "-o", "json", "--why-not", "us-1")
+		var explained []explain.Explanation
+		Expect(json.Unmarshal([]byte(out), &explained)).To(Succeed())
+		Expect(explained).To(HaveLen(1))
+		Expect(explained[0].Exists).To(BeFalse())
+		Expect(explained[0].Clusters.Listed).To(HaveLen(1))
+		Expect(explained[0].Clusters.Listed[0].Reasons[0].Line).To(Equal(5))
+	})
+
+	DescribeTable("says what to do in one sentence", func(ctx SpecContext, want string, args ...string) {
+		out, err := f.Kubectl(ctx, "", append([]string{"berth", "explain"}, args...)...)
+		Expect(err).To(HaveOccurred())
+		Expect(strings.Split(strings.TrimSpace(out), "\n")).To(HaveLen(1))
+		Expect(out).To(ContainSubstring(want))
+	},
+		Entry("without an object", "name an object, for example deployment/web, or a file with -f"),
+		Entry("for an unknown type", `the server doesn't have a resource type "gadget"`, "gadget/a"),
+		Entry("for an object that is not there", `"nothing" not found`, "deployment/nothing"),
+		Entry("for a file that is not there", "no-such.yaml", "-f", "no-such.yaml"),
+		Entry("for an unknown format", `--output: "xml" is none of json, yaml`, "namespace/default", "-o", "xml"),
+	)
+
+	It("names the right that is missing", func(ctx SpecContext) {
+		namespace := f.NewNamespace(ctx, nil)
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		text, err := f.Plane.Kubeconfig("nobody")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(kubeconfig, text, 0o600)).To(Succeed())
+		out, err := f.Kubectl(ctx, "", "berth", "explain", "deployment/web", "-n", namespace, "--kubeconfig", kubeconfig)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("ask for the right to list placementpolicies.placement.berth.dev"))
+	})
+})
+
+var _ = Describe("a simulation", func() {
+	It("decides as the webhook does, while policies and clusters change", func(ctx SpecContext) {
+		_ = f.Client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "fleet-system"}}})
+		r := rand.New(rand.NewPCG(20, uint64(GinkgoRandomSeed())))
+		labels := func() map[string]string {
+			out := map[string]string{}
+			for _, key := range []string{"region", "tier"} {
+				if r.IntN(4) > 0 {
+					out[key] = string("abc"[r.IntN(3)])
+				}
+			}
+			return out
+		}
+		for i := range 5 {
+			createCluster(ctx, fmt.Sprintf("c%d", i), labels())
+		}
+		namespace := f.NewNamespace(ctx, map[string]string{"team": "payments"})
+		var names []string
+		for i := range 5 {
+			p := framework.NewPolicy(fmt.Sprintf("generated-%d", i), generatePolicy(r, i), "apps", "deployments", namespace)
+			p.Spec.Priority = int32(r.IntN(3))
+			f.CreatePolicy(ctx, p)
+			names = append(names, p.Name)
+		}
+		for round := range 4 {
+			if round > 0 {
+				By("changing a cluster and a policy")
+				patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"region":%q}}}`, string("abc"[r.IntN(3)])))
+				obj := framework.NewObject(clusterProfile, "fleet-system", fmt.Sprintf("c%d", r.IntN(5)), nil)
+				Expect(f.Client.Patch(ctx, obj, patch)).To(Succeed())
+				f.ChangePolicy(ctx, names[r.IntN(len(names))], func(p *placementv1.PlacementPolicy) { p.Spec.Rego = generatePolicy(r, round+10) })
+			}
+			for _, name := range names {
+				f.AwaitReady(ctx, name)
+			}
+			Eventually(func(g Gomega, ctx context.Context) {
+				s := simulate(ctx)
+				for range 25 {
+					object := framework.NewObject(framework.Deployment, namespace, "web", labels())
+					object.SetLabels(labels())
+					compare(ctx, g, s, object)
+				}
+			}).WithContext(ctx).Should(Succeed())
+		}
+	})
+
+	It("knows the types of the API server without asking it", func(ctx SpecContext) {
+		client, err := discovery.NewDiscoveryClientForConfig(f.Config)
+		Expect(err).NotTo(HaveOccurred())
+		version, err := client.ServerVersion()
+		Expect(err).NotTo(HaveOccurred())
+		if version.Minor != simulation.KubernetesMinor {
+			Skip("the types are those of Kubernetes 1." + simulation.KubernetesMinor)
+		}
+		groups, resources, err := client.ServerGroupsAndResources()
+		Expect(err).NotTo(HaveOccurred())
+		known := simulation.KubernetesDiscovery()
+		var got, want []string
+		for _, list := range resources {
+			if strings.HasSuffix(strings.Split(list.GroupVersion, "/")[0], "berth.dev") || strings.Contains(list.GroupVersion, "multicluster.x-k8s.io") {
+				continue
+			}
+			for _, r := range list.APIResources {
+				got = append(got, fmt.Sprint(list.GroupVersion, " ", r))
+			}
+		}
+		for _, list := range known.Resources {
+			for _, r := range list.APIResources {
+				want = append(want, fmt.Sprint(list.GroupVersion, " ", r))
+			}
+		}
+		Expect(got).To(ConsistOf(want))
+		for _, group := range known.Groups {
+			Expect(groups).To(ContainElement(HaveField("PreferredVersion", group.PreferredVersion)))
+		}
+	})
+})
+
+// generatePolicy returns a policy that sets labels, annotations, and clusters, and denies some objects.
+func generatePolicy(r *rand.Rand, number int) string {
+	value := func() string { return string("abc"[r.IntN(3)]) }
+	condition := func() string {
+		return []string{
+			fmt.Sprintf(`c.labels.region == %q`, value()), `c.labels.region == input.metadata.labels.region`, fmt.Sprintf(`not c.labels.tier == %q`, value()),
+			fmt.Sprintf(`c.labels.tier in {%q, %q}`, value(), value()),
+		}[r.IntN(4)]
+	}
+	return fmt.Sprintf(`package generated%d
+
+clusters contains name if {
+  some name, c in data.clusters
+  %s
+  %s
+}
+
+annotations["example.com/tier"] := sprintf("%%s-%d", [input.metadata.labels.tier])
+
+labels["example.com/count"] := sprintf("n%%d", [count(data.clusters)]) if input.metadata.annotations.tier == %q
+
+errors contains "not here" if {
+  input.metadata.labels.region == %q
+  input.metadata.annotations.region == %q
+}
+`, number, condition(), condition(), r.IntN(3), value(), value(), value())
+}
+
+// compare checks that the API server and the simulation place an object alike, or both deny it.
+func compare(ctx context.Context, g Gomega, s *simulation.Simulation, object *unstructured.Unstructured) {
+	o, err := s.NewObject(object.DeepCopy(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	outcome, err := s.Decide(ctx, o)
+	g.Expect(err).NotTo(HaveOccurred())
+	var denials []string
+	for _, v := range outcome.Verdicts {
+		g.Expect(v.Err).NotTo(HaveOccurred())
+		denials = append(denials, v.Decision.Errors...)
+	}
+	err = f.Client.Create(ctx, object, client.DryRunAll)
+	if len(denials) > 0 {
+		g.Expect(err).To(MatchError(ContainSubstring(denials[0])))
+		return
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(outcome.Verdicts).NotTo(BeEmpty())
+	want := func(obj *unstructured.Unstructured) map[string]map[string]string {
+		annotations := maps.Clone(obj.GetAnnotations())
+		// Each signs the record with a key of its own.
+		delete(annotations, placementv1.RequestedAnnotation)
+		return map[string]map[string]string{"annotations": annotations, "labels": obj.GetLabels()}
+	}
+	g.Expect(cmp.Diff(want(object), want(outcome.Object))).To(BeEmpty())
+}
