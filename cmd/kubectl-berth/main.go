@@ -20,6 +20,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 
@@ -30,19 +32,24 @@ import (
 
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	// Cobra has already printed the error.
-	if err := newCommand(streams).ExecuteContext(context.Background()); err != nil {
+	err := newCommand(streams).ExecuteContext(context.Background())
+	if code, ok := errors.AsType[exitError](err); ok {
+		os.Exit(int(code))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(streams.ErrOut, "Error:", err)
 		os.Exit(1)
 	}
 }
 
 func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
-		Use:          "kubectl-berth",
-		Short:        "Work with Berth's policies",
-		Version:      version(),
-		SilenceUsage: true,
-		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"},
+		Use:     "kubectl-berth",
+		Short:   "Work with Berth's policies",
+		Version: version(),
+		// main prints errors, except those that only set the exit code.
+		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"},
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -51,7 +58,7 @@ func newCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.AddFlags(root.PersistentFlags())
 	migrate := &cobra.Command{Use: "migrate", Short: "Turn what other tools have into Berth's resources"}
 	migrate.AddCommand(newMigrateConfigMaps(flags, streams))
-	root.AddCommand(newExplain(flags, streams), newSnapshot(flags, streams), migrate, newCleanup(flags, streams))
+	root.AddCommand(newExplain(flags, streams), newWhatif(flags, streams), newViolations(flags, streams), newSnapshot(flags, streams), migrate, newCleanup(flags, streams))
 	return root
 }
 

@@ -229,7 +229,7 @@ func (f *simulationFlags) existing(ctx context.Context, cluster simulation.Clust
 		if !ok || name == "" {
 			return nil, fmt.Errorf("%q does not name an object: write TYPE/NAME, for example deployment/web", arg)
 		}
-		found, err := static.Find(typeName)
+		found, err := simulation.FindType(static.Catalog(), typeName)
 		if err != nil {
 			return nil, err
 		}

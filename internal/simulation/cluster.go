@@ -18,6 +18,8 @@ package simulation
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,4 +43,22 @@ type Cluster interface {
 	List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error)
 	// Get returns an object, or nil if there is none.
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
+}
+
+// FindType returns the type that a user names, by its plural, singular, or short name or its kind, optionally followed by a
+// dot and its group. The error suggests a similar name.
+func FindType(catalog *watches.Catalog, name string) (policy.Resource, error) {
+	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
+	served := catalog.Served()
+	for resource := range catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group }) {
+		if plural, ok := served.FindPlural(name, []string{resource.Group}); !ok || plural != resource.Resource {
+			continue
+		}
+		for _, preferred := range catalog.ByPlural(resource.Resource) {
+			if preferred.GroupVersionResource == resource && served.HasName(schema.GroupResource{Group: resource.Group, Resource: name}) {
+				return preferred, nil
+			}
+		}
+	}
+	return policy.Resource{}, fmt.Errorf("the type %q is not known%s", name, served.SuggestPlural(name))
 }

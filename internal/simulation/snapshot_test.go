@@ -145,11 +145,11 @@ func TestFind(t *testing.T) {
 		"deployments": "deployments.apps", "deployment": "deployments.apps", "deploy": "deployments.apps", "Deployment.apps": "deployments.apps", "po": "pods",
 		"clusterprofile": "clusterprofiles.multicluster.x-k8s.io", "plpol": "placementpolicies.placement.berth.dev", "events.events.k8s.io": "events.events.k8s.io",
 	} {
-		if got, err := cluster.Find(name); err != nil || got.GroupResource().String() != want {
+		if got, err := simulation.FindType(cluster.Catalog(), name); err != nil || got.GroupResource().String() != want {
 			t.Errorf("%s: %v, error %v, want %s", name, got.GroupResource(), err, want)
 		}
 	}
-	if _, err := cluster.Find("deploymnet"); err == nil || !strings.Contains(err.Error(), "did you mean deployments?") {
+	if _, err := simulation.FindType(cluster.Catalog(), "deploymnet"); err == nil || !strings.Contains(err.Error(), "did you mean deployments?") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -163,23 +163,6 @@ func (s *Static) Resource(gvk schema.GroupVersionKind) (policy.Resource, error) 
 	return policy.Resource{}, fmt.Errorf("the kind %s of %s is not known: add its CustomResourceDefinition or an object of it", gvk.Kind, gvk.GroupVersion())
 }
 
-// Find returns the type that a user names, by its plural, singular, or short name or its kind, optionally followed by a dot
-// and its group. The error suggests a similar name.
-func (s *Static) Find(name string) (policy.Resource, error) {
-	name, group, hasGroup := strings.Cut(strings.ToLower(name), ".")
-	served := s.catalog.Served()
-	for resource, kind := range s.catalog.Kinds(func(r schema.GroupVersionResource) bool { return !hasGroup || r.Group == group }) {
-		plural, ok := served.FindPlural(name, []string{resource.Group})
-		if !ok || plural != resource.Resource || !slices.ContainsFunc(s.catalog.ByPlural(plural), func(r policy.Resource) bool { return r.GroupVersionResource == resource }) {
-			continue
-		}
-		if found := s.resources[resource.GroupVersion().WithKind(kind)]; served.HasName(schema.GroupResource{Group: resource.Group, Resource: name}) {
-			return found, nil
-		}
-	}
-	return policy.Resource{}, fmt.Errorf("the type %q is not known%s", name, served.SuggestPlural(name))
-}
-
 // List implements Cluster. The objects are sorted by namespace and name.
 func (s *Static) List(_ context.Context, resource schema.GroupVersionResource, _ *projection.FieldSet) ([]*unstructured.Unstructured, error) {
 	objects := s.objects[resource]

@@ -1,0 +1,83 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+const violationsLong = `List every existing object that differs from what a policy decides, that a policy denies, or that it can't decide. A
+policy's status lists only some of them.`
+
+const violationsExample = `  # All policies
+  kubectl berth violations
+
+  # One policy, for a script
+  kubectl berth violations data-residency -o json`
+
+// violationsOptions are the flags of the violations command.
+type violationsOptions struct {
+	simulationFlags
+	output string
+}
+
+func newViolations(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &violationsOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "violations [POLICY]",
+		Short:   "List the objects that differ from what policies decide",
+		Long:    violationsLong,
+		Example: violationsExample,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	return cmd
+}
+
+func (o *violationsOptions) run(ctx context.Context, policy string) error {
+	s, err := o.simulate(ctx)
+	if err != nil {
+		return err
+	}
+	violations, err := whatif.Violations(ctx, s, policy)
+	if err != nil {
+		return err
+	}
+	if o.output != "" {
+		return printStructured(o.Out, o.output, violations)
+	}
+	p := &printer{out: o.Out}
+	for _, v := range violations {
+		p.line("%s %s: policy %s", v.Resource, qualifiedName(v.Namespace, v.Name), v.Policy)
+		for _, message := range v.Messages {
+			p.line("  %s", message)
+		}
+	}
+	if len(violations) == 0 {
+		p.line("No object differs from what the policies decide.")
+	}
+	return p.err
+}

@@ -1,0 +1,325 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+)
+
+const whatifLong = `Show what changes would do to the objects that exist, without making them: which would move, be denied, become
+undecidable, or be matched by other policies, with the values before and after.
+
+Changes are manifests of policies, or of any objects that policies read (--filename), objects that are deleted
+(--delete), and fields that are set (--set). Several can be combined.
+
+A policy that is not enforced changes nothing. An object that a policy denies stays; its next update is denied. Policies
+whose remediation is not Automatic change objects at their next update.
+
+The exit code is 0 if nothing changes, 2 if something does, and 3 if something would be denied or become undecidable.
+With --max-moves it is 0 if at most that many objects would change and none would be denied, and 3 otherwise.`
+
+const whatifExample = `  # A new version of a policy
+  kubectl berth whatif -f policy.yaml
+
+  # A cluster gets another label, and a node goes
+  kubectl berth whatif --set clusterprofiles/fleet/eu-2:metadata.labels.pci=2 --delete nodes/n3
+
+  # In a pipeline, without the cluster
+  kubectl berth whatif -f policy.yaml --from cluster.json.gz --max-moves 10`
+
+// whatifOptions are the flags of the whatif command.
+type whatifOptions struct {
+	simulationFlags
+	files       resource.FilenameOptions
+	deleted     []string
+	assignments []string
+	output      string
+	maxMoves    int
+	limitMoves  bool
+}
+
+func newWhatif(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &whatifOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "whatif [-f FILENAME] [--delete TYPE/NAME] [--set TYPE/NAME:PATH=VALUE]",
+		Short:   "Show what changes would do to existing objects",
+		Long:    whatifLong,
+		Example: whatifExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.limitMoves = cmd.Flags().Changed("max-moves")
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringSliceVarP(&o.files.Filenames, "filename", "f", nil, "Files, directories or - with objects that are created or replaced.")
+	f.BoolVarP(&o.files.Recursive, "recursive", "R", false, "Read directories of --filename recursively.")
+	f.StringArrayVar(&o.deleted, "delete", nil, "An object that is deleted, as TYPE/NAME or TYPE/NAMESPACE/NAME.")
+	f.StringArrayVar(&o.assignments, "set", nil, "A field that is set, as TYPE/[NAMESPACE/]NAME:PATH=VALUE. Names with dots are in brackets, as in metadata.labels['a.b/c']=d. "+
+		"Without =VALUE the field is removed.")
+	f.IntVar(&o.maxMoves, "max-moves", 0, "How many objects may change for the exit code 0.")
+	f.StringVarP(&o.output, "output", "o", "", "Output format: json or yaml. Without it, text.")
+	return cmd
+}
+
+// exitError is an error that sets the exit code and is not printed.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+const (
+	exitChanges exitError = 2
+	exitDenials exitError = 3
+)
+
+// progressDelay is how long a command runs before it says what it does.
+const progressDelay = time.Second
+
+func (o *whatifOptions) run(ctx context.Context) error {
+	timer := time.AfterFunc(progressDelay, func() {
+		// There is no other place to report an error of this message.
+		_, _ = fmt.Fprintln(o.ErrOut, "Reading the cluster and deciding its objects...")
+	})
+	defer timer.Stop()
+	cluster, options, err := o.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	changes, err := o.changes(cluster)
+	if err != nil {
+		return err
+	}
+	session, err := whatif.NewSession(ctx, cluster, options)
+	if err != nil {
+		return err
+	}
+	report, err := session.WhatIf(ctx, changes)
+	if err != nil {
+		return err
+	}
+	timer.Stop()
+	if o.output != "" {
+		err = printStructured(o.Out, o.output, report)
+	} else {
+		p := &printer{out: o.Out}
+		printReport(p, report)
+		err = p.err
+	}
+	return cmp.Or(err, o.exit(report))
+}
+
+// exit returns the error that sets the exit code; nil for 0.
+func (o *whatifOptions) exit(r *whatif.Report) error {
+	moves := r.Totals[whatif.Moved] + r.Totals[whatif.Changed]
+	broken := slices.ContainsFunc(r.Findings, func(f whatif.Finding) bool { return f.Error })
+	switch {
+	case broken, r.Totals[whatif.Denied]+r.Totals[whatif.Undecidable] > 0, o.limitMoves && moves > o.maxMoves:
+		return exitDenials
+	case len(r.Objects) > 0 && !o.limitMoves:
+		return exitChanges
+	}
+	return nil
+}
+
+// changes parses the flags.
+func (o *whatifOptions) changes(cluster simulation.Cluster) (whatif.Changes, error) {
+	var out whatif.Changes
+	if len(o.files.Filenames)+len(o.deleted)+len(o.assignments) == 0 {
+		return out, errors.New("name a change: -f policy.yaml, --delete TYPE/NAME, or --set TYPE/NAME:PATH=VALUE")
+	}
+	var err error
+	if len(o.files.Filenames) > 0 {
+		if out.Apply, err = o.manifests(&o.files); err != nil {
+			return out, err
+		}
+	}
+	for _, text := range o.deleted {
+		r, err := parseReference(cluster, text)
+		if err != nil {
+			return out, fmt.Errorf("--delete: %w", err)
+		}
+		out.Delete = append(out.Delete, r)
+	}
+	for _, text := range o.assignments {
+		a, err := parseAssignment(cluster, text)
+		if err != nil {
+			return out, fmt.Errorf("--set: %w", err)
+		}
+		out.Set = append(out.Set, a)
+	}
+	return out, nil
+}
+
+// parseReference parses TYPE/NAME or TYPE/NAMESPACE/NAME.
+func parseReference(cluster simulation.Cluster, text string) (whatif.Reference, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return whatif.Reference{}, fmt.Errorf("%q is not TYPE/NAME or TYPE/NAMESPACE/NAME", text)
+	}
+	found, err := simulation.FindType(cluster.Catalog(), parts[0])
+	if err != nil {
+		return whatif.Reference{}, err
+	}
+	if found.Namespaced != (len(parts) == 3) {
+		form := "TYPE/NAME"
+		if found.Namespaced {
+			form = "TYPE/NAMESPACE/NAME"
+		}
+		return whatif.Reference{}, fmt.Errorf("%q: write %s for %s", text, form, found.GroupResource())
+	}
+	out := whatif.Reference{Resource: found.GroupVersionResource, NamespacedName: types.NamespacedName{Name: parts[len(parts)-1]}}
+	if found.Namespaced {
+		out.Namespace = parts[1]
+	}
+	return out, nil
+}
+
+// parseAssignment parses TYPE/[NAMESPACE/]NAME:PATH=VALUE.
+func parseAssignment(cluster simulation.Cluster, text string) (whatif.Assignment, error) {
+	name, assignment, ok := strings.Cut(text, ":")
+	path, value, hasValue := strings.Cut(assignment, "=")
+	if !ok || path == "" {
+		return whatif.Assignment{}, fmt.Errorf("%q is not TYPE/[NAMESPACE/]NAME:PATH=VALUE", text)
+	}
+	r, err := parseReference(cluster, name)
+	if err != nil {
+		return whatif.Assignment{}, err
+	}
+	out := whatif.Assignment{Reference: r}
+	if out.Path, err = parsePath(path); err != nil {
+		return whatif.Assignment{}, err
+	}
+	if !hasValue {
+		return out, nil
+	}
+	out.Value = value
+	if inMetadata := len(out.Path) > 1 && out.Path[0] == "metadata" && (out.Path[1] == "labels" || out.Path[1] == "annotations"); inMetadata {
+		return out, nil
+	}
+	if err := yaml.Unmarshal([]byte(value), &out.Value); err != nil {
+		return whatif.Assignment{}, fmt.Errorf("%q: the value is not YAML: %w", text, err)
+	}
+	if number, ok := out.Value.(float64); ok && number == float64(int64(number)) {
+		out.Value = int64(number)
+	}
+	return out, nil
+}
+
+// parsePath parses names that are joined by dots, or in brackets and quotes.
+func parsePath(text string) ([]string, error) {
+	var out []string
+	for rest := text; rest != ""; {
+		if inner, ok := strings.CutPrefix(rest, "['"); ok {
+			name, after, closed := strings.Cut(inner, "']")
+			if !closed {
+				return nil, fmt.Errorf("%q: a bracket is not closed, as in metadata.labels['a.b/c']", text)
+			}
+			out, rest = append(out, name), strings.TrimPrefix(after, ".")
+			continue
+		}
+		end := strings.IndexAny(rest, ".[")
+		name := rest
+		if end >= 0 {
+			name = rest[:end]
+		}
+		if name == "" {
+			return nil, fmt.Errorf("%q: a name is empty", text)
+		}
+		out, rest = append(out, name), strings.TrimPrefix(rest[len(name):], ".")
+	}
+	return out, nil
+}
+
+// printReport prints what changes would do.
+func printReport(p *printer, r *whatif.Report) {
+	for _, f := range r.Findings {
+		kind := "warning"
+		if f.Error {
+			kind = "error"
+		}
+		p.line("policy %s: %s: %s", f.Policy, kind, f.Message)
+	}
+	for i, o := range r.Objects {
+		if i == 0 || r.Objects[i-1].Transition != o.Transition {
+			if i > 0 || len(r.Findings) > 0 {
+				p.line("")
+			}
+			p.line("%s: %s", o.Transition, objects(r.Totals[o.Transition]))
+		}
+		p.line("  %s %s", o.Resource, qualifiedName(o.Namespace, o.Name))
+		for _, v := range o.Values {
+			p.line("    %s %s: %s -> %s (%s)", strings.TrimSuffix(v.Field, "s"), v.Key, plainText(v.From), plainText(v.To), v.Policy)
+		}
+		for _, reason := range o.Reasons {
+			p.line("    %s", reason)
+		}
+	}
+	if len(r.Objects) > 0 {
+		p.line("")
+		printNamespaces(p, r)
+	}
+	p.line("%s unchanged", objects(r.Unchanged))
+}
+
+// printNamespaces prints the totals by namespace.
+func printNamespaces(p *printer, r *whatif.Report) {
+	for _, namespace := range slices.Sorted(maps.Keys(r.Namespaces)) {
+		var parts []string
+		for _, t := range whatif.Transitions() {
+			if n := r.Namespaces[namespace][t]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(string(t))))
+			}
+		}
+		where := "namespace " + namespace
+		if namespace == "" {
+			where = "outside namespaces"
+		}
+		p.line("%s: %s", where, strings.Join(parts, ", "))
+	}
+}
+
+func qualifiedName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func plainText(value *string) string {
+	if value == nil {
+		return "(none)"
+	}
+	return *value
+}

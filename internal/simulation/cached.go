@@ -1,0 +1,79 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package simulation
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
+)
+
+// Cached is a cluster that is read only once, so that several simulations see the same state.
+type Cached struct {
+	Cluster
+
+	mu       sync.Mutex
+	policies []placementv1.PlacementPolicy
+	lists    map[schema.GroupVersionResource]cachedList
+}
+
+// cachedList are the objects of a type, with the fields that they have; nil stands for all fields.
+type cachedList struct {
+	fields  *projection.FieldSet
+	objects []*unstructured.Unstructured
+}
+
+// NewCached returns the cluster with a cache.
+func NewCached(c Cluster) *Cached {
+	return &Cached{Cluster: c, lists: map[schema.GroupVersionResource]cachedList{}}
+}
+
+// Policies implements Cluster.
+func (c *Cached) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.policies != nil {
+		return c.policies, nil
+	}
+	var err error
+	c.policies, err = c.Cluster.Policies(ctx)
+	return c.policies, err
+}
+
+// List implements Cluster. It reads a type again if more fields are needed than before.
+func (c *Cached) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.lists[resource]
+	if ok && (known.fields == nil || fields != nil && known.fields.Covers(fields)) {
+		return known.objects, nil
+	}
+	if ok && fields != nil {
+		fields = projection.Union(known.fields, fields)
+	}
+	objects, err := c.Cluster.List(ctx, resource, fields)
+	if err != nil {
+		return nil, err
+	}
+	c.lists[resource] = cachedList{fields, objects}
+	return objects, nil
+}

@@ -1,0 +1,210 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/projection"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Changes are changes of a cluster that are not made.
+type Changes struct {
+	// Apply are objects that are created, or replace those of their name: their spec and other fields replace the existing
+	// ones, their labels and annotations are added, and the status stays.
+	Apply []*unstructured.Unstructured
+	// Delete are objects that are deleted.
+	Delete []Reference
+	// Set are fields that get another value.
+	Set []Assignment
+}
+
+// Reference identifies an object.
+type Reference struct {
+	Resource schema.GroupVersionResource
+	types.NamespacedName
+}
+
+// Assignment is a new value of a field. A value of nil removes the field.
+type Assignment struct {
+	Reference
+	Path  []string
+	Value any
+}
+
+// overlay is a cluster with changes.
+type overlay struct {
+	simulation.Cluster
+	// changed are the objects that differ from those of the cluster; nil stands for a deleted one.
+	changed map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured
+}
+
+var _ simulation.Cluster = (*overlay)(nil)
+
+// newOverlay returns the cluster with the changes. An error names the object that a change is about.
+func newOverlay(ctx context.Context, base simulation.Cluster, c Changes) (*overlay, error) {
+	o := &overlay{Cluster: base, changed: map[schema.GroupVersionResource]map[types.NamespacedName]*unstructured.Unstructured{}}
+	for _, obj := range c.Apply {
+		if err := o.apply(ctx, obj); err != nil {
+			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+		}
+	}
+	for _, s := range c.Set {
+		if err := o.set(ctx, s); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", s.Resource.GroupResource(), s.NamespacedName, err)
+		}
+	}
+	for _, r := range c.Delete {
+		obj, err := o.Get(ctx, r.Resource, r.Namespace, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		if obj == nil {
+			return nil, fmt.Errorf("%s %s does not exist, so it can't be deleted", r.Resource.GroupResource(), r.NamespacedName)
+		}
+		o.put(r, nil)
+	}
+	return o, nil
+}
+
+func (o *overlay) put(r Reference, obj *unstructured.Unstructured) {
+	if o.changed[r.Resource] == nil {
+		o.changed[r.Resource] = map[types.NamespacedName]*unstructured.Unstructured{}
+	}
+	o.changed[r.Resource][r.NamespacedName] = obj
+}
+
+func (o *overlay) apply(ctx context.Context, obj *unstructured.Unstructured) error {
+	resource, err := o.Resource(obj.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	r := Reference{resource.GroupVersionResource, types.NamespacedName{Name: obj.GetName()}}
+	if resource.Namespaced {
+		r.Namespace = obj.GetNamespace()
+	}
+	existing, err := o.Get(ctx, r.Resource, r.Namespace, r.Name)
+	if err != nil {
+		return err
+	}
+	next := obj.DeepCopy()
+	if existing != nil {
+		adopt(next, existing)
+	}
+	o.put(r, next)
+	return nil
+}
+
+// adopt adds to an applied object what applying leaves alone in the existing one.
+func adopt(next, existing *unstructured.Unstructured) {
+	labels, annotations := maps.Clone(existing.GetLabels()), maps.Clone(existing.GetAnnotations())
+	add := func(to *map[string]string, from map[string]string) {
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		maps.Copy(*to, from)
+	}
+	add(&labels, next.GetLabels())
+	add(&annotations, next.GetAnnotations())
+	next.SetLabels(labels)
+	next.SetAnnotations(annotations)
+	next.SetUID(existing.GetUID())
+	next.SetOwnerReferences(existing.GetOwnerReferences())
+	next.SetGeneration(existing.GetGeneration() + 1)
+	if status, ok := existing.Object["status"]; ok {
+		next.Object["status"] = status
+	}
+}
+
+func (o *overlay) set(ctx context.Context, s Assignment) error {
+	existing, err := o.Get(ctx, s.Resource, s.Namespace, s.Name)
+	if err != nil {
+		return err
+	}
+	if existing == nil {
+		return fmt.Errorf("does not exist, so no field of it can be set")
+	}
+	next := existing.DeepCopy()
+	if s.Value == nil {
+		unstructured.RemoveNestedField(next.Object, s.Path...)
+	} else if err := unstructured.SetNestedField(next.Object, s.Value, s.Path...); err != nil {
+		return err
+	}
+	o.put(s.Reference, next)
+	return nil
+}
+
+// Policies implements simulation.Cluster.
+func (o *overlay) Policies(ctx context.Context) ([]placementv1.PlacementPolicy, error) {
+	before, err := o.Cluster.Policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	changed := o.changed[placementv1.GroupVersion.WithResource("placementpolicies")]
+	out := slices.DeleteFunc(slices.Clone(before), func(p placementv1.PlacementPolicy) bool {
+		_, ok := changed[types.NamespacedName{Name: p.Name}]
+		return ok
+	})
+	for _, obj := range changed {
+		if obj == nil {
+			continue
+		}
+		var p placementv1.PlacementPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, &p, true); err != nil {
+			return nil, fmt.Errorf("%s: %w", simulation.Describe(obj), err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// List implements simulation.Cluster.
+func (o *overlay) List(ctx context.Context, resource schema.GroupVersionResource, fields *projection.FieldSet) ([]*unstructured.Unstructured, error) {
+	before, err := o.Cluster.List(ctx, resource, fields)
+	changed := o.changed[resource]
+	if err != nil || len(changed) == 0 {
+		return before, err
+	}
+	out := slices.DeleteFunc(slices.Clone(before), func(obj *unstructured.Unstructured) bool {
+		_, ok := changed[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}]
+		return ok
+	})
+	for _, obj := range changed {
+		if obj != nil {
+			out = append(out, obj)
+		}
+	}
+	return out, nil
+}
+
+// Get implements simulation.Cluster.
+func (o *overlay) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	if obj, ok := o.changed[resource][types.NamespacedName{Namespace: namespace, Name: name}]; ok {
+		return obj, nil
+	}
+	return o.Cluster.Get(ctx, resource, namespace, name)
+}

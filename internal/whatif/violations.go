@@ -1,0 +1,70 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package whatif
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Violation is an existing object that differs from what a policy decides, or that it can't decide.
+type Violation struct {
+	Policy    string `json:"policy"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Messages say what differs, why the policy denies the object, or why it can't decide.
+	Messages []string `json:"messages"`
+}
+
+// Violations returns the violations of a policy, or of all policies if the name is empty, by type, namespace, and name.
+func Violations(ctx context.Context, s *simulation.Simulation, policy string) ([]Violation, error) {
+	if policy != "" && s.Policy(policy) == nil {
+		return nil, fmt.Errorf("there is no PlacementPolicy %q", policy)
+	}
+	out := []Violation{}
+	for o, err := range s.Matched(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		verdicts, err := s.Verdicts(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
+		}
+		for _, v := range verdicts {
+			if policy != "" && v.Policy.Name != policy {
+				continue
+			}
+			violation := Violation{Policy: v.Policy.Name, Resource: o.Resource.GroupResource().String(), Namespace: o.Namespace, Name: o.Content.GetName()}
+			if v.Err != nil {
+				violation.Messages = append(violation.Messages, "can't be decided: "+v.Err.Error())
+			}
+			for _, text := range v.Decision.Errors {
+				violation.Messages = append(violation.Messages, "denied: "+text)
+			}
+			for _, c := range v.Changes {
+				violation.Messages = append(violation.Messages, c.Violation())
+			}
+			if len(violation.Messages) > 0 {
+				out = append(out, violation)
+			}
+		}
+	}
+	return out, nil
+}
