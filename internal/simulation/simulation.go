@@ -257,6 +257,9 @@ func (s *Simulation) Clusters(ctx context.Context) ([]string, error) {
 // Cluster returns the cluster that the simulation was made from.
 func (s *Simulation) Cluster() Cluster { return s.cluster }
 
+// Evaluate evaluates a policy on an input, which it must not change.
+type Evaluate = func(ctx context.Context, p *placement.Policy, input map[string]any) (placement.Decision, error)
+
 // Object is an object to decide.
 type Object struct {
 	Resource schema.GroupVersionResource
@@ -290,8 +293,13 @@ func (s *Simulation) Decide(ctx context.Context, o Object) (*placement.Outcome, 
 // Verdicts decides an object, and returns the verdicts of the policies that match it, in order of precedence. It costs
 // less than Decide.
 func (s *Simulation) Verdicts(ctx context.Context, o Object) ([]*placement.Verdict, error) {
+	return s.VerdictsBy(ctx, o, nil)
+}
+
+// VerdictsBy is like Verdicts and evaluates policies by the function. The function gets the input that the policy sees.
+func (s *Simulation) VerdictsBy(ctx context.Context, o Object, evaluate Evaluate) ([]*placement.Verdict, error) {
 	request := s.request(o)
-	request.VerdictsOnly = true
+	request.VerdictsOnly, request.Evaluate = true, evaluate
 	outcome, err := s.decider.Decide(ctx, request)
 	return outcome.Verdicts, err
 }

@@ -17,9 +17,8 @@ limitations under the License.
 package simulation
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/json"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/policy"
@@ -112,26 +111,16 @@ func compareResources(a, b schema.GroupVersionResource) int {
 
 // DecodeSnapshot decodes a snapshot. The error says what to do if the text is none, or one of another version of Berth.
 func DecodeSnapshot(text []byte) (*Snapshot, error) {
-	var header metav1.TypeMeta
-	if err := json.Unmarshal(text, &header); err != nil {
-		return nil, fmt.Errorf("not a snapshot: %w", err)
-	}
-	if header.Kind != SnapshotKind || header.APIVersion != SnapshotAPIVersion {
-		return nil, fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s: record it again with this version of the plugin",
-			header.APIVersion, header.Kind, SnapshotAPIVersion, SnapshotKind)
-	}
 	out := &Snapshot{}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	decoder.UseNumber()
-	if err := decoder.Decode(out); err != nil {
-		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
-	}
-	for _, obj := range out.Objects {
-		// Numbers are int64 or float64, as in objects from the API server.
-		if err := utiljson.ConvertMapNumbers(obj, 0); err != nil {
-			return nil, fmt.Errorf("the snapshot is damaged: %w", err)
-		}
+	unknown, err := json.UnmarshalStrict(text, out)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("not a snapshot, or a damaged one: %w", err)
+	case out.Kind != SnapshotKind || out.APIVersion != SnapshotAPIVersion:
+		return nil, fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s: record it again with this version of the plugin",
+			out.APIVersion, out.Kind, SnapshotAPIVersion, SnapshotKind)
+	case len(unknown) > 0:
+		return nil, fmt.Errorf("the snapshot is damaged: %w", errors.Join(unknown...))
 	}
 	return out, nil
 }

@@ -28,12 +28,13 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
 	"github.com/berth-dev/berth/internal/placement"
-	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/simulation"
 )
 
@@ -107,21 +108,64 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// Session answers several questions about one state of a cluster. It is not safe for concurrent use.
+// Session answers several questions about one state of a cluster. The first one decides all objects, and the next ones
+// decide only what may change. It is not safe for concurrent use.
 type Session struct {
 	cluster *simulation.Cached
 	options simulation.Options
 	before  *simulation.Simulation
+	// objects are the existing objects that policies may match, and states what the policies make of them.
+	objects []simulation.Object
+	states  []*state
+	index   map[objectKey]int
+	groups  *groups
 }
 
-// NewSession reads the policies of a cluster and what they read.
+// NewSession reads the policies of a cluster, what they read, and the objects that they match, and decides these.
 func NewSession(ctx context.Context, cluster simulation.Cluster, o simulation.Options) (*Session, error) {
 	cached := simulation.NewCached(cluster)
 	before, err := simulation.New(ctx, cached, o)
 	if err != nil {
 		return nil, err
 	}
-	return &Session{cluster: cached, options: o, before: before}, nil
+	s := &Session{cluster: cached, options: o, before: before, index: map[objectKey]int{}, groups: newGroups()}
+	for o, err := range before.Matched(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		s.index[keyOf(o)] = len(s.objects)
+		s.objects = append(s.objects, o)
+	}
+	s.states = make([]*state, len(s.objects))
+	return s, parallel(len(s.objects), func(i int) (err error) {
+		s.states[i], err = stateOf(ctx, before, s.objects[i], s.groups.evaluateFor(i))
+		return err
+	})
+}
+
+// parallel calls f for the numbers below n on all processors. It returns an error of one of them.
+func parallel(n int, f func(i int) error) error {
+	workers := runtime.GOMAXPROCS(0)
+	errs := make([]error, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = f(i)
+			}
+		})
+	}
+	group.Wait()
+	return cmp.Or(errs...)
+}
+
+type objectKey struct {
+	resource schema.GroupVersionResource
+	name     types.NamespacedName
+}
+
+func keyOf(o simulation.Object) objectKey {
+	return objectKey{o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Content.GetName()}}
 }
 
 // WhatIf returns what the changes would do.
@@ -134,167 +178,193 @@ func (s *Session) WhatIf(ctx context.Context, c Changes) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &question{before: s.before, after: after, changed: changed}
-	q.findAffected()
-	objects, err := q.objects(ctx)
+	q := &question{Session: s, after: after, changed: changed, marked: make([]bool, len(s.objects))}
+	if err := q.mark(ctx); err != nil {
+		return nil, err
+	}
+	pairs, err := q.pairs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	results, err := q.compareAll(ctx, objects)
+	results := make([]result, len(pairs))
+	err = parallel(len(pairs), func(i int) (err error) {
+		results[i], err = q.compare(ctx, pairs[i])
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	out := newReport(results)
+	for i, marked := range q.marked {
+		if !marked && len(s.states[i].matched) > 0 {
+			out.Unchanged++
+		}
+	}
 	out.Findings, err = q.findings(ctx)
 	return out, err
 }
 
 // question is one set of changes.
 type question struct {
-	before, after *simulation.Simulation
-	changed       *overlay
-	// affected are the versions of policies whose decisions may change.
-	affected []*simulation.Policy
+	*Session
+	after   *simulation.Simulation
+	changed *overlay
+	// marked are the objects to which something may happen, by their index.
+	marked []bool
 }
 
-// findAffected finds the policies that change, and those that read something that changes.
-func (q *question) findAffected() {
-	policies := q.changed.changed[placementv1.GroupVersion.WithResource("placementpolicies")]
-	_, namespaces := q.changed.changed[schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}]
-	for _, s := range []*simulation.Simulation{q.before, q.after} {
-		for _, p := range s.Policies() {
-			_, changes := policies[types.NamespacedName{Name: p.Name}]
-			if changes || namespaces && (p.Matcher.SelectsNamespaces() || p.Matcher.Conditional()) || p.Binding != nil && q.reads(p.Binding) {
-				q.affected = append(q.affected, p)
+// mark marks the objects to which something may happen: those that change, and those for which a policy that changes, or
+// that reads something that changes, decides something else.
+func (q *question) mark(ctx context.Context) error {
+	for resource, objects := range q.changed.changed {
+		for name := range objects {
+			if i, ok := q.index[objectKey{resource, name}]; ok {
+				q.marked[i] = true
 			}
 		}
 	}
+	for _, before := range q.before.Policies() {
+		if !q.affected(before) {
+			continue
+		}
+		after := q.after.Policy(before.Name)
+		if after == nil || !comparable(before, after) {
+			q.groups.each(before.Policy, func(g *group) { q.markAll(g) })
+			continue
+		}
+		q.groups.each(before.Policy, func(g *group) {
+			decision, err := after.Evaluator.Evaluate(placement.WithNamespace(ctx, g.namespace), g.input)
+			if err != nil || g.err != nil || !decision.Equal(g.decision) {
+				q.markAll(g)
+			}
+		})
+	}
+	for _, after := range q.after.Policies() {
+		before := q.before.Policy(after.Name)
+		if before != nil && (!q.affected(after) || comparable(before, after)) {
+			continue
+		}
+		if err := q.markMatched(ctx, after); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// reads reports whether a policy reads objects of a type of which one changes.
-func (q *question) reads(b *policy.Binding) bool {
+func (q *question) markAll(g *group) {
+	for _, i := range g.members {
+		q.marked[i] = true
+	}
+}
+
+// markMatched marks the objects that a policy matches after the changes.
+func (q *question) markMatched(ctx context.Context, p *simulation.Policy) error {
+	return parallel(len(q.objects), func(i int) error {
+		if q.marked[i] || !p.Matcher.SelectsResource(q.objects[i].Resource) {
+			return nil
+		}
+		mismatch, err := q.after.Mismatch(ctx, p, q.objects[i])
+		q.marked[i] = mismatch == nil
+		return err
+	})
+}
+
+// affected reports whether a policy changes, or reads something that changes.
+func (q *question) affected(p *simulation.Policy) bool {
+	if _, changes := q.changed.changed[placementv1.GroupVersion.WithResource("placementpolicies")][types.NamespacedName{Name: p.Name}]; changes {
+		return true
+	}
 	for resource := range q.changed.changed {
-		if b.Fields[resource] != nil || b.PredicateReads[resource] != nil {
+		if p.Binding != nil && (p.Binding.Fields[resource] != nil || p.Binding.PredicateReads[resource] != nil) {
 			return true
 		}
 	}
-	return false
+	return q.changesNamespaces() && (p.Matcher.SelectsNamespaces() || p.Matcher.Conditional())
 }
 
-// pair is an object before and after the changes. One of them has no content if the object is created or deleted.
-type pair struct{ before, after simulation.Object }
-
-type objectKey struct {
-	resource schema.GroupVersionResource
-	name     types.NamespacedName
+func (q *question) changesNamespaces() bool {
+	return len(q.changed.changed[corev1.SchemeGroupVersion.WithResource("namespaces")]) > 0
 }
 
-func keyOf(o simulation.Object) objectKey {
-	return objectKey{o.Resource, types.NamespacedName{Namespace: o.Namespace, Name: o.Content.GetName()}}
+// comparable reports whether two versions of a policy match the same objects and treat equal decisions alike, and whether
+// the later one reads no more of objects than the earlier one. Then equal decisions on one member of each group mean that
+// nothing happens to the others.
+func comparable(before, after *simulation.Policy) bool {
+	text := func(spec placementv1.PlacementPolicySpec) placementv1.PlacementPolicySpec {
+		spec.Rego, spec.RegoVersion, spec.Data, spec.Replicate = "", "", nil, nil
+		return spec
+	}
+	return before.Err == nil && after.Err == nil && !before.Matcher.Conditional() && !before.Matcher.SelectsNamespaces() &&
+		before.Schedules == after.Schedules && before.Evaluator.Input().Covers(after.Evaluator.Input()) &&
+		equality.Semantic.DeepEqual(text(before.Object.Spec.WithDefaults()), text(after.Object.Spec.WithDefaults()))
 }
 
-// objects returns the objects that the policies match before or after the changes.
-func (q *question) objects(ctx context.Context) ([]pair, error) {
+// pair is an object before and after the changes, with what policies make of it before. One of the objects has no content
+// if it is created or deleted.
+type pair struct {
+	before, after simulation.Object
+	state         *state
+}
+
+// pairs returns the marked objects, and those that only policies after the changes may match.
+func (q *question) pairs(ctx context.Context) ([]pair, error) {
 	var out []pair
-	index := map[objectKey]int{}
-	for o, err := range q.before.Matched(ctx) {
-		if err != nil {
-			return nil, err
+	for i, marked := range q.marked {
+		if !marked {
+			continue
 		}
-		index[keyOf(o)] = len(out)
-		out = append(out, pair{before: o})
+		p := pair{before: q.objects[i], after: q.objects[i], state: q.states[i]}
+		if next, changes := q.changed.changed[p.before.Resource][keyOf(p.before).name]; changes {
+			p.after.Content = next
+		}
+		out = append(out, p)
 	}
 	for o, err := range q.after.Matched(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		i, known := index[keyOf(o)]
-		if !known {
-			i = len(out)
-			out = append(out, pair{})
-			if existing, err := q.before.Cluster().Get(ctx, o.Resource, o.Namespace, o.Content.GetName()); err == nil && existing != nil {
-				out[i].before = simulation.Object{Resource: o.Resource, Namespace: o.Namespace, Content: existing, Exists: true}
-			}
+		if _, known := q.index[keyOf(o)]; known {
+			continue
 		}
-		out[i].after = o
-	}
-	for i := range out {
-		if o := out[i].before; out[i].after.Content == nil {
-			if _, deleted := q.changed.changed[o.Resource][keyOf(o).name]; !deleted {
-				out[i].after = o
-			}
+		p := pair{after: o, state: &state{}}
+		existing, err := q.cluster.Get(ctx, o.Resource, o.Namespace, o.Content.GetName())
+		if err != nil {
+			return nil, err
 		}
+		if p.after.Exists = existing != nil; p.after.Exists {
+			p.before = o
+		}
+		out = append(out, p)
 	}
 	return out, nil
 }
 
-// compareAll compares the objects on all processors. A nil result means that nothing happens to an object that a policy
-// matches.
-func (q *question) compareAll(ctx context.Context, objects []pair) ([]*Object, error) {
-	results := make([]*Object, len(objects))
-	unmatched := make([]bool, len(objects))
-	workers := runtime.GOMAXPROCS(0)
-	errs := make([]error, workers)
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			for i := w; i < len(objects) && errs[w] == nil; i += workers {
-				results[i], unmatched[i], errs[w] = q.compare(ctx, objects[i])
-			}
-		})
-	}
-	group.Wait()
-	var out []*Object
-	for i, result := range results {
-		if !unmatched[i] {
-			out = append(out, result)
-		}
-	}
-	return out, cmp.Or(errs...)
+// result is what happens to an object; nil if nothing does. unmatched reports whether no policy matches it, before and
+// after the changes.
+type result struct {
+	*Object
+	unmatched bool
 }
 
-// compare returns what happens to an object; nil if nothing does. unmatched reports whether no policy matches it, before
-// and after the changes.
-func (q *question) compare(ctx context.Context, p pair) (result *Object, unmatched bool, err error) {
-	if !q.concerns(p) {
-		return nil, false, nil
+// compare returns what happens to an object.
+func (q *question) compare(ctx context.Context, p pair) (result, error) {
+	if p.after.Content == nil {
+		return result{unmatched: true}, nil
 	}
-	before, err := stateOf(ctx, q.before, p.before)
+	after, err := stateOf(ctx, q.after, p.after, nil)
 	if err != nil {
-		return nil, false, err
+		return result{}, err
 	}
-	after, err := stateOf(ctx, q.after, p.after)
-	if err != nil {
-		return nil, false, err
+	if len(p.state.matched)+len(after.matched) == 0 {
+		return result{unmatched: true}, nil
 	}
-	if len(before.matched)+len(after.matched) == 0 || p.after.Content == nil {
-		return nil, true, nil
-	}
-	out := before.to(after)
+	out := p.state.to(after)
 	if out == nil {
-		return nil, false, nil
+		return result{}, nil
 	}
 	o := p.after
 	out.Kind, out.Resource, out.Namespace, out.Name = o.Content.GetKind(), o.Resource.GroupResource().String(), o.Namespace, o.Content.GetName()
-	return out, false, nil
-}
-
-// concerns reports whether something may happen to an object: it changes itself, or an affected policy may match it.
-func (q *question) concerns(p pair) bool {
-	for _, o := range []simulation.Object{p.before, p.after} {
-		if o.Content == nil {
-			return true
-		}
-		if _, changes := q.changed.changed[o.Resource][keyOf(o).name]; changes {
-			return true
-		}
-		for _, affected := range q.affected {
-			if affected.Matcher.SelectsResource(o.Resource) && affected.Matcher.SelectsLabels(o.Content.GetLabels()) {
-				return true
-			}
-		}
-	}
-	return false
+	return result{Object: out}, nil
 }
 
 // state is what policies make of an object.
@@ -314,12 +384,9 @@ type wanted struct {
 }
 
 // stateOf decides an object.
-func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object) (*state, error) {
-	out := &state{wanted: map[valueKey]wanted{}}
-	if o.Content == nil {
-		return out, nil
-	}
-	verdicts, err := s.Verdicts(ctx, o)
+func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object, evaluate simulation.Evaluate) (*state, error) {
+	out := &state{}
+	verdicts, err := s.VerdictsBy(ctx, o, evaluate)
 	if err != nil {
 		return nil, fmt.Errorf("deciding %s: %w", simulation.Describe(o.Content), err)
 	}
@@ -337,6 +404,9 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object)
 		}
 		for _, c := range v.Changes {
 			if c.Immutable == "" {
+				if out.wanted == nil {
+					out.wanted = map[valueKey]wanted{}
+				}
 				out.wanted[valueKey{c.Field, c.Key}] = wanted{c.From, c.To, v.Policy.Name}
 			}
 		}
@@ -402,15 +472,18 @@ func (s *state) valuesTo(after *state) []Value {
 
 func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// newReport returns the report on the results, of which nil ones count as unchanged.
-func newReport(results []*Object) *Report {
+// newReport returns the report on the results.
+func newReport(results []result) *Report {
 	out := &Report{Objects: []Object{}, Totals: map[Transition]int{}, Namespaces: map[string]map[Transition]int{}}
 	for _, r := range results {
-		if r == nil {
+		if r.unmatched {
+			continue
+		}
+		if r.Object == nil {
 			out.Unchanged++
 			continue
 		}
-		out.Objects = append(out.Objects, *r)
+		out.Objects = append(out.Objects, *r.Object)
 		out.Totals[r.Transition]++
 		if out.Namespaces[r.Namespace] == nil {
 			out.Namespaces[r.Namespace] = map[Transition]int{}

@@ -1,0 +1,117 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package bench_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+	"github.com/berth-dev/berth/internal/whatif"
+	"github.com/berth-dev/berth/test/bench/fixture"
+)
+
+// What the cluster of BenchmarkWhatIf has.
+const (
+	simulatedDeployments = 100_000
+	simulatedClusters    = 1_000
+	simulatedRegions     = 40
+)
+
+const regionPolicy = `package region
+
+clusters contains name if {
+  some name, c in data.clusters
+  c.labels.region == input.metadata.labels.region
+}
+`
+
+// BenchmarkWhatIf is a what-if of another label of one cluster, which moves one in twenty of the Deployments.
+//
+//   - part=First reads and decides all objects, as the first what-if of a session does before it answers.
+//   - part=Next is each what-if of the session.
+func BenchmarkWhatIf(b *testing.B) {
+	cluster := simulatedCluster(b)
+	newSession := func() *whatif.Session {
+		s, err := whatif.NewSession(b.Context(), cluster, simulation.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	b.Run("part=First", func(b *testing.B) { measure(b, func(int) { newSession() }) })
+	b.Run("part=Next", func(b *testing.B) {
+		s := newSession()
+		measure(b, func(i int) {
+			profile := whatif.Reference{
+				Resource:       schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1alpha1", Resource: "clusterprofiles"},
+				NamespacedName: types.NamespacedName{Namespace: fixture.FleetNamespace, Name: fmt.Sprintf("cluster-%d", i%simulatedClusters)},
+			}
+			report, err := s.WhatIf(b.Context(), whatif.Changes{Set: []whatif.Assignment{{
+				Reference: profile, Path: []string{"metadata", "labels", "region"}, Value: fmt.Sprintf("region-%d", (i+1)%simulatedRegions),
+			}}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if want := 2 * simulatedDeployments / simulatedRegions; report.Totals[whatif.Moved] != want || report.Unchanged != simulatedDeployments-want {
+				b.Fatalf("%v, %d unchanged, want %d moved", report.Totals, report.Unchanged, want)
+			}
+		})
+	})
+}
+
+// simulatedCluster returns a cluster with Deployments, clusters, and one policy.
+func simulatedCluster(b *testing.B) *simulation.Static {
+	b.Helper()
+	policy := &placementv1.PlacementPolicy{Spec: placementv1.PlacementPolicySpec{
+		Match: placementv1.Match{ResourceRules: []placementv1.ResourceRule{{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}}}},
+		Mode:  placementv1.ModeEnforce, Rego: regionPolicy,
+	}}
+	policy.APIVersion, policy.Kind, policy.Name = placementv1.GroupVersion.String(), "PlacementPolicy", "region"
+	encoded, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
+	if err != nil {
+		b.Fatal(err)
+	}
+	objects := []*unstructured.Unstructured{{Object: encoded}}
+	add := func(apiVersion, kind, namespace, name string, region int) {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetAPIVersion(apiVersion)
+		obj.SetKind(kind)
+		obj.SetNamespace(namespace)
+		obj.SetName(name)
+		obj.SetLabels(map[string]string{"region": fmt.Sprintf("region-%d", region%simulatedRegions), "app": name})
+		objects = append(objects, obj)
+	}
+	for i := range simulatedClusters {
+		add("multicluster.x-k8s.io/v1alpha1", "ClusterProfile", fixture.FleetNamespace, fmt.Sprintf("cluster-%d", i), i)
+	}
+	for i := range simulatedDeployments {
+		add("apps/v1", "Deployment", fmt.Sprintf("namespace-%d", i%500), fmt.Sprintf("web-%d", i), i)
+	}
+	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), replication.Known(), objects...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return cluster
+}
