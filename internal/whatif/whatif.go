@@ -372,7 +372,9 @@ type state struct {
 	matched []string
 	// denials and failures are why policies deny the object, or can't decide it.
 	denials, failures []string
-	// wanted are the keys whose value would change.
+	// blocked reports whether the object keeps its values because a policy denies it or fails. wanted are the keys whose
+	// value changes otherwise.
+	blocked bool
 	wanted map[valueKey]wanted
 }
 
@@ -397,8 +399,10 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 		if v.Err != nil {
 			out.failures = append(out.failures, v.Policy.Name+": "+v.Err.Error())
+			out.blocked = out.blocked || v.Policy.FailurePolicy == placementv1.FailurePolicyFail
 			continue
 		}
+		out.blocked = out.blocked || len(v.Decision.Errors) > 0
 		for _, text := range v.Decision.Errors {
 			out.denials = append(out.denials, v.Policy.Name+": "+text)
 		}
@@ -412,6 +416,9 @@ func stateOf(ctx context.Context, s *simulation.Simulation, o simulation.Object,
 		}
 	}
 	slices.Sort(out.matched)
+	if out.blocked {
+		out.wanted = nil
+	}
 	return out, nil
 }
 
@@ -450,6 +457,9 @@ func lacking(a, b []string) []string {
 
 // valuesTo returns the values that differ between what the policies want before and after.
 func (s *state) valuesTo(after *state) []Value {
+	if after.blocked {
+		return nil
+	}
 	var out []Value
 	for key, next := range after.wanted {
 		from := next.from
