@@ -59,6 +59,11 @@ type simulationFlags struct {
 func (f *simulationFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.from, "from", nil,
 		"A snapshot, or files and directories with manifests, in place of the cluster that the kubeconfig names.")
+	f.addSettings(flags)
+}
+
+// addSettings adds the flags for the manager's settings.
+func (f *simulationFlags) addSettings(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config, "config", "", "The manager's configuration file, for its inventories, podTemplates, and predicates.")
 	flags.StringSliceVar(&f.predicates, "predicates", nil, "The manager's --predicates. Without it, the manager's default.")
 	flags.StringVar(&f.berthNamespace, "berth-namespace", "berth-system", "Berth's own namespace. Policies match nothing in it.")

@@ -375,7 +375,7 @@ type state struct {
 	// blocked reports whether the object keeps its values because a policy denies it or fails. wanted are the keys whose
 	// value changes otherwise.
 	blocked bool
-	wanted map[valueKey]wanted
+	wanted  map[valueKey]wanted
 }
 
 type valueKey struct{ field, key string }

@@ -550,13 +550,14 @@ func (p *evaluator) decide(ctx context.Context, state evaluationState, input ast
 }
 
 // evaluateRules evaluates the decision contract's rules on the caller's snapshot.
-func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, known *ruleView) (placement.Decision, error) {
+func (p *evaluator) evaluateRules(ctx context.Context, caller *predicateCaller, input ast.Value, known *ruleView, more ...rego.EvalOption) (placement.Decision, error) {
 	if p.query == nil {
 		return placement.Decision{}, nil
 	}
 	options := []rego.EvalOption{
 		rego.EvalParsedInput(input), rego.EvalTransaction(p.view.transaction(caller.snapshot)), rego.EvalMetrics(metrics.NoOp()), rego.EvalGenerateJSON(boundedJSON),
 	}
+	options = append(options, more...)
 	if known != nil {
 		options = append(options, rego.EvalVirtualCache(known))
 	}

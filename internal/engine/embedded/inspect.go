@@ -23,6 +23,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/berth-dev/berth/internal/policy"
 	"github.com/berth-dev/berth/internal/predicates"
@@ -84,6 +85,15 @@ func (i *Inspection) Reports(ctx context.Context) ([]CandidateReport, error) {
 		_, err = i.caller.checkDecision(ctx, i.evaluator.candidates, i.input, decision)
 	}
 	return i.reports, err
+}
+
+// Trace evaluates the rules of the policy and passes all steps to the tracer. It evaluates all clauses of each rule, also
+// those that the index of a rule leaves out.
+func (i *Inspection) Trace(ctx context.Context, tracer topdown.QueryTracer) {
+	ctx, cancel := context.WithTimeout(ctx, i.evaluator.engine.timeout)
+	defer cancel()
+	// An error is that of the decision.
+	_, _ = i.evaluator.evaluateRules(ctx, i.caller, i.input, nil, rego.EvalQueryTracer(tracer), rego.EvalRuleIndexing(false), rego.EvalEarlyExit(false))
 }
 
 // Solve returns the values of the variables in a solution of a conjunction of expressions, as they may be written in the

@@ -178,7 +178,7 @@ var _ = Describe("kubectl berth whatif", func() {
 		}
 		Expect(w.moved).To(BeNumerically(">", 0))
 		AddReportEntry("moved and denied objects", fmt.Sprint(w.moved, " ", w.denied))
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 
 	It("prints the difference, and sets the exit code", func(ctx SpecContext) {
 		namespace := f.NewNamespace(ctx, nil)
@@ -256,6 +256,9 @@ func (w *predicted) apply(ctx context.Context, p *placementv1.PlacementPolicy) {
 	f.AwaitReady(ctx, p.Name)
 }
 
+// patience is how long remediation may take: it holds patches back for a while if data changes often.
+const patience = 4 * time.Minute
+
 // predict asks what a random change would do, makes it, and compares object by object.
 func (w *predicted) predict(ctx context.Context) {
 	GinkgoHelper()
@@ -313,7 +316,7 @@ func (w *predicted) predict(ctx context.Context) {
 		report, err = session.WhatIf(ctx, changes)
 		g.Expect(err).NotTo(HaveOccurred())
 		before = w.state(ctx, g)
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
 	want := before
 	for _, o := range report.Objects {
 		switch o.Transition {
@@ -332,7 +335,8 @@ func (w *predicted) predict(ctx context.Context) {
 		}
 	}
 	carryOut()
-	Eventually(func(g Gomega, ctx context.Context) { g.Expect(cmp.Diff(want, w.state(ctx, g))).To(BeEmpty()) }).WithContext(ctx).Should(Succeed(), "%+v\n%+v", changes, report)
+	Eventually(func(g Gomega, ctx context.Context) { g.Expect(cmp.Diff(want, w.state(ctx, g))).To(BeEmpty()) }).
+		WithContext(ctx).WithTimeout(patience).Should(Succeed(), "%+v\n%+v", changes, report)
 	for _, o := range report.Objects {
 		object, err := f.Get(ctx, framework.Deployment, w.namespace, o.Name)
 		Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,230 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/casetest"
+)
+
+const testLong = `Test policies by cases in YAML files. A case is an object and what policies decide about it: the clusters, labels,
+annotations, and pod spec that it gets, whether it is denied, and why a cluster is not chosen. It needs no cluster.
+
+Paths are files, or directories in which all files whose names end with ` + casetest.Suffix + ` are run.
+
+The exit code is 0 if all cases pass, and 1 otherwise.`
+
+const testExample = `  # All cases below a directory
+  kubectl berth test policies/
+
+  # Some cases, with the lines that they do not evaluate
+  kubectl berth test policies/ --run 'data residency' --coverage`
+
+// testOptions are the flags of the test command.
+type testOptions struct {
+	simulationFlags
+	run, output string
+	coverage    bool
+	coverageMin float64
+}
+
+func newTest(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &testOptions{simulationFlags: simulationFlags{IOStreams: streams, flags: flags}}
+	cmd := &cobra.Command{
+		Use:     "test [PATH...]",
+		Short:   "Test policies by cases in files",
+		Long:    testLong,
+		Example: testExample,
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.runAll(cmd.Context(), args) },
+	}
+	o.addSettings(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&o.run, "run", "", "A regular expression. Only cases whose names match it run.")
+	f.BoolVar(&o.coverage, "coverage", false, "Print how much of the policies' text the cases evaluate.")
+	f.Float64Var(&o.coverageMin, "coverage-min", 0, "Fail if the cases evaluate fewer than this many percent of the lines with expressions.")
+	f.StringVarP(&o.output, "output", "o", "", "Output format: json or junit. Without it, text.")
+	return cmd
+}
+
+// testReport is the output of the test command.
+type testReport struct {
+	Results  []casetest.Result         `json:"results"`
+	Coverage []casetest.PolicyCoverage `json:"coverage,omitempty"`
+	// CoveragePercent is the coverage of all policies.
+	CoveragePercent *float64 `json:"coveragePercent,omitempty"`
+}
+
+func (r *testReport) failed() int {
+	failed := 0
+	for _, result := range r.Results {
+		if len(result.Failures) > 0 {
+			failed++
+		}
+	}
+	return failed
+}
+
+func (o *testOptions) runAll(ctx context.Context, paths []string) error {
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	report, err := o.results(ctx, paths)
+	if err != nil {
+		return err
+	}
+	switch o.output {
+	case "":
+		p := &printer{out: o.Out}
+		printResults(p, report)
+		err = p.err
+	case "junit":
+		err = printJUnit(o, report)
+	case "json":
+		err = printStructured(o.Out, o.output, report)
+	default:
+		return fmt.Errorf("--output: %q is none of json, junit", o.output)
+	}
+	switch failed := report.failed(); {
+	case err != nil:
+		return err
+	case len(report.Results) == 0:
+		return fmt.Errorf("--run: no case matches %q", o.run)
+	case failed > 0:
+		return fmt.Errorf("%d of %d cases failed", failed, len(report.Results))
+	case report.CoveragePercent != nil && *report.CoveragePercent < o.coverageMin:
+		return fmt.Errorf("the cases evaluate %.1f %% of the lines with expressions, --coverage-min is %.1f", *report.CoveragePercent, o.coverageMin)
+	}
+	return nil
+}
+
+// results runs the cases in the paths.
+func (o *testOptions) results(ctx context.Context, paths []string) (*testReport, error) {
+	options := casetest.Options{Clock: clock.RealClock{}}
+	var err error
+	if options.Simulation, options.Inventories, err = o.settings(); err != nil {
+		return nil, err
+	}
+	if o.run != "" {
+		if options.Run, err = regexp.Compile(o.run); err != nil {
+			return nil, fmt.Errorf("--run: %w", err)
+		}
+	}
+	if o.coverage || o.coverageMin > 0 {
+		options.Cover = casetest.NewCoverage()
+	}
+	files, err := casetest.Find(paths...)
+	if err != nil {
+		return nil, err
+	}
+	out := &testReport{Results: []casetest.Result{}}
+	var errs []error
+	for _, path := range files {
+		file, err := casetest.Load(path)
+		if err == nil {
+			var results []casetest.Result
+			results, err = file.Run(ctx, options)
+			out.Results = append(out.Results, results...)
+		}
+		errs = append(errs, err)
+	}
+	if options.Cover != nil {
+		policies, percent := options.Cover.Report()
+		out.Coverage, out.CoveragePercent = policies, &percent
+	}
+	return out, errors.Join(errs...)
+}
+
+func printResults(p *printer, r *testReport) {
+	for _, result := range r.Results {
+		if len(result.Failures) == 0 {
+			continue
+		}
+		p.line("FAIL %s: %s", result.File, result.Case)
+		for _, failure := range result.Failures {
+			p.line("  %s", strings.ReplaceAll(failure, "\n", "\n  "))
+		}
+	}
+	for _, c := range r.Coverage {
+		line := fmt.Sprintf("policy %s: %.1f %% covered", c.Policy, c.Percent)
+		if len(c.NotCovered) > 0 {
+			line += fmt.Sprintf(", not lines %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.NotCovered), " ", ", "), "[]"))
+		}
+		p.line("%s", line)
+	}
+	p.line("%d of %d cases passed", len(r.Results)-r.failed(), len(r.Results))
+}
+
+// junitSuites is the root of a report in the form of JUnit, which CI systems read.
+type junitSuites struct {
+	XMLName xml.Name     `xml:"testsuites"`
+	Suites  []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Class   string        `xml:"classname,attr"`
+	Seconds float64       `xml:"time,attr"`
+	Failure *junitFailure `xml:"failure,omitempty"`
+}
+
+type junitFailure struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// printJUnit writes the results as JUnit's XML, with a suite for each file.
+func printJUnit(o *testOptions, r *testReport) error {
+	var out junitSuites
+	for _, result := range r.Results {
+		if n := len(out.Suites); n == 0 || out.Suites[n-1].Name != result.File {
+			out.Suites = append(out.Suites, junitSuite{Name: result.File})
+		}
+		suite := &out.Suites[len(out.Suites)-1]
+		c := junitCase{Name: result.Case, Class: result.File, Seconds: result.Duration.Seconds()}
+		if len(result.Failures) > 0 {
+			suite.Failures++
+			first, _, _ := strings.Cut(result.Failures[0], "\n")
+			c.Failure = &junitFailure{Message: first, Text: strings.Join(result.Failures, "\n")}
+		}
+		suite.Tests++
+		suite.Cases = append(suite.Cases, c)
+	}
+	text, err := xml.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
+	}
+	_, err = fmt.Fprintf(o.Out, "%s%s\n", xml.Header, text)
+	return err
+}

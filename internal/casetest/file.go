@@ -1,0 +1,270 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package casetest tests policies by cases: objects, and what policies decide about them. Load reads cases from files, and
+// Run runs them. Decisions come from package simulation, so they are those of the manager.
+package casetest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// The type that a file of cases declares.
+const (
+	APIVersion = "config.berth.dev/v1alpha1"
+	Kind       = "PolicyTest"
+)
+
+// Suffix is how the names of files of cases end.
+const Suffix = "_test.yaml"
+
+// File is a file of cases.
+type File struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Policies are files with PlacementPolicies, and World files with other objects that exist. The paths are relative to
+	// the directory of the file of cases.
+	Policies []string `json:"policies"`
+	World    []string `json:"world,omitempty"`
+	// Objects are more objects that exist.
+	Objects []Object `json:"objects,omitempty"`
+	Cases   []Case   `json:"cases"`
+
+	// path is the path of the file, and loaded are the objects in the files that it names.
+	path   string
+	loaded []*unstructured.Unstructured
+}
+
+// Case is one object and what becomes of it.
+type Case struct {
+	Name string `json:"name"`
+	// Matrix has values by name. The case runs for each combination of values, with $(name) replaced by the value in its
+	// texts.
+	Matrix map[string][]string `json:"matrix,omitempty"`
+	// Objects are more objects that exist in this case. They replace those of the same name.
+	Objects []Object `json:"objects,omitempty"`
+	// Object is the object that is created, or that exists if Exists is true.
+	Object Object      `json:"object"`
+	Exists bool        `json:"exists,omitempty"`
+	Expect Expectation `json:"expect"`
+	// Then is a change of the objects that exist, for cases of remediation: the object is created before it, and Then says
+	// what it becomes.
+	Then *Change `json:"then,omitempty"`
+}
+
+// Change is a change of the objects that exist.
+type Change struct {
+	// Objects are created or replace those of the same name.
+	Objects []Object `json:"objects,omitempty"`
+	// Delete are objects that are deleted, of which only type, namespace, and name count.
+	Delete []Object    `json:"delete,omitempty"`
+	Expect Expectation `json:"expect"`
+}
+
+// Expectation is what is expected of a decision. What it leaves out may be anything.
+type Expectation struct {
+	// Matched are the policies that match the object, in order of precedence.
+	Matched *[]string `json:"matched,omitempty"`
+	// Annotations, Labels, and Clusters are those of the placed object. A null value means that the key is absent.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+	Labels      map[string]*string `json:"labels,omitempty"`
+	Clusters    *[]string          `json:"clusters,omitempty"`
+	// PodSpec are fields of the placed object's pod spec.
+	PodSpec map[string]any `json:"podSpec,omitempty"`
+	// Denied are parts of the messages for which policies deny the object, one for each message; an empty list means that
+	// it is admitted.
+	Denied *[]string `json:"denied,omitempty"`
+	// Warnings are parts of the warnings, one for each of them.
+	Warnings *[]string `json:"warnings,omitempty"`
+	// Error is a part of the message of a policy that can't decide.
+	Error string `json:"error,omitempty"`
+	// WhyNot are parts of the reasons for which clusters are not chosen, by cluster.
+	WhyNot map[string]string `json:"whyNot,omitempty"`
+}
+
+// Object is a Kubernetes object.
+type Object struct{ Content map[string]any }
+
+// UnmarshalJSON implements json.Unmarshaler. Numbers are int64 or float64, as in objects from the API server.
+func (o *Object) UnmarshalJSON(text []byte) error { return utiljson.Unmarshal(text, &o.Content) }
+
+// Find returns the files of cases in the paths, sorted: the files that are named, and those in directories whose names end
+// with Suffix. An error says that there are none.
+func Find(paths ...string) ([]string, error) {
+	var out []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			out = append(out, path)
+			continue
+		}
+		err = filepath.WalkDir(path, func(path string, entry os.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && strings.HasSuffix(path, Suffix) {
+				out = append(out, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no file in %s ends with %s", strings.Join(paths, ", "), Suffix)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Load reads a file of cases and the files that it names. Errors contain the file and the field.
+func Load(path string) (*File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out := &File{path: path}
+	if err := decode(text, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := out.validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, name := range slices.Concat(out.Policies, out.World) {
+		objects, err := readObjects(filepath.Join(filepath.Dir(path), filepath.FromSlash(name)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		out.loaded = append(out.loaded, objects...)
+	}
+	out.loaded = append(out.loaded, contents(out.Objects)...)
+	return out, nil
+}
+
+// decode decodes YAML and rejects unknown and duplicate fields.
+func decode(text []byte, out any) error {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	unknown, err := json.UnmarshalStrict(asJSON, out)
+	return errors.Join(append(unknown, err)...)
+}
+
+func (f *File) validate() error {
+	if f.APIVersion != APIVersion || f.Kind != Kind {
+		return fmt.Errorf("apiVersion is %q and kind is %q, must be %s and %s", f.APIVersion, f.Kind, APIVersion, Kind)
+	}
+	if len(f.Policies) == 0 || len(f.Cases) == 0 {
+		return errors.New("policies and cases are required")
+	}
+	names := map[string]bool{}
+	for i, c := range f.Cases {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("cases[%d].name is required", i)
+		case names[c.Name]:
+			return fmt.Errorf("cases[%d].name: %q is the name of another case", i, c.Name)
+		case c.Object.Content == nil:
+			return fmt.Errorf("case %q: object is required", c.Name)
+		}
+		names[c.Name] = true
+	}
+	return nil
+}
+
+// readObjects returns the objects in a file of YAML documents.
+func readObjects(path string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var object Object
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if object.Content != nil {
+			out = append(out, &unstructured.Unstructured{Object: object.Content})
+		}
+	}
+}
+
+func contents(objects []Object) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(objects))
+	for i, o := range objects {
+		out[i] = &unstructured.Unstructured{Object: o.Content}
+	}
+	return out
+}
+
+// expand returns the case for each combination of the values of its matrix.
+func (c Case) expand() ([]Case, error) {
+	out := []Case{c}
+	for _, name := range slices.Sorted(maps.Keys(c.Matrix)) {
+		var next []Case
+		for _, one := range out {
+			for _, value := range c.Matrix[name] {
+				replaced, err := one.replace("$("+name+")", value)
+				if err != nil {
+					return nil, fmt.Errorf("case %q: %w", c.Name, err)
+				}
+				if replaced.Name == one.Name {
+					replaced.Name = cmp.Or(one.Name, c.Name) + " " + name + "=" + value
+				}
+				next = append(next, replaced)
+			}
+		}
+		out = next
+	}
+	return out, nil
+}
+
+// replace returns the case with a text replaced in all of its texts.
+func (c Case) replace(old, value string) (Case, error) {
+	text, err := yaml.Marshal(c)
+	if err != nil {
+		return c, err
+	}
+	var out Case
+	err = decode([]byte(strings.ReplaceAll(string(text), old, value)), &out)
+	return out, err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o Object) MarshalJSON() ([]byte, error) { return utiljson.Marshal(o.Content) }

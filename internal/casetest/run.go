@@ -1,0 +1,380 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package casetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/cover"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	placementv1 "github.com/berth-dev/berth/api/v1alpha1"
+	"github.com/berth-dev/berth/internal/engine/embedded"
+	"github.com/berth-dev/berth/internal/explain"
+	"github.com/berth-dev/berth/internal/placement"
+	"github.com/berth-dev/berth/internal/policy"
+	"github.com/berth-dev/berth/internal/replication"
+	"github.com/berth-dev/berth/internal/simulation"
+)
+
+// Options say which cases run and how.
+type Options struct {
+	Simulation  simulation.Options
+	Inventories *replication.Inventories
+	// Run selects cases by name; nil selects all.
+	Run *regexp.Regexp
+	// Cover collects which lines of the policies the cases evaluate; nil for nothing.
+	Cover *Coverage
+	// Clock measures the duration of cases.
+	Clock clock.PassiveClock
+}
+
+// Result is the result of one case.
+type Result struct {
+	File string `json:"file"`
+	Case string `json:"case"`
+	// Failures say how the decision differs from what is expected, as sentences or differences; none if the case passes.
+	Failures []string      `json:"failures,omitempty"`
+	Duration time.Duration `json:"durationNanoseconds"`
+}
+
+// Run runs the cases of a file. An error means that a case could not be run, for example because an object has no kind.
+func (f *File) Run(ctx context.Context, o Options) ([]Result, error) {
+	r := &runner{file: f, options: o, simulations: map[string]*simulation.Simulation{}}
+	var out []Result
+	for _, c := range f.Cases {
+		expanded, err := c.expand()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+		for _, c := range expanded {
+			if o.Run != nil && !o.Run.MatchString(c.Name) {
+				continue
+			}
+			start := o.Clock.Now()
+			failures, err := r.run(ctx, c)
+			if err != nil {
+				return nil, fmt.Errorf("%s: case %q: %w", f.path, c.Name, err)
+			}
+			out = append(out, Result{File: f.path, Case: c.Name, Failures: failures, Duration: o.Clock.Since(start)})
+		}
+	}
+	return out, nil
+}
+
+// runner runs the cases of one file.
+type runner struct {
+	file    *File
+	options Options
+	// simulations are those of the file's objects with others, by the text of these.
+	simulations map[string]*simulation.Simulation
+}
+
+// simulate returns the simulation of the file's objects, with others and without some.
+func (r *runner) simulate(ctx context.Context, with, without []Object) (*simulation.Simulation, error) {
+	// Decoded JSON can be encoded again.
+	key, _ := json.Marshal([2][]Object{with, without})
+	if known, ok := r.simulations[string(key)]; ok {
+		return known, nil
+	}
+	objects := slices.Concat(r.file.loaded, contents(with))
+	for _, deleted := range contents(without) {
+		same := func(obj *unstructured.Unstructured) bool {
+			return obj.GroupVersionKind() == deleted.GroupVersionKind() && obj.GetNamespace() == deleted.GetNamespace() && obj.GetName() == deleted.GetName()
+		}
+		if !slices.ContainsFunc(objects, same) {
+			return nil, fmt.Errorf("then.delete: there is no %s", simulation.Describe(deleted))
+		}
+		objects = slices.DeleteFunc(objects, same)
+	}
+	cluster, err := simulation.NewStatic(simulation.KubernetesDiscovery(), r.options.Inventories, objects...)
+	if err != nil {
+		return nil, err
+	}
+	out, err := simulation.New(ctx, cluster, r.options.Simulation)
+	if err != nil {
+		return nil, err
+	}
+	r.simulations[string(key)] = out
+	return out, nil
+}
+
+func (r *runner) run(ctx context.Context, c Case) ([]string, error) {
+	s, err := r.simulate(ctx, c.Objects, nil)
+	if err != nil {
+		return nil, err
+	}
+	object, err := s.NewObject(&unstructured.Unstructured{Object: c.Object.Content}, c.Exists)
+	if err != nil {
+		return nil, err
+	}
+	outcome, failures, err := r.decide(ctx, s, object, c.Expect)
+	if err != nil || c.Then == nil {
+		return failures, err
+	}
+	placed := object
+	if placed.Exists = true; outcome.Object != nil {
+		placed.Content = outcome.Object
+	}
+	if s, err = r.simulate(ctx, slices.Concat(c.Objects, c.Then.Objects), c.Then.Delete); err != nil {
+		return nil, err
+	}
+	_, more, err := r.decide(ctx, s, placed, c.Then.Expect)
+	for _, failure := range more {
+		failures = append(failures, "then: "+failure)
+	}
+	return failures, err
+}
+
+// decide decides an object and compares the outcome with what is expected.
+func (r *runner) decide(ctx context.Context, s *simulation.Simulation, o simulation.Object, e Expectation) (*placement.Outcome, []string, error) {
+	outcome, err := s.Decide(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.options.Cover != nil {
+		if err := r.options.Cover.add(ctx, s, o, outcome); err != nil {
+			return nil, nil, err
+		}
+	}
+	failures := e.compare(o, outcome)
+	if len(e.WhyNot) > 0 {
+		explained, err := explain.Explain(ctx, s, o, explain.Options{Limit: maxCandidates})
+		if err != nil {
+			return nil, nil, err
+		}
+		failures = append(failures, e.compareReasons(explained)...)
+	}
+	return outcome, failures, nil
+}
+
+// maxCandidates is the number of clusters for which a case may name reasons.
+const maxCandidates = 1000
+
+// compare returns how an outcome differs from what is expected.
+func (e Expectation) compare(o simulation.Object, outcome *placement.Outcome) []string {
+	var matched, denials, warnings, errs []string
+	for _, v := range outcome.Verdicts {
+		matched = append(matched, v.Policy.Name)
+		warnings = append(warnings, v.Decision.Warnings...)
+		if v.Policy.Mode == placementv1.ModeEnforce {
+			denials = append(denials, v.Decision.Errors...)
+		}
+		if v.Err != nil {
+			errs = append(errs, v.Policy.Name+": "+v.Err.Error())
+		}
+	}
+	var out []string
+	add := func(what, difference string) {
+		if difference != "" {
+			out = append(out, what+" (-want +got):\n"+difference)
+		}
+	}
+	if e.Matched != nil {
+		add("matched", cmp.Diff(nonNil(*e.Matched), nonNil(matched)))
+	}
+	if e.Denied != nil {
+		out = append(out, compareTexts("denied", *e.Denied, denials)...)
+	}
+	if e.Warnings != nil {
+		out = append(out, compareTexts("warnings", *e.Warnings, warnings)...)
+	}
+	switch {
+	case e.Error == "" && len(errs) > 0:
+		out = append(out, "a policy can't decide: "+strings.Join(errs, "; "))
+	case e.Error != "" && !slices.ContainsFunc(errs, func(text string) bool { return strings.Contains(text, e.Error) }):
+		out = append(out, fmt.Sprintf("error: want %q, got %q", e.Error, errs))
+	}
+	placed := outcome.Object
+	if placed == nil {
+		placed = o.Content
+	}
+	add("annotations", diffValues(e.Annotations, placed.GetAnnotations()))
+	add("labels", diffValues(e.Labels, placed.GetLabels()))
+	if e.Clusters != nil {
+		var clusters []string
+		// Another form of the annotation differs from any list.
+		_ = json.Unmarshal([]byte(placed.GetAnnotations()[placementv1.ClustersAnnotation]), &clusters)
+		add("clusters", cmp.Diff(nonNil(*e.Clusters), nonNil(clusters)))
+	}
+	if len(e.PodSpec) > 0 {
+		add("podSpec", diffFields(e.PodSpec, placed, outcome.PodSpec))
+	}
+	return out
+}
+
+func nonNil(list []string) []string { return append([]string{}, list...) }
+
+// compareTexts checks that each text contains the expected part at its place.
+func compareTexts(what string, want, got []string) []string {
+	fits := len(want) == len(got)
+	for i := 0; fits && i < len(want); i++ {
+		fits = strings.Contains(got[i], want[i])
+	}
+	if fits {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: want %q, got %q", what, want, got)}
+}
+
+// diffValues returns how the expected values differ from those of their keys.
+func diffValues(want map[string]*string, got map[string]string) string {
+	found := map[string]*string{}
+	for key := range want {
+		found[key] = nil
+		if value, ok := got[key]; ok {
+			found[key] = &value
+		}
+	}
+	if len(want) == 0 {
+		return ""
+	}
+	return cmp.Diff(want, found)
+}
+
+// diffFields returns how the expected fields differ from those of the pod spec.
+func diffFields(want map[string]any, placed *unstructured.Unstructured, path []string) string {
+	spec, _, err := unstructured.NestedMap(placed.Object, path...)
+	if err != nil || len(path) == 0 {
+		spec = nil
+	}
+	found := map[string]any{}
+	for key := range want {
+		found[key] = spec[key]
+	}
+	text := func(value map[string]any) string {
+		// Decoded YAML can be encoded again.
+		encoded, _ := yaml.Marshal(value)
+		return string(encoded)
+	}
+	return cmp.Diff(text(want), text(found))
+}
+
+// compareReasons returns which of the expected reasons the explanation lacks.
+func (e Expectation) compareReasons(explained *explain.Explanation) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(e.WhyNot)) {
+		want := e.WhyNot[name]
+		reasons := []string{"it is not known"}
+		if explained.Clusters != nil {
+			for _, c := range explained.Clusters.Listed {
+				if c.Name == name {
+					reasons = textsOf(c.Reasons)
+				}
+			}
+		}
+		if !slices.ContainsFunc(reasons, func(text string) bool { return strings.Contains(text, want) }) {
+			out = append(out, fmt.Sprintf("whyNot %s: want %q, got %q", name, want, reasons))
+		}
+	}
+	return out
+}
+
+func textsOf(reasons []explain.Reason) []string {
+	var out []string
+	for _, r := range reasons {
+		out = append(out, r.Expression+r.Message)
+		out = append(out, textsOf(r.Because)...)
+	}
+	return out
+}
+
+// Coverage collects which lines of policies are evaluated.
+type Coverage struct {
+	byPolicy map[string]*policyCoverage
+}
+
+type policyCoverage struct {
+	text   string
+	file   string
+	tracer *cover.Cover
+	module *policy.Module
+}
+
+// NewCoverage returns a Coverage without lines.
+func NewCoverage() *Coverage { return &Coverage{byPolicy: map[string]*policyCoverage{}} }
+
+// add evaluates the policies that match an object once more, and adds the lines.
+func (c *Coverage) add(ctx context.Context, s *simulation.Simulation, o simulation.Object, outcome *placement.Outcome) error {
+	input := o.Content
+	if o.Exists {
+		var err error
+		if input, err = s.Requested(ctx, o); err != nil {
+			return err
+		}
+	}
+	for _, v := range outcome.Verdicts {
+		inspectable, ok := v.Policy.Evaluator.(embedded.Inspectable)
+		if !ok {
+			continue
+		}
+		p := s.Policy(v.Policy.Name)
+		key := p.Name + "\n" + p.Object.Spec.Rego
+		if c.byPolicy[key] == nil {
+			c.byPolicy[key] = &policyCoverage{text: p.Object.Spec.Rego, file: p.Name + ".rego", tracer: cover.New(), module: p.Module}
+		}
+		inspection, err := inspectable.Inspect(input.Object)
+		if err != nil {
+			// The verdict has this error.
+			continue
+		}
+		inspection.Trace(ctx, c.byPolicy[key].tracer)
+	}
+	return nil
+}
+
+// PolicyCoverage is the coverage of one policy.
+type PolicyCoverage struct {
+	Policy string `json:"policy"`
+	// Percent is the share of the lines with expressions that were evaluated, and NotCovered are the others.
+	Percent    float64 `json:"percent"`
+	NotCovered []int   `json:"notCovered,omitempty"`
+}
+
+// Report returns the coverage of each policy, sorted by name, and of all of them in percent.
+func (c *Coverage) Report() (policies []PolicyCoverage, percent float64) {
+	covered, total := 0, 0
+	for _, key := range slices.Sorted(maps.Keys(c.byPolicy)) {
+		p := c.byPolicy[key]
+		report := p.tracer.Report(p.module.Compiler.Modules)
+		own := PolicyCoverage{Policy: strings.TrimSuffix(p.file, ".rego"), Percent: report.Coverage}
+		for _, file := range report.Files {
+			covered += file.CoveredLines
+			total += file.CoveredLines + file.NotCoveredLines
+			for _, lines := range file.NotCovered {
+				for row := lines.Start.Row; row <= lines.End.Row; row++ {
+					own.NotCovered = append(own.NotCovered, row)
+				}
+			}
+		}
+		policies = append(policies, own)
+	}
+	if total == 0 {
+		return policies, 100
+	}
+	return policies, float64(covered) * 100 / float64(total)
+}

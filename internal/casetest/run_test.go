@@ -1,0 +1,192 @@
+/*
+Copyright 2026 The Berth Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package casetest_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/internal/casetest"
+	"github.com/berth-dev/berth/internal/replication"
+)
+
+const policies = `apiVersion: placement.berth.dev/v1alpha1
+kind: PlacementPolicy
+metadata: {name: region}
+spec:
+  match: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}
+  mode: Enforce
+  rego: |
+    package region
+
+    clusters contains name if {
+      some name, c in data.clusters
+      c.labels.region == input.metadata.labels.region
+    }
+
+    scheduling.nodeSelector.zone := "a" if input.metadata.labels.region == "eu"
+
+    errors contains "no owner" if not input.metadata.annotations.owner
+
+    warnings contains "old" if input.metadata.annotations.owner == "old"
+`
+
+const world = `apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: eu-1, namespace: fleet, labels: {region: eu}}
+---
+apiVersion: multicluster.x-k8s.io/v1alpha1
+kind: ClusterProfile
+metadata: {name: us-1, namespace: fleet, labels: {region: us}}
+`
+
+// header begins each file of cases.
+const header = `apiVersion: config.berth.dev/v1alpha1
+kind: PolicyTest
+policies: [policies.yaml]
+world: [world.yaml]
+cases:
+`
+
+// run runs cases in a directory of their own, and returns the failures by case.
+func run(t *testing.T, cases string, o casetest.Options) (map[string][]string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"policies.yaml": policies, "world.yaml": world, "region_test.yaml": cases} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := casetest.Find(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := casetest.Load(files[0])
+	if err != nil {
+		return nil, err
+	}
+	o.Clock, o.Inventories = clock.RealClock{}, replication.Known()
+	results, err := f.Run(t.Context(), o)
+	out := map[string][]string{}
+	for _, r := range results {
+		out[r.Case] = r.Failures
+	}
+	return out, err
+}
+
+const passing = header + `
+- name: placed in $(region)
+  matrix: {region: [eu, us]}
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: $(region)}, annotations: {owner: me}}, spec: {template: {spec: {containers: []}}}}
+  expect: {matched: [region], clusters: [$(region)-1], denied: [], warnings: [], annotations: {other: null}}
+- name: scheduled
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: old}}, spec: {template: {spec: {containers: []}}}}
+  expect: {podSpec: {nodeSelector: {zone: a}}, warnings: [old], whyNot: {us-1: c.labels.region ==}}
+- name: denied
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}}, spec: {template: {spec: {containers: []}}}}
+  expect: {denied: [no owner]}
+- name: not matched
+  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web}}
+  expect: {matched: []}
+- name: moves with a cluster
+  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: me}}, spec: {template: {spec: {containers: []}}}}
+  expect: {clusters: [eu-1]}
+  then:
+    objects:
+    - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {name: us-1, namespace: fleet, labels: {region: eu}}}
+    delete:
+    - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {name: eu-1, namespace: fleet}}
+    expect: {clusters: [us-1]}
+`
+
+func TestPassing(t *testing.T) {
+	got, err := run(t, passing, casetest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{"placed in eu": nil, "placed in us": nil, "scheduled": nil, "denied": nil, "not matched": nil, "moves with a cluster": nil}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("failures (-want +got):\n%s", diff)
+	}
+	if got, err = run(t, passing, casetest.Options{Run: regexp.MustCompile("^placed")}); err != nil || len(got) != 2 {
+		t.Errorf("selected %v, error %v", got, err)
+	}
+}
+
+// TestFailing checks that each expectation can fail, and what is said then.
+func TestFailing(t *testing.T) {
+	const object = "  object: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop, labels: {region: eu}, annotations: {owner: old}}, spec: {template: {spec: {containers: []}}}}\n"
+	for expect, want := range map[string]string{
+		"matched: []":                        "matched (-want +got):",
+		"clusters: [us-1]":                   "clusters (-want +got):",
+		"annotations: {owner: me}":           "annotations (-want +got):",
+		"labels: {region: null}":             "labels (-want +got):",
+		"podSpec: {nodeSelector: {zone: b}}": "podSpec (-want +got):",
+		"denied: [not]":                      `denied: want ["not"], got []`,
+		"warnings: []":                       `warnings: want [], got ["old"]`,
+		"error: fails":                       `error: want "fails", got []`,
+		"whyNot: {us-1: tier}":               `whyNot us-1: want "tier", got ["c.labels.region == input.metadata.labels.region"]`,
+		"whyNot: {none: tier}":               `whyNot none: want "tier", got ["it is not known"]`,
+	} {
+		got, err := run(t, header+"- name: fails\n"+object+"  expect: {"+expect+"}\n", casetest.Options{})
+		if err != nil || len(got["fails"]) != 1 || !strings.HasPrefix(got["fails"][0], want) {
+			t.Errorf("%s: %q, error %v, want %q", expect, got["fails"], err, want)
+		}
+	}
+}
+
+// TestBadFiles checks that the errors say what is wrong, and in which case.
+func TestBadFiles(t *testing.T) {
+	for cases, want := range map[string]string{
+		"kind: PolicyTest": `apiVersion is "" and kind is "PolicyTest", must be config.berth.dev/v1alpha1 and PolicyTest`,
+		"apiVersion: config.berth.dev/v1alpha1\nkind: PolicyTest\n":                 "policies and cases are required",
+		header + "- {name: a, object: {}, expected: {}}\n":                          `unknown field "cases[0].expected"`,
+		header + "- {object: {apiVersion: v1}}\n":                                   "cases[0].name is required",
+		header + "- {name: a}\n":                                                    `case "a": object is required`,
+		header + "- {name: a, object: {a: b}}\n- {name: a, object: {a: b}}\n":       `cases[1].name: "a" is the name of another case`,
+		header + "- {name: a, object: {apiVersion: x.y/v1, kind: Z, metadata: {}}}": `case "a": the kind Z of x.y/v1 is not known`,
+		strings.Replace(passing, "world.yaml", "none.yaml", 1):                      "none.yaml: no such file",
+		strings.Replace(passing, "delete:\n    - {apiVersion: multicluster.x-k8s.io/v1alpha1, kind: ClusterProfile, metadata: {name: eu-1", "delete:\n    - {apiVersion: v1, kind: Node, metadata: {name: n1", 1): "there is no Node fleet/n1",
+	} {
+		if _, err := run(t, cases, casetest.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", cases, err, want)
+		}
+	}
+}
+
+func TestCoverage(t *testing.T) {
+	c := casetest.NewCoverage()
+	if _, err := run(t, passing, casetest.Options{Cover: c, Run: regexp.MustCompile("placed in us")}); err != nil {
+		t.Fatal(err)
+	}
+	policies, some := c.Report()
+	if len(policies) != 1 || policies[0].Policy != "region" || len(policies[0].NotCovered) == 0 || some <= 0 || some >= 100 {
+		t.Errorf("coverage %v, %v", policies, some)
+	}
+	if _, err := run(t, passing, casetest.Options{Cover: c}); err != nil {
+		t.Fatal(err)
+	}
+	if policies, all := c.Report(); all != 100 || policies[0].NotCovered != nil {
+		t.Errorf("coverage %v, %v", policies, all)
+	}
+}
